@@ -1,0 +1,1 @@
+"""The progressive-visualization web app. It imports `relaqs` alone."""

@@ -1,0 +1,176 @@
+"""The one module that calls DuckDB: a closed in-memory database, its cursors, and error translation.
+
+A database here runs queries on the calling thread only (`threads=1`, `async_threads=0`): parallelism comes
+from one cursor per thread, and a core is never used behind the scheduler's back. It reads files below the
+folders it was opened for and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from relaqs_engine.errors import DataError, RelaqsError, SqlError
+
+DUCKDB_VERSION: str = duckdb.__version__
+
+_CANDIDATES = re.compile(r'(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)', re.DOTALL)
+_QUOTED = re.compile(r'"([^"]+)"')
+_LINE = re.compile(r"^LINE (\d+):(.*)\n( *)\^", re.MULTILINE)
+
+
+class Interrupted(RelaqsError):
+    """A statement was stopped by `interrupt()`, on request."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseConfig:
+    """How a closed database is opened. Equal configurations may share one database.
+
+    readable: folders whose files may be read. memory_limit_bytes: DuckDB's own limit, beyond which it spills
+    to temp_directory (None: DuckDB's default place is not used and nothing may spill).
+    """
+
+    readable: tuple[str, ...]
+    memory_limit_bytes: int
+    temp_directory: str | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.memory_limit_bytes < 64 << 20:
+            raise ValueError(f"memory_limit_bytes is {self.memory_limit_bytes}; at least 64 MiB is needed")
+
+
+class Database:
+    """An in-memory DuckDB, closed to everything but its `readable` folders. Make one cursor per thread."""
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        self.config = config
+        self._connection = duckdb.connect(":memory:", config={"threads": config.threads})
+        temp = config.temp_directory
+        for statement in (
+            "SET async_threads = 0" if config.threads == 1 else "SELECT 1",
+            f"SET memory_limit = '{config.memory_limit_bytes // 1024}KiB'",
+            f"SET temp_directory = {quote_text(temp or '')}",
+            "SET enable_progress_bar = false",
+            "SET python_enable_replacements = false",
+            "SET autoload_known_extensions = false",
+            "SET autoinstall_known_extensions = false",
+            "SET parquet_metadata_cache = true",
+            f"SET allowed_directories = {list_literal(config.readable)}",
+            "SET enable_external_access = false",
+            "SET lock_configuration = true",
+        ):
+            self._connection.execute(statement)
+
+    def cursor(self) -> Cursor:
+        return Cursor(self._connection.cursor())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Cursor:
+    """One thread's connection to a database. Errors come out as this project's own."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def table(self, sql: str) -> pa.Table:
+        """Return the statement's result as an Arrow table."""
+        with translated_errors(sql):
+            return self._connection.sql(sql).to_arrow_table()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with translated_errors(sql):
+            return self._connection.execute(sql).fetchall()
+
+    def run(self, sql: str) -> None:
+        with translated_errors(sql):
+            self._connection.execute(sql)
+
+    @contextmanager
+    def registered(self, **tables: pa.Table) -> Iterator[None]:
+        """Make Arrow tables readable by name inside the block."""
+        for name, table in tables.items():
+            self._connection.register(name, table)
+        try:
+            yield
+        finally:
+            for name in tables:
+                self._connection.unregister(name)
+
+    def describe(self, sql: str) -> list[tuple[str, str]]:
+        """Return (name, DuckDB type) of each column a SELECT would give, without running it."""
+        return [(row[0], row[1]) for row in self.rows(f"DESCRIBE {sql}")]
+
+    def interrupt(self) -> None:
+        """Stop the statement that another thread is running here; it raises `Interrupted` there."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: Path) -> Cursor:
+    """Return a cursor of an open DuckDB that may read any source and write files: for laying data out."""
+    connection = duckdb.connect(":memory:", config={"threads": threads})
+    for statement in (
+        f"SET memory_limit = '{memory_limit_bytes // 1024}KiB'",
+        f"SET temp_directory = {quote_text(str(temp_directory))}",
+        "SET enable_progress_bar = false",
+        "SET python_enable_replacements = false",
+    ):
+        connection.execute(statement)
+    return Cursor(connection)
+
+
+def quote_name(name: str) -> str:
+    """Return the identifier, quoted for DuckDB."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def quote_text(text: str) -> str:
+    """Return the text as a DuckDB string literal."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def list_literal(texts: Sequence[str]) -> str:
+    """Return the texts as a DuckDB list of strings."""
+    return "[" + ", ".join(quote_text(text) for text in texts) + "]"
+
+
+@contextmanager
+def translated_errors(sql: str) -> Iterator[None]:
+    """Turn DuckDB's errors into ours: wrong SQL, or unreadable data."""
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise Interrupted("the statement was interrupted on request") from error
+    except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
+        raise _sql_error(str(error)) from error
+    except duckdb.OutOfMemoryException as error:
+        raise DataError(f"{error}; raise the memory limit or give a temp_directory to spill to") from error
+    except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
+        raise DataError(f"the data could not be read: {error}") from error
+    except duckdb.Error as error:
+        raise DataError(f"DuckDB could not run the statement: {error}") from error
+
+
+def _sql_error(text: str) -> SqlError:
+    message = re.sub(r"^\w+ Error:\s*", "", text).split("\n")[0].strip()
+    position = None
+    if match := _LINE.search(text):
+        # DuckDB prints 'LINE n: ' before the text and points with a caret below it.
+        position = (int(match[1]), max(1, len(match[3]) - len(f"LINE {match[1]}: ") + 1))
+    candidates: tuple[str, ...] = ()
+    if match := _CANDIDATES.search(text):
+        candidates = tuple(dict.fromkeys(_QUOTED.findall(match[1].split("\n\n")[0])))[:5]
+    return SqlError(message, position, candidates)

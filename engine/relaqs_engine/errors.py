@@ -1,0 +1,56 @@
+"""Every error a user can meet. Each says what was wrong, the value, what is accepted and what to do next.
+
+They live in the lowest package that raises them and are re-exported by `relaqs`. All survive pickling,
+because they travel from workers to clients.
+"""
+
+from __future__ import annotations
+
+
+class RelaqsError(Exception):
+    """The base of every error this project raises on purpose."""
+
+
+class SqlError(RelaqsError):
+    """The SQL text is wrong: it does not parse, names something unknown, or is not one SELECT.
+
+    position: (line, column), both from 1, or None where unknown. candidates: names that were likely meant.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        position: tuple[int, int] | None = None,
+        candidates: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+        self.candidates = candidates
+
+    def __reduce__(self) -> tuple[type[SqlError], tuple[object, ...]]:
+        return type(self), (self.message, self.position, self.candidates)
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        if self.position is not None:
+            parts.append(f"at line {self.position[0]}, column {self.position[1]}")
+        if self.candidates:
+            parts.append("did you mean " + " or ".join(repr(name) for name in self.candidates) + "?")
+        return "; ".join(parts)
+
+
+class UnsupportedError(RelaqsError):
+    """The request is understood and cannot be served, e.g. no estimate exists and `fallback="error"`."""
+
+
+class LayoutError(RelaqsError):
+    """A layout cannot be written, or its manifest cannot be used."""
+
+
+class DataError(RelaqsError):
+    """The data cannot be read or does not match its manifest."""
+
+
+class ClusterError(RelaqsError):
+    """The Dask cluster cannot be reached, lost the work, or its workers do not see the data."""

@@ -1,0 +1,131 @@
+"""The plan of one query: frozen values that say what runs where, and why. Deciding happens in `rewrite/`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """How a query is answered (see ARCHITECTURE.md)."""
+
+    MERGEABLE = "mergeable"
+    REFINED = "refined"
+    EXACT = "exact"
+
+
+class Method(StrEnum):
+    """Where error bars come from."""
+
+    REPLICATES = "replicates"  # partials kept per block: valid for any sampling unit
+    CLOSED_FORM = "closed form"  # sums of squares and products per group: row units, many groups
+    NONE = "none"  # no intervals were asked for
+
+
+class Basis(StrEnum):
+    """The mergeable primitives every supported aggregate is made of."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
+    M2 = "m2"
+
+
+@dataclass(frozen=True, slots=True)
+class BasisColumn:
+    """One partial aggregate column. sql: its expression in the partial query. type: its DuckDB type.
+
+    count_of: for MEAN and M2, the name of the count they are merged with; M2 names its MEAN in mean_of.
+    lowest, highest: provable bounds of one row's contribution, from the statistics, or None.
+    """
+
+    name: str
+    kind: Basis
+    sql: str
+    type: str
+    count_of: str | None = None
+    mean_of: str | None = None
+    lowest: float | None = None
+    highest: float | None = None
+
+    @property
+    def is_extensive(self) -> bool:
+        """Whether the value grows with the rows scanned and must be scaled up to the whole table."""
+        return self.kind in (Basis.COUNT, Basis.SUM)
+
+
+class OutputKind(StrEnum):
+    """What is known about an output column before the end."""
+
+    KEY = "key"  # a function of group keys alone: exact for every row shown
+    ESTIMATE = "estimate"  # a number with an interval
+    BOUND = "bound"  # MIN or MAX: at most, at least
+    OPAQUE = "opaque"  # depends on aggregates, without a sound interval
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """One column of the answer. type: DuckDB's own type for it, which every snapshot keeps.
+
+    estimate_sql: over basis columns as DOUBLE and `scale`. total: the basis column when the output is a plain
+    SUM or COUNT, whose interval may then use that it cannot be negative. side: for BOUND, "least" if the
+    value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN).
+    """
+
+    name: str
+    kind: OutputKind
+    type: str
+    estimate_sql: str
+    total: str | None = None
+    side: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A layout that is sampled. token: the text that stands for its files in `partial_sql`."""
+
+    table: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hoist:
+    """A static side prepared once per worker: projected, filtered, reduced. name: the table it becomes.
+
+    The name is a digest of its SQL and of the data it reads, so equal hoists are shared between queries.
+    """
+
+    name: str
+    sql: str
+    tables: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OnlinePlan:
+    """Everything needed to run one query, and the reasons.
+
+    partial_sql: with stream tokens in place of file lists and `block_token` in place of the block expression.
+    merge_sql: state to one row per group. final_sql: merged state to the exact answer, DuckDB's own types.
+    exact_sql: the query itself over hoists and whole layouts (mode "exact"). keys: internal names k0, k1, …
+    """
+
+    sql: str
+    mode: Mode
+    reasons: tuple[str, ...]
+    streams: tuple[Stream, ...]
+    hoists: tuple[Hoist, ...]
+    outputs: tuple[OutputColumn, ...]
+    keys: tuple[str, ...] = ()
+    basis: tuple[BasisColumn, ...] = ()
+    method: Method = Method.NONE
+    partial_sql: str = ""
+    merge_sql: str = ""
+    estimate_sql: str = ""
+    final_sql: str = ""
+    exact_sql: str = ""
+    has_having: bool = False
+    has_limit: bool = False
+    groups_are_local: bool = False
+    warnings: tuple[str, ...] = ()
