@@ -1,0 +1,57 @@
+# Needs make and Python 3.11 or newer, nothing else.
+#
+#   make demo    make a little data, run one query online and watch it sharpen
+#   make test    run the tests
+#   make check   all that must hold before a commit: tests, lint, format, types
+#   make bench   run the benchmarks (minutes, and gigabytes of TPC-H data)
+#   make clean   remove the environment and everything that was made
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := bootstrap dashboards engine relaqs tpch
+
+# The environment belongs to these files' content and to this folder: a change of either makes a new one.
+# A fingerprint in the name, not a time stamp, because a file may be edited while the install is running.
+FINGERPRINT := $(firstword $(shell { cat pyproject.toml constraints.txt; pwd; } | cksum))
+INSTALLED := $(VENV)/installed-$(FINGERPRINT)
+
+.PHONY: help demo test lint format-check types check bench clean
+.NOTPARALLEL:
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+demo: $(INSTALLED)
+	@$(BIN)/relaqs demo
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+
+format-check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+check: lint format-check types test
+
+bench: $(INSTALLED)
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) demo-data benchmarks/results dist
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find $(SOURCES) benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(INSTALLED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: $(PYTHON) is not Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "make: $(PYTHON) cannot make virtual environments; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
