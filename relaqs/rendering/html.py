@@ -1,0 +1,106 @@
+"""A snapshot in a notebook: one table of escaped text and small drawings. No script, no style sheet.
+
+Colours are the page's own text colour at lower opacities and one blue that stands out (3:1 and more) on
+white and on black, so that it reads in light and dark themes alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from relaqs.rendering.rounding import Shown
+from relaqs.rendering.view import Bar, Column, View, view_of
+from relaqs.snapshot import Snapshot
+
+MAX_ROWS = 30
+_BLUE = "#3b82f6"
+_BAR_WIDTH, _BAR_MARGIN = 150, 5
+_CELL = "padding:2px 6px;border:none;background:none;white-space:nowrap;"
+
+
+def render(snapshot: Snapshot) -> str:
+    """Return the snapshot as a self-contained fragment of HTML."""
+    view = view_of(snapshot, MAX_ROWS)
+    return "".join(_fragment(view))
+
+
+def _fragment(view: View) -> Iterator[str]:
+    label, _, rest = view.heading.partition(" · ")
+    yield '<div style="font:13px/1.5 system-ui,sans-serif;color:inherit;overflow-x:auto">'
+    yield f'<div><b>{escape(label)}</b><span style="opacity:.75"> · {escape(rest)}</span></div>'
+    yield _progress(view.fraction)
+    yield '<table style="border-collapse:collapse;border:none;margin:6px 0;font:inherit;color:inherit">'
+    yield f"<thead>{_header_row(view)}</thead><tbody>"
+    for row in range(view.row_count):
+        yield f"<tr>{''.join(_cells(column, row, view.interval_name) for column in view.columns)}</tr>"
+    yield "</tbody></table>"
+    if view.hidden_rows:
+        yield _note(f"… {view.hidden_rows:,} more rows")
+    yield from map(_note, view.notes)
+    yield "</div>"
+
+
+def _progress(fraction: float) -> str:
+    """Return a bar of the rows read. A <progress> would take its colours from the browser, not the page."""
+    percent = f"{fraction * 100:.4g}"
+    return (
+        f'<div role="progressbar" aria-label="rows read" aria-valuemin="0" aria-valuemax="100" '
+        f'aria-valuenow="{percent}" style="position:relative;width:320px;max-width:100%;height:4px;'
+        f'border-radius:2px;overflow:hidden">'
+        f'<div style="position:absolute;inset:0;background:currentColor;opacity:.2"></div>'
+        f'<div style="position:absolute;inset:0;width:{percent}%;background:{_BLUE}"></div></div>'
+    )
+
+
+def _header_row(view: View) -> str:
+    cells = []
+    for column in view.columns:
+        span = 2 if column.is_approximate else 1
+        cells.append(_header(column.name, "right" if column.is_number and span == 1 else "left", span))
+        if column.bars:
+            cells.append(_header(view.interval_name, "left"))
+    rule = "border-bottom:1px solid color-mix(in srgb,currentColor 40%,transparent)"
+    return f'<tr style="{rule}">{"".join(cells)}</tr>'
+
+
+def _header(text: str, align: str, span: int = 1) -> str:
+    columns = f' colspan="{span}"' if span > 1 else ""
+    return f'<th scope="col"{columns} style="{_CELL}text-align:{align};font-weight:600">{escape(text)}</th>'
+
+
+def _cells(column: Column, row: int, interval_name: str) -> str:
+    """Return one row's cells of one column: the value, its margin, its bar."""
+    cell = column.cells[row]
+    align = "right" if column.is_number else "left"
+    html = (
+        f'<td style="{_CELL}text-align:{align};font-variant-numeric:tabular-nums">{escape(cell.value)}</td>'
+    )
+    if column.is_approximate:
+        html += f'<td style="{_CELL}text-align:left;opacity:.7">{_margin(cell)}</td>'
+    if column.bars:
+        html += f'<td style="{_CELL}text-align:left">{_bar(column.bars[row], cell, interval_name)}</td>'
+    return html
+
+
+def _margin(cell: Shown) -> str:
+    if not cell.mark:
+        return escape(cell.margin)
+    return f'{escape(cell.margin)} <abbr title="not certified: too few rows">{cell.mark}</abbr>'
+
+
+def _bar(bar: Bar | None, cell: Shown, interval_name: str) -> str:
+    """Return the interval as a rounded line with a dot at the estimate."""
+    if bar is None:
+        return ""
+    low, value, high = (_BAR_MARGIN + at * _BAR_WIDTH for at in (bar.low, bar.value, bar.high))
+    label = escape(f"{interval_name}: {cell.text}", quote=True)
+    return (
+        f'<svg width="{_BAR_WIDTH + 2 * _BAR_MARGIN}" height="12" role="img" aria-label="{label}">'
+        f'<rect x="{low:.1f}" y="4" width="{max(1.0, high - low):.1f}" height="4" rx="2" fill="{_BLUE}" '
+        f'opacity=".45"/><circle cx="{value:.1f}" cy="6" r="3" fill="{_BLUE}"/></svg>'
+    )
+
+
+def _note(text: str) -> str:
+    return f'<div style="opacity:.75">{escape(text)}</div>'

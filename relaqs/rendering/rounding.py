@@ -1,0 +1,265 @@
+"""How numbers are written: the interval decides how many digits its value may show.
+
+The convention is the Guide to the Expression of Uncertainty in Measurement (GUM 7.2.6): a half-width is
+written with two significant digits and the value to the same decimal place, so `120.0 M ± 3.1 M`. Numbers of
+a column share one suffix (k, M, B, T). What is exact is written in full, with thousands separators.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+
+UNKNOWN = "±?"
+_EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to its last digit shown
+_SUFFIXES = {0: "", 3: " k", 6: " M", 9: " B", 12: " T"}
+_SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 17  # powers of ten; beyond these a number is written as 1.5e-7
+_MOST_DECIMALS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An approximate value and its interval. low, high: None where nothing bounds the value."""
+
+    value: object
+    low: object = None
+    high: object = None
+    certified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A cell as text. margin: "± 3.1 M", "+1.9/−1.5 M", "(≤ 8.0)", "±?", or "" where the value is exact."""
+
+    value: str
+    margin: str = ""
+    certified: bool = True
+
+    @property
+    def text(self) -> str:
+        return " ".join(part for part in (self.value, self.margin, self.mark) if part)
+
+    @property
+    def mark(self) -> str:
+        """Return "?" where an interval is shown that nothing vouches for."""
+        return "" if self.certified or self.margin in ("", UNKNOWN) else "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """The power of ten a column is written in, and the text that says so."""
+
+    exponent: int
+    text: str
+
+    def write(self, number: Decimal, place: int) -> str:
+        """Return the number rounded to 10**place, in this unit, without its text."""
+        rounded = _round(number, place)
+        decimals = max(0, self.exponent - place)
+        return f"{rounded.scaleb(-self.exponent, _EXACTLY):,.{decimals}f}"
+
+
+def show_column(cells: Sequence[Cell]) -> tuple[Shown, ...]:
+    """Return the cells of one approximate column as text, in one common unit."""
+    unit = _common_unit([spread for cell in cells if (spread := _spread(cell)) is not None])
+    return tuple(_show(cell, unit) for cell in cells)
+
+
+def show_value(value: object, *, group_from: int = 10_000) -> str:
+    """Return an exact value in full.
+
+    Thousands are separated from `group_from` on: years and small keys stay as people write them.
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | Decimal():
+            return _show_number(value, group_from)
+        case datetime.datetime():
+            return value.isoformat(sep=" ")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case _:
+            return visible(str(value))
+
+
+def visible(text: str) -> str:
+    """Return the text with control characters (line ends, terminal escapes) spelled out."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def show_percent(share: float) -> str:
+    """Return a finite share in percent with two significant digits, and never "100 %" below the whole."""
+    percent = Decimal(repr(float(share))) * 100
+    decimals = max(0, 1 - percent.adjusted()) if percent else 0
+    while share < 1 and round(percent, decimals) >= 100:
+        decimals += 1
+    return f"{percent:,.{decimals}f} %"
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """A numeric cell that has an interval. low, high: None or finite, and not both None."""
+
+    value: Decimal
+    low: Decimal | None
+    high: Decimal | None
+
+    @property
+    def half_width(self) -> Decimal:
+        if self.low is None or self.high is None:
+            bound = self.low if self.high is None else self.high
+            assert bound is not None
+            return abs(self.value - bound)
+        return (self.high - self.low) / 2
+
+    @property
+    def place(self) -> int:
+        return _place(self.half_width)
+
+
+def _show(cell: Cell, unit: Unit) -> Shown:
+    if _is_exact(cell):
+        return Shown(show_value(cell.value, group_from=1_000))
+    if _is_observed(cell.low, cell.value):
+        return Shown(f"≥ {show_value(cell.value)}", _beyond("≤", cell.value, cell.high), cell.certified)
+    if _is_observed(cell.high, cell.value):
+        return Shown(f"≤ {show_value(cell.value)}", _beyond("≥", cell.value, cell.low), cell.certified)
+    if (spread := _spread(cell)) is not None:
+        return _show_spread(spread, _fitting(spread, unit), cell.certified)
+    return Shown(_show_unbounded(cell.value), _show_range(cell), cell.certified)
+
+
+def _show_spread(cell: _Spread, unit: Unit, certified: bool) -> Shown:
+    place = cell.place
+    value = unit.write(cell.value, place) + unit.text
+    if cell.high is None and cell.low is not None:
+        margin = f"(≥ {unit.write(_round(cell.low, place, ROUND_FLOOR), place)}{unit.text})"
+    elif cell.low is None and cell.high is not None:
+        margin = f"(≤ {unit.write(_round(cell.high, place, ROUND_CEILING), place)}{unit.text})"
+    else:
+        margin = _two_sided(cell, unit) + unit.text
+    return Shown(value, margin, certified)
+
+
+def _two_sided(cell: _Spread, unit: Unit) -> str:
+    """Return the margin without the unit's text: one number where both sides round alike."""
+    assert cell.low is not None
+    assert cell.high is not None
+    above, below, place = cell.high - cell.value, cell.value - cell.low, cell.place
+    if above < 0 or below < 0:  # the interval does not hold the estimate (it may be corrected for bias)
+        return f"in {unit.write(cell.low, place)} … {unit.write(cell.high, place)}"
+    if abs(above - below) < _power(place):
+        return f"± {unit.write(cell.half_width, place)}"
+    return f"+{unit.write(above, place)}/−{unit.write(below, place)}"
+
+
+def _show_range(cell: Cell) -> str:
+    """Return the margin of a value that is no finite number."""
+    if cell.low is None or cell.high is None or _number(cell.low) or isinstance(cell.value, float):
+        return UNKNOWN
+    return f"in {show_value(cell.low)} … {show_value(cell.high)}"
+
+
+def _show_unbounded(value: object) -> str:
+    """Return a value of which nothing is known: a number keeps three digits, anything else is itself."""
+    number = _number(value)
+    if number is None or not number:
+        return show_value(value)
+    place = number.adjusted() - 2
+    unit = _unit_of(number)
+    return unit.write(number, place) + unit.text
+
+
+def _beyond(sign: str, value: object, bound: object) -> str:
+    """Return the far bound of a value that is itself a bound, rounded outwards; "" where there is none."""
+    near, far = _number(value), _number(bound)
+    if far is None:
+        return "" if bound is None or isinstance(bound, float) else f"({sign} {show_value(bound)})"
+    assert near is not None
+    place = _place(abs(far - near))
+    outwards = _round(far, place, ROUND_CEILING if far > near else ROUND_FLOOR)
+    unit = _unit_of(outwards)
+    return f"({sign} {unit.write(outwards, place)}{unit.text})"
+
+
+def _is_exact(cell: Cell) -> bool:
+    return cell.low is not None and cell.low == cell.high == cell.value
+
+
+def _is_observed(bound: object, value: object) -> bool:
+    """Whether a value is its own bound: the least or the greatest seen so far."""
+    return value is not None and bound is not None and bound == value
+
+
+def _spread(cell: Cell) -> _Spread | None:
+    value, low, high = _number(cell.value), _number(cell.low), _number(cell.high)
+    if value is None or (low is None and high is None) or value in (low, high):
+        return None
+    return _Spread(value, low, high)
+
+
+def _number(value: object) -> Decimal | None:
+    """Return the value as a decimal, or None where it is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    number = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    return number if number.is_finite() else None
+
+
+def _common_unit(spreads: Sequence[_Spread]) -> Unit:
+    """Return the unit of the largest number, smaller where another number would trail too many decimals."""
+    if not spreads:
+        return Unit(0, "")
+    unit = _unit_of(max(max(abs(spread.value), spread.half_width) for spread in spreads))
+    finest = min(spread.place for spread in spreads)
+    exponent = unit.exponent
+    while unit.exponent in _SUFFIXES and exponent > 0 and exponent - finest > _MOST_DECIMALS:
+        exponent -= 3
+    return Unit(exponent, _SUFFIXES[exponent]) if exponent in _SUFFIXES else unit
+
+
+def _fitting(spread: _Spread, unit: Unit) -> Unit:
+    """Return the column's unit, or the cell's own where its digits would start too far behind the point."""
+    own = _unit_of(max(abs(spread.value), spread.half_width))
+    return unit if own.exponent >= 0 else own
+
+
+def _unit_of(number: Decimal) -> Unit:
+    power = number.adjusted() if number else 0
+    if not _SMALLEST_PLAIN <= power <= _LARGEST_PLAIN:
+        return Unit(power, f"e{power}")
+    exponent = min(12, max(0, power // 3 * 3))
+    return Unit(exponent, _SUFFIXES[exponent])
+
+
+def _place(half_width: Decimal) -> int:
+    """Return the decimal place (a power of ten) of the second significant digit, after rounding to it."""
+    place = half_width.adjusted() - 1
+    return place + (_round(half_width, place).adjusted() > half_width.adjusted())
+
+
+def _round(number: Decimal, place: int, rounding: str = ROUND_HALF_EVEN) -> Decimal:
+    rounded = number.quantize(_power(place), rounding=rounding, context=_EXACTLY)
+    return rounded if rounded else abs(rounded)  # no negative zero
+
+
+def _power(place: int) -> Decimal:
+    return Decimal((0, (1,), place))
+
+
+def _show_number(number: float | Decimal, group_from: int) -> str:
+    comma = "" if -group_from < number < group_from else ","
+    if isinstance(number, Decimal):
+        return f"{number:{comma}f}" if number.is_finite() else str(number)
+    if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
+        return f"{number:{comma}.0f}"
+    return f"{number:{comma}}".replace("nan", "NaN")

@@ -1,0 +1,149 @@
+"""A snapshot on a terminal: a table, margins dimmed, each interval a bar on its column's common scale.
+
+A wide answer is folded into blocks that fit the width, with the exact columns repeated in each; a number is
+never cut. Without colours nothing is lost, and where only ASCII can be shown the signs are spelled in it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions
+from rich.text import Text
+
+from relaqs.rendering.rounding import Shown
+from relaqs.rendering.view import Bar, Column, View, view_of
+from relaqs.snapshot import Snapshot
+
+MAX_ROWS = 20
+_BAR_WIDTHS = (24, 18, 13)  # the widest that fits is drawn, and none rather than fold the answer
+_MAX_TEXT_WIDTH = 40
+_GAP = "  "
+_LINES_AROUND_ROWS = 6
+_ASCII = str.maketrans({"±": "+/-", "−": "-", "≥": ">=", "≤": "<=", "·": "|", "…": "..", "●": "o", "─": "-"})
+
+
+def plain_text(snapshot: Snapshot) -> str:
+    """Return the snapshot as text without colours, as wide as the terminal, or 100 columns without one."""
+    width = shutil.get_terminal_size((100, 24)).columns
+    return "\n".join(line.plain.rstrip() for line in _lines(_Page(view_of(snapshot, MAX_ROWS), width)))
+
+
+def render(snapshot: Snapshot, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+    """Yield what rich prints; in a live display, no more rows than its height has room for."""
+    room = MAX_ROWS if options.height is None else max(1, options.height - _LINES_AROUND_ROWS)
+    view = view_of(snapshot, min(MAX_ROWS, room))
+    yield from _lines(_Page(view, options.max_width, options.ascii_only))
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A view, the width it is drawn in, and whether the terminal knows ASCII alone."""
+
+    view: View
+    width: int
+    ascii_only: bool = False
+
+    def spell(self, text: str) -> str:
+        return text.translate(_ASCII) if self.ascii_only else text
+
+
+@dataclass(frozen=True, slots=True)
+class _Strip:
+    """A column ready to print: a header and cells of equal width. is_exact: repeated in every block."""
+
+    header: str
+    cells: tuple[Text, ...]
+    width: int
+    is_exact: bool = False
+
+
+def _lines(page: _Page) -> Iterator[Text]:
+    yield Text(page.spell(page.view.heading), "bold")
+    for block in _blocks(page):
+        yield Text("")
+        yield Text(_GAP.join(strip.header for strip in block), "bold")
+        yield Text(page.spell("─") * _width(block), "dim")
+        for row in range(page.view.row_count):
+            yield Text(_GAP).join(strip.cells[row] for strip in block)
+    if page.view.hidden_rows:
+        yield Text(page.spell(f"… {page.view.hidden_rows:,} more rows"), "dim")
+    for note in page.view.notes:
+        yield Text(page.spell(note), "dim")
+
+
+def _blocks(page: _Page) -> list[list[_Strip]]:
+    """Return the columns in one block, with the widest bars that fit, or else in several without bars."""
+    for bar_width in (*_BAR_WIDTHS, 0):
+        strips = [strip for column in page.view.columns for strip in _strips(column, page, bar_width)]
+        if _width(strips) <= page.width:
+            return [strips]
+    return _folded(strips, page.width)
+
+
+def _folded(strips: Sequence[_Strip], width: int) -> list[list[_Strip]]:
+    exact = [strip for strip in strips if strip.is_exact]
+    if len(exact) == len(strips) or _width(exact) > width // 2:
+        exact = []
+    blocks = [list(exact)]
+    for strip in strips:
+        if strip in exact:
+            continue
+        if len(blocks[-1]) > len(exact) and _width([*blocks[-1], strip]) > width:
+            blocks.append(list(exact))
+        blocks[-1].append(strip)
+    return blocks
+
+
+def _width(strips: Sequence[_Strip]) -> int:
+    return sum(strip.width for strip in strips) + len(_GAP) * max(0, len(strips) - 1)
+
+
+def _strips(column: Column, page: _Page, bar_width: int) -> Iterator[_Strip]:
+    """Yield the column's values with their margins and, if it has them, its bars."""
+    values = [_cropped(page.spell(cell.value)) for cell in column.cells]
+    margins = [page.spell(_margin(cell)) for cell in column.cells]
+    value_width, margin_width = _longest(values), _longest(margins)
+    content = value_width + (1 + margin_width if margin_width else 0)
+    width = max(content, cell_len(column.name))
+    pad = " " * (width - content) if column.is_number else ""
+    cells = []
+    for value, margin in zip(values, margins, strict=True):
+        spaces = " " * (value_width - cell_len(value))
+        text = Text(pad + spaces + value if column.is_number else value + spaces)
+        text.append(f" {margin}" if margin else "", "dim")
+        cells.append(_padded(text, width))
+    header = column.name.rjust(width) if column.is_number else column.name
+    yield _Strip(set_cell_size(header, width), tuple(cells), width, not column.is_approximate)
+    if column.bars and bar_width:
+        bars = tuple(Text(page.spell(_bar(bar, bar_width))) for bar in column.bars)
+        yield _Strip(set_cell_size(page.view.interval_name, bar_width), bars, bar_width)
+
+
+def _margin(cell: Shown) -> str:
+    return f"{cell.margin} {cell.mark}".strip()
+
+
+def _bar(bar: Bar | None, width: int) -> str:
+    """Return a line from low to high with a dot at the estimate."""
+    if bar is None:
+        return " " * width
+    low, value, high = (round(at * (width - 1)) for at in (bar.low, bar.value, bar.high))
+    line = " " * low + "─" * (high - low + 1) + " " * (width - 1 - high)
+    return line[:value] + "●" + line[value + 1 :]
+
+
+def _longest(texts: Sequence[str]) -> int:
+    return max(map(cell_len, texts), default=0)
+
+
+def _cropped(text: str) -> str:
+    return text if cell_len(text) <= _MAX_TEXT_WIDTH else set_cell_size(text, _MAX_TEXT_WIDTH - 1) + "…"
+
+
+def _padded(text: Text, width: int) -> Text:
+    text.append(" " * (width - cell_len(text.plain)))
+    return text

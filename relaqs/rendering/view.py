@@ -1,0 +1,150 @@
+"""What a snapshot shows, decided once for every medium: heading, cells as text, bars, notes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
+from relaqs.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """Where an interval and its estimate stand on the column's common scale, each in 0..1."""
+
+    low: float
+    value: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the query as text. bars: one a row (None: no interval), or empty where none are drawn."""
+
+    name: str
+    cells: tuple[Shown, ...]
+    is_approximate: bool
+    is_number: bool
+    bars: tuple[Bar | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Everything a renderer draws. hidden_rows: rows of the answer beyond those shown. notes: in words."""
+
+    heading: str
+    fraction: float
+    interval_name: str
+    columns: tuple[Column, ...]
+    row_count: int
+    hidden_rows: int
+    notes: tuple[str, ...]
+
+
+def view_of(snapshot: Snapshot, max_rows: int) -> View:
+    """Return what to draw, with at most `max_rows` rows of the answer."""
+    shown = snapshot.table.slice(0, max_rows)
+    columns = _columns(snapshot, shown)
+    return View(
+        heading=heading(snapshot),
+        fraction=snapshot.fraction,
+        interval_name=_interval_name(snapshot),
+        columns=columns,
+        row_count=shown.num_rows,
+        hidden_rows=len(snapshot) - shown.num_rows,
+        notes=_notes(snapshot, columns),
+    )
+
+
+def heading(snapshot: Snapshot) -> str:
+    """Return one line: how much was read, how sure the answer is, how long it took."""
+    elapsed = f"{snapshot.elapsed_seconds:.2f} s" if snapshot.elapsed_seconds < 10 else _long(snapshot)
+    if snapshot.is_exact:
+        return f"Exact · {elapsed}"
+    error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
+    read = f"{show_percent(snapshot.fraction)} of rows"
+    return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s) · {elapsed}"
+
+
+def _long(snapshot: Snapshot) -> str:
+    return f"{snapshot.elapsed_seconds:,.1f} s"
+
+
+def _interval_name(snapshot: Snapshot) -> str:
+    kind = "anytime " if snapshot.interval == "anytime" else ""
+    return f"{snapshot.confidence * 100:g} % {kind}interval"
+
+
+def _columns(snapshot: Snapshot, shown: pa.Table) -> tuple[Column, ...]:
+    approximate = {column.name: column for column in snapshot.columns}
+    columns = []
+    for index in range(shown.num_columns - 3 * len(approximate)):
+        field = shown.schema.field(index)
+        values = shown.column(index).to_pylist()
+        interval = approximate.get(field.name)
+        is_number = _is_number(field.type)
+        if interval is None:
+            cells = tuple(Shown(show_value(value)) for value in values)
+            columns.append(Column(visible(field.name), cells, is_approximate=False, is_number=is_number))
+            continue
+        bounds = (
+            shown.column(name).to_pylist() for name in (interval.low, interval.high, interval.certified)
+        )
+        rows = [
+            Cell(value, low, high, bool(certified))
+            for value, low, high, certified in zip(values, *bounds, strict=True)
+        ]
+        texts = _exact_cells(rows) if snapshot.is_exact else show_column(rows)
+        bars = () if snapshot.is_exact else _bars(rows)
+        columns.append(Column(visible(field.name), texts, True, is_number, bars))
+    return tuple(columns)
+
+
+def _exact_cells(rows: Sequence[Cell]) -> tuple[Shown, ...]:
+    return tuple(Shown(show_value(cell.value, group_from=1_000)) for cell in rows)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _bars(rows: Sequence[Cell]) -> tuple[Bar | None, ...]:
+    """Return a bar for each row with a bounded number; nothing where fewer than two would share the scale."""
+    spans = [_span(cell) for cell in rows]
+    known = [span for span in spans if span is not None]
+    if len(known) < 2:
+        return ()
+    start = min(low for low, _, _ in known)
+    length = max(high for _, _, high in known) - start
+    if not 0 < length < math.inf:
+        return ()
+    return tuple(
+        None if span is None else Bar(*(min(1.0, max(0.0, (at - start) / length)) for at in span))
+        for span in spans
+    )
+
+
+def _span(cell: Cell) -> tuple[float, float, float] | None:
+    try:
+        low, value, high = (float(part) for part in (cell.low, cell.value, cell.high))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return (low, value, high) if math.isfinite(low + value + high) else None
+
+
+def _notes(snapshot: Snapshot, columns: Sequence[Column]) -> tuple[str, ...]:
+    notes = []
+    if any(cell.mark for column in columns for cell in column.cells):
+        notes.append("?  too few rows stand behind this number to vouch for its interval yet")
+    if any("±?" in cell.margin for column in columns for cell in column.cells):
+        notes.append("±?  nothing bounds this value before the end")
+    if snapshot.unseen_groups:
+        count = snapshot.unseen_groups
+        notes.append(f"about {count:,} group{'s have' if count > 1 else ' has'} not been seen yet")
+    elif snapshot.unseen_groups is None and not snapshot.is_exact:
+        notes.append("groups that have not been seen yet are missing")
+    return (*notes, *(visible(warning) for warning in snapshot.warnings))

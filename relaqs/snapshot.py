@@ -1,0 +1,105 @@
+"""Snapshot: one answer so far. Immutable, backed by Arrow, at home in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from relaqs_engine.estimate import ApproximateColumn, Estimate
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+Interval = Literal["pointwise", "anytime"]
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Snapshot:
+    """One answer so far, and how sure it is.
+
+    table: the query's columns in order, then `x_low`, `x_high`, `x_certified` of every approximate column
+    `x`; low or high is null where nothing bounds the value. columns: the approximate columns and the names
+    their intervals have in `table` (not as above where the query itself has a column called `x_low`).
+    fraction: share of the streamed rows folded, in (0, 1]. error: the largest relative half-width over the
+    watched certified cells, 0.0 when exact, inf while nothing is certified. batch: mini-batches folded so
+    far; batches: of so many, None while their number still depends on how the answer settles.
+    elapsed_seconds: since the query was submitted. unseen_groups: None where their number is unknown.
+    """
+
+    table: pa.Table
+    columns: tuple[ApproximateColumn, ...]
+    fraction: float
+    error: float
+    confidence: float
+    interval: Interval
+    batch: int
+    batches: int | None
+    elapsed_seconds: float
+    is_exact: bool
+    mode: str
+    unseen_groups: int | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def estimate(self) -> pa.Table:
+        """The query's own columns, in its order."""
+        return self.table.select(list(range(self.table.num_columns - 3 * len(self.columns))))
+
+    def to_arrow(self) -> pa.Table:
+        return self.table
+
+    def to_pandas(self) -> pandas.DataFrame:
+        return self.table.to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        import polars
+
+        return polars.DataFrame(self.table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self.table.schema.__arrow_c_schema__()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __bool__(self) -> bool:
+        return True  # an answer without rows is still an answer
+
+    def __repr__(self) -> str:
+        from relaqs.rendering.view import heading
+
+        return f"<Snapshot #{self.batch}: {len(self)} rows · {heading(self)}>"
+
+    def __str__(self) -> str:
+        from relaqs.rendering.terminal import plain_text
+
+        return plain_text(self)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from relaqs.rendering.terminal import render
+
+        yield from render(self, console, options)
+
+    def _repr_html_(self) -> str:
+        from relaqs.rendering.html import render
+
+        return render(self)
+
+
+def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
+    """Return the estimate as a snapshot; `circumstances` are the attributes an estimate does not know."""
+    return Snapshot(
+        table=estimate.table,
+        columns=estimate.approximate,
+        fraction=estimate.fraction,
+        is_exact=estimate.is_exact,
+        unseen_groups=estimate.unseen_groups,
+        warnings=estimate.warnings,
+        **circumstances,
+    )
