@@ -1,0 +1,180 @@
+"""The house rules that no compiler checks: who may import whom, and what every file owes its reader."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PACKAGES = {
+    "relaqs_bootstrap": ROOT / "bootstrap" / "relaqs_bootstrap",
+    "relaqs_engine": ROOT / "engine" / "relaqs_engine",
+    "relaqs": ROOT / "relaqs",
+    "relaqs_tpch": ROOT / "tpch" / "relaqs_tpch",
+    "relaqs_dashboards": ROOT / "dashboards" / "relaqs_dashboards",
+}
+
+# Arrows point downward only, one way. `relaqs.cli`, where the program is put together, alone looks upward.
+MAY_IMPORT = {
+    "relaqs_bootstrap": {"numpy", "scipy"},
+    "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy"},
+    "relaqs": {
+        "relaqs_engine",
+        "dask",
+        "distributed",
+        "pyarrow",
+        "numpy",
+        "pandas",
+        "polars",
+        "rich",
+        "click",
+    },
+    "relaqs_tpch": {"relaqs", "relaqs_engine", "click", "rich"},
+    "relaqs_dashboards": {"relaqs"},
+}
+PROGRAM = ROOT / "relaqs" / "cli"
+UPPER_FLOORS = {"relaqs_tpch", "relaqs_dashboards"}
+
+# Pure code gets the clock and the random generator passed in, and leaves concurrency to its caller.
+PURE = ("relaqs_bootstrap", "relaqs_engine")
+NOT_IN_PURE = {"asyncio", "concurrent", "multiprocessing", "random", "sched", "threading", "time"}
+
+# The edges: each library is called from one place.
+ONLY_IN = {
+    "duckdb": PACKAGES["relaqs_engine"] / "duck.py",
+    "dask": PACKAGES["relaqs"] / "executors" / "dask.py",
+    "distributed": PACKAGES["relaqs"] / "executors" / "dask.py",
+}
+
+LONGEST_FILE_LINES = 600
+TEXT_SUFFIXES = {".py", ".sql", ".md", ".toml", ".txt", ".typed", ".json", ""}
+REGISTRIES = ("pypi org", "pythonhosted org", "npmjs org", "debian org", "crates io")
+REGISTRY_HOSTS = tuple(name.replace(" ", ".") for name in REGISTRIES)  # spelt so that this file names none
+
+
+def python_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.py"))
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Return the top-level names of every absolute import of a file, also those inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+def product_files() -> Iterator[tuple[str, Path]]:
+    for package, folder in PACKAGES.items():
+        for path in python_files(folder):
+            yield package, path
+
+
+def text_files() -> Iterator[Path]:
+    """Yield every text file of the project: those at the root, and those below its own folders."""
+    own = [
+        ROOT / name for name in ("bootstrap", "engine", "relaqs", "tpch", "dashboards", "tests", "benchmarks")
+    ]
+    candidates = [
+        *ROOT.iterdir(),
+        *(ROOT / ".ci").iterdir(),
+        *(p for folder in own for p in folder.rglob("*")),
+    ]
+    for path in candidates:
+        if path.is_file() and path.suffix in TEXT_SUFFIXES and "__pycache__" not in path.parts:
+            yield path
+
+
+def test_imports_point_downward() -> None:
+    wrong = []
+    for package, path in product_files():
+        allowed = MAY_IMPORT[package] | {package} | sys.stdlib_module_names
+        if path.is_relative_to(PROGRAM):
+            allowed = allowed | UPPER_FLOORS
+        wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in imported_modules(path) - allowed]
+    assert wrong == []
+
+
+def test_pure_packages_know_no_clock_no_threads_and_no_global_randomness() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for package, path in product_files()
+        if package in PURE
+        for name in imported_modules(path) & NOT_IN_PURE
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", ONLY_IN)
+def test_each_edge_is_one_module(library: str) -> None:
+    users = {path for _, path in product_files() if library in imported_modules(path)}
+    assert users - {ONLY_IN[library]} == set()
+
+
+def test_every_folder_of_code_says_what_lives_there() -> None:
+    folders = {path.parent for _, path in product_files()}
+    silent = []
+    for folder in sorted(folders):
+        door = folder / "__init__.py"
+        if not door.exists() or not ast.get_docstring(ast.parse(door.read_text(encoding="utf-8"))):
+            silent.append(str(folder.relative_to(ROOT)))
+    assert silent == []
+
+
+def test_every_module_has_a_docstring() -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in [*(p for _, p in product_files()), *python_files(ROOT / "benchmarks")]
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_package_ships_its_types(package: str) -> None:
+    assert (PACKAGES[package] / "py.typed").exists()
+
+
+def test_no_file_is_longer_than_a_reader_holds() -> None:
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for path in text_files()
+        if path.suffix in {".py", ".sql"}
+        and (lines := path.read_text(encoding="utf-8").count("\n")) > LONGEST_FILE_LINES
+    }
+    assert long == {}
+
+
+def test_no_registry_host_is_named() -> None:
+    naming = [
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in text_files()
+        for host in REGISTRY_HOSTS
+        if host in path.read_text(encoding="utf-8")
+    ]
+    assert naming == []
+
+
+def test_constraints_pin_every_direct_dependency() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    pinned = re.findall(
+        r"^([\w.-]+)==[\w.]+$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    normal = {re.sub(r"[-_.]+", "-", name).lower() for name in pinned}
+    missing = [name for text in wanted if (name := re.split(r"[\[<>=~! ]", text)[0]).lower() not in normal]
+    assert missing == []

@@ -1,0 +1,47 @@
+"""The eight tables of TPC-H: how large each is, and how it is laid out at a scale."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LARGEST_STATIC_ROWS = 10_000_000  # every worker reads a static table whole: 10 M rows are about 0.5 GB
+
+
+@dataclass(frozen=True, slots=True)
+class TpchTable:
+    """One table. rows, parquet_bytes: at scale 1, the bytes as the generator writes them.
+
+    grows: whether both are proportional to the scale. cluster_key: rows that share it stay together when the
+    table is sampled; without it the sampling unit is a row. is_stream: sampled at every scale.
+    """
+
+    name: str
+    rows: int
+    parquet_bytes: int
+    cluster_key: tuple[str, ...] = ()
+    is_stream: bool = False
+    grows: bool = True
+
+    def rows_at(self, scale: float) -> float:
+        return self.rows * scale if self.grows else self.rows
+
+    def parquet_bytes_at(self, scale: float) -> float:
+        return self.parquet_bytes * scale if self.grows else self.parquet_bytes
+
+    def is_sampled_at(self, scale: float) -> bool:
+        """Whether the table is laid out in partitions, and not read whole by every worker."""
+        return self.is_stream or self.rows_at(scale) > LARGEST_STATIC_ROWS
+
+
+# The largest first: its files as generated and as laid out exist together while the disk is emptiest.
+# lineitem joins orders, and partsupp joins part, inside one partition once both are sampled.
+TABLES: tuple[TpchTable, ...] = (
+    TpchTable("lineitem", 6_001_215, 231_672_087, ("l_orderkey",), is_stream=True),
+    TpchTable("orders", 1_500_000, 63_489_711, ("o_orderkey",), is_stream=True),
+    TpchTable("partsupp", 800_000, 44_827_360, ("ps_partkey",)),
+    TpchTable("customer", 150_000, 13_924_285),
+    TpchTable("part", 200_000, 6_900_503, ("p_partkey",)),
+    TpchTable("supplier", 10_000, 902_351),
+    TpchTable("nation", 25, 3_394, grows=False),
+    TpchTable("region", 5, 1_797, grows=False),
+)
