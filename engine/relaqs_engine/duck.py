@@ -21,12 +21,12 @@ from relaqs_engine.errors import DataError, RelaqsError, SqlError
 
 DUCKDB_VERSION: str = duckdb.__version__
 
-_CANDIDATES = re.compile(r'(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)', re.DOTALL)
+_CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _QUOTED = re.compile(r'"([^"]+)"')
 _LINE = re.compile(r"^LINE (\d+):(.*)\n( *)\^", re.MULTILINE)
 
 
-class Interrupted(RelaqsError):
+class Interrupted(RelaqsError):  # noqa: N818 - it is no error to the one who asked for it
     """A statement was stopped by `interrupt()`, on request."""
 
 

@@ -30,6 +30,8 @@ class Estimate:
     column. Where nothing bounds a value, low or high is null. fraction: share of the streamed rows folded,
     in (0, 1]. values, half_widths, certified: arrays of shape (rows, approximate columns) for progress
     metrics; NaN where the column is not a number or nothing is known. unseen_groups: None where unknown.
+    rows_are_settled: False while rows not yet read may still change which rows the answer has, so that no
+    cell's interval speaks for the answer.
     """
 
     table: pa.Table
@@ -42,6 +44,7 @@ class Estimate:
     certified: BoolArray
     unseen_groups: int | None = None
     warnings: tuple[str, ...] = ()
+    rows_are_settled: bool = True
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -50,11 +53,13 @@ class Estimate:
     def relative_error(self, watch: tuple[str, ...] | None = None) -> float:
         """Return the largest relative half-width over the watched certified cells.
 
-        0.0 when exact, infinity while no watched cell is certified. Every approximate column is watched
-        where `watch` is None.
+        0.0 when exact, infinity while no watched cell is certified or the answer's rows are not settled.
+        Every approximate column is watched where `watch` is None.
         """
         if self.is_exact:
             return 0.0
+        if not self.rows_are_settled:
+            return float("inf")
         chosen = [i for i, column in enumerate(self.approximate) if watch is None or column.name in watch]
         usable = self.certified[:, chosen]
         if not usable.any():

@@ -5,6 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+# Names inside the SQL of a plan: the table of partial rows, the count of joined rows each carries, its
+# replicate block, and (while estimating) population rows / scanned rows.
+STATE = "state"
+ROWS = "m"
+BLOCK = "r"
+SCALE = "scale"
+
 
 class Mode(StrEnum):
     """How a query is answered (see ARCHITECTURE.md)."""
@@ -69,7 +76,7 @@ class OutputKind(StrEnum):
 class OutputColumn:
     """One column of the answer. type: DuckDB's own type for it, which every snapshot keeps.
 
-    estimate_sql: over basis columns as DOUBLE and `scale`. total: the basis column when the output is a plain
+    estimate_sql: the value over keys, basis and `scale`. total: the basis column when the output is a plain
     SUM or COUNT, whose interval may then use that it cannot be negative. side: for BOUND, "least" if the
     value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN).
     """
@@ -106,8 +113,12 @@ class Hoist:
 class OnlinePlan:
     """Everything needed to run one query, and the reasons.
 
-    partial_sql: with stream tokens in place of file lists and `block_token` in place of the block expression.
-    merge_sql: state to one row per group. final_sql: merged state to the exact answer, DuckDB's own types.
+    groups_are_local: each group's rows lie in one partition, so a group seen is complete. counts_every_row:
+    one table, no condition, no groups: COUNT(*) is known from the manifest.
+
+    partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
+    merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
+    the exact answer in DuckDB's own types.
     exact_sql: the query itself over hoists and whole layouts (mode "exact"). keys: internal names k0, k1, …
     """
 
@@ -121,6 +132,7 @@ class OnlinePlan:
     basis: tuple[BasisColumn, ...] = ()
     method: Method = Method.NONE
     partial_sql: str = ""
+    partial_by_block_sql: str = ""
     merge_sql: str = ""
     estimate_sql: str = ""
     final_sql: str = ""
@@ -128,4 +140,5 @@ class OnlinePlan:
     has_having: bool = False
     has_limit: bool = False
     groups_are_local: bool = False
+    counts_every_row: bool = False
     warnings: tuple[str, ...] = ()

@@ -1,0 +1,145 @@
+"""The cells of an answer as functions of additive sums, and how they are evaluated on variants of them.
+
+Additive columns are what replicates subtract: counts and sums as they are; a moment pair (mean, m2) as sums
+of deviations from the group's own mean, which stay accurate where raw squares would cancel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import FloatArray
+from relaqs_engine.plan import ROWS, SCALE, STATE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
+
+ADDITIVE = (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownGroups:
+    """The groups of one answer. keys: their key columns. sums: additive, unscaled, shape (groups, columns).
+
+    means: each group's mean where the column is a MEAN, else 0, same shape. rows: joined rows seen.
+    """
+
+    keys: pa.Table
+    sums: FloatArray
+    means: FloatArray
+    rows: FloatArray
+
+
+def additive_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
+    return tuple(column for column in plan.basis if column.kind in ADDITIVE)
+
+
+def estimated_outputs(plan: OnlinePlan) -> tuple[OutputColumn, ...]:
+    return tuple(output for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
+
+
+def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:
+    """Return the groups of a point estimate, from the keys and basis columns it carries."""
+    columns = additive_columns(plan)
+    raw = [_doubles(point, column.name) for column in columns]
+    sums = [np.zeros_like(x) if c.kind is Basis.MEAN else x for c, x in zip(columns, raw, strict=True)]
+    means = [x if c.kind is Basis.MEAN else np.zeros_like(x) for c, x in zip(columns, raw, strict=True)]
+    shape = (point.num_rows, len(columns))
+    return ShownGroups(
+        keys=point.select(list(plan.keys)),
+        sums=np.stack(sums, axis=1) if columns else np.empty(shape),
+        means=np.stack(means, axis=1) if columns else np.empty(shape),
+        rows=_doubles(point, ROWS),
+    )
+
+
+def _doubles(table: pa.Table, name: str) -> FloatArray:
+    array = table.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return np.nan_to_num(np.asarray(array, dtype=np.float64), nan=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """Additive sums per (group, block), for pairs with rows only. sums: shape (pairs, columns)."""
+
+    group: np.ndarray[tuple[int], np.dtype[np.int64]]
+    block: np.ndarray[tuple[int], np.dtype[np.int64]]
+    sums: FloatArray
+
+
+def block_sums(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
+    """Read the blocks of the shown groups from the state."""
+    columns = additive_columns(plan)
+    shown = groups.keys.append_column("g", pa.array(np.arange(len(groups.rows))))
+    for i, column in enumerate(columns):
+        if column.kind is Basis.MEAN:
+            shown = shown.append_column(f"grand_{column.name}", pa.array(groups.means[:, i]))
+    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
+    values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
+    with cursor.registered(shown=shown):
+        table = cursor.table(
+            f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r ORDER BY g, r"
+        )
+    arrays = [
+        np.nan_to_num(np.asarray(table.column(i + 2).to_numpy(zero_copy_only=False), float))
+        for i in range(len(columns))
+    ]
+    return BlockSums(
+        group=table.column(0).to_numpy().astype(np.int64),
+        block=table.column(1).to_numpy().astype(np.int64),
+        sums=np.stack(arrays, axis=1),
+    )
+
+
+def _additive_sql(column: BasisColumn) -> str:
+    n, mean = column.count_of, column.mean_of
+    match column.kind:
+        case Basis.MEAN:
+            return f"CAST({n} AS DOUBLE) * ({column.name} - grand_{column.name})"
+        case Basis.M2:
+            return f"{column.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean})"
+        case _:
+            return f"CAST({STATE}.{column.name} AS DOUBLE)"
+
+
+class CellEvaluator:
+    """Evaluates the estimated outputs on variants of the groups' sums, by the plan's own expressions."""
+
+    def __init__(self, plan: OnlinePlan, cursor: Cursor) -> None:
+        self._plan = plan
+        self._columns = additive_columns(plan)
+        self._cursor = cursor
+        values = (f"CAST({output.estimate_sql} AS DOUBLE)" for output in estimated_outputs(plan))
+        self._sql = f"SELECT {', '.join(values)} FROM variants"
+
+    def __call__(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return cells of shape (variants, groups, outputs); NaN where SQL gives NULL.
+
+        sums: additive and unscaled, shape (variants, groups, columns). scale: shape (variants,).
+        """
+        variants, group_count, _ = sums.shape
+        data: dict[str, pa.Array] = {}
+        for i, column in enumerate(self._columns):
+            data[column.name] = pa.array(self._basis(i, column, groups, sums).ravel())
+        data[SCALE] = pa.array(np.repeat(scale, group_count))
+        table = pa.table(data)
+        take = pa.array(np.tile(np.arange(group_count), variants))
+        for key in self._plan.keys:
+            table = table.append_column(key, groups.keys.column(key).take(take))
+        with self._cursor.registered(variants=table):
+            result = self._cursor.table(self._sql)
+        cells = [np.asarray(column.to_numpy(zero_copy_only=False), float) for column in result.columns]
+        return np.stack(cells, axis=1).reshape(variants, group_count, len(cells))
+
+    def _basis(self, i: int, column: BasisColumn, groups: ShownGroups, sums: FloatArray) -> FloatArray:
+        if column.kind not in (Basis.MEAN, Basis.M2):
+            return sums[:, :, i]
+        names = [c.name for c in self._columns]
+        count = sums[:, :, names.index(str(column.count_of))]
+        mean_index = names.index(str(column.mean_of))
+        deviation = sums[:, :, mean_index]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if column.kind is Basis.MEAN:
+                return groups.means[:, i] + deviation / count
+            return np.asarray(sums[:, :, i] - deviation * deviation / count)

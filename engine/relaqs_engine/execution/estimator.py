@@ -1,0 +1,102 @@
+"""From state to an Estimate: the point estimate by the plan's own SQL, then intervals for the groups shown."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from relaqs_bootstrap import unseen_groups
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import Estimate, FloatArray
+from relaqs_engine.execution.cells import ShownGroups, shown_groups
+from relaqs_engine.execution.interval import CellIntervals, IntervalRequest, cell_intervals
+from relaqs_engine.execution.present import present_estimate, present_exact
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.plan import SCALE, Method, OnlinePlan, OutputKind
+
+# A ranking over groups with fewer rows than this shows values so far: scaled, they would be far too high
+# (FACTS: 85 times at half a percent of the rows).
+MIN_ROWS_TO_SCALE_RANKED = 30
+
+
+class Estimator:
+    """Turns the state of a mergeable plan into estimates, and at the end into the exact answer."""
+
+    def __init__(
+        self, plan: OnlinePlan, leading: Layout, state: GroupState, cursor: Cursor, request: IntervalRequest
+    ) -> None:
+        self._plan = plan
+        self._leading = leading
+        self._state = state
+        self._cursor = cursor
+        self._request = request
+
+    def exact(self) -> Estimate:
+        """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
+        plan = self._plan
+        answer = self._cursor.table(f"WITH merged AS ({plan.merge_sql}) {plan.final_sql}")
+        return present_exact(plan, answer)
+
+    def estimate(self) -> Estimate:
+        """Return the answer so far, after at least one mini-batch and before the last."""
+        plan, fraction = self._plan, self._state.scanned_rows / self._leading.row_count
+        point = self._point(1.0 if plan.groups_are_local else 1.0 / fraction)
+        groups = shown_groups(plan, point)
+        tiny = plan.has_limit and bool((groups.rows < MIN_ROWS_TO_SCALE_RANKED).any())
+        so_far = tiny and not plan.groups_are_local
+        if so_far:
+            point = self._point(1.0)
+        return present_estimate(
+            plan,
+            point,
+            self._intervals(point, groups, so_far),
+            fraction=fraction,
+            unseen_groups=self._unseen(groups, fraction),
+            rows_are_settled=not (so_far or plan.groups_are_local or plan.has_having),
+            warnings=_warnings(plan, so_far),
+        )
+
+    def _point(self, scale: float) -> pa.Table:
+        merged = f"SELECT *, CAST({scale!r} AS DOUBLE) AS {SCALE} FROM ({self._plan.merge_sql})"
+        return self._cursor.table(f"WITH merged AS ({merged}) {self._plan.estimate_sql}")
+
+    def _intervals(self, point: pa.Table, groups: ShownGroups, so_far: bool) -> CellIntervals:
+        plan, cells = self._plan, _cells(self._plan, point)
+        if plan.groups_are_local:
+            return CellIntervals.known(cells)
+        if so_far or plan.method is Method.NONE or not cells.size:
+            return CellIntervals.unknown(cells)
+        return cell_intervals(
+            plan, self._leading, groups, cells, self._state.block_rows, self._cursor, self._request
+        )
+
+    def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
+        if not self._plan.keys:
+            return 0
+        if self._plan.has_having or self._plan.has_limit or self._plan.groups_are_local:
+            return None
+        once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
+        return round(unseen_groups(once, twice, float(groups.rows.sum()), fraction))
+
+
+def _cells(plan: OnlinePlan, point: pa.Table) -> FloatArray:
+    names = [f"v{i}" for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE]
+    columns = [np.asarray(point.column(name).to_numpy(zero_copy_only=False), float) for name in names]
+    return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
+
+
+def _warnings(plan: OnlinePlan, so_far: bool) -> tuple[str, ...]:
+    found = []
+    if so_far:
+        found.append(
+            "top rows so far: their groups have few rows yet, so totals are what was seen, not scaled"
+        )
+    if plan.groups_are_local:
+        found.append("each group shown is complete; groups in partitions not yet read are missing")
+    if plan.has_having:
+        found.append("rows near the HAVING condition may still enter or leave the answer")
+    opaque = [output.name for output in plan.outputs if output.kind is OutputKind.OPAQUE]
+    if opaque:
+        found.append(f"no interval is known for {', '.join(opaque)}: the value is what was seen so far")
+    return tuple(found)

@@ -1,0 +1,168 @@
+"""The shape every answer has: the query's columns, then low, high and certified of each approximate one.
+
+Names: column x gets x_low, x_high and x_certified. Where the query already has a column of such a name, an
+underscore is added until the name is free, so a user's own x_low is never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate, FloatArray
+from relaqs_engine.execution.interval import CellIntervals
+from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
+
+
+def approximate_columns(names: Sequence[str], approximate: Sequence[str]) -> tuple[ApproximateColumn, ...]:
+    """Return the interval columns' names, free of clashes. approximate: the approximate columns' names."""
+    taken = {name.lower() for name in names}
+
+    def free(name: str) -> str:
+        while name.lower() in taken:
+            name += "_"
+        taken.add(name.lower())
+        return name
+
+    return tuple(
+        ApproximateColumn(name, free(f"{name}_low"), free(f"{name}_high"), free(f"{name}_certified"))
+        for name in approximate
+    )
+
+
+def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
+    """Return the final Estimate. answer: the query's columns in order, under any names."""
+    outputs = _approximate(plan)
+    columns = [answer.column(i) for i, _ in outputs]
+    true = pa.array(np.ones(answer.num_rows, dtype=bool))
+    sides = [
+        (_as_side(output, column), _as_side(output, column), true)
+        for (_, output), column in zip(outputs, columns, strict=True)
+    ]
+    shape = (answer.num_rows, len(outputs))
+    return _assemble(
+        plan,
+        answer,
+        sides,
+        fraction=1.0,
+        is_exact=True,
+        values=_stack(
+            [_numbers(output, column) for (_, output), column in zip(outputs, columns, strict=True)], shape
+        ),
+        half_widths=np.zeros(shape),
+        certified=np.ones(shape, dtype=bool),
+        unseen_groups=0,
+    )
+
+
+def present_estimate(
+    plan: OnlinePlan,
+    point: pa.Table,
+    found: CellIntervals,
+    *,
+    fraction: float,
+    unseen_groups: int | None,
+    rows_are_settled: bool,
+    warnings: tuple[str, ...],
+) -> Estimate:
+    """Return an Estimate. point: the plan's estimate query's result. found: one column per ESTIMATE output."""
+    sides, values, halves, certified = [], [], [], []
+    estimated = 0
+    nothing = np.full(point.num_rows, np.nan)
+    for i, output in _approximate(plan):
+        if output.kind is OutputKind.ESTIMATE:
+            low, high = found.low[:, estimated], found.high[:, estimated]
+            sure = found.certified[:, estimated]
+            sides.append((_or_null(low), _or_null(high), pa.array(sure)))
+            values.append(found.value[:, estimated])
+            halves.append((high - low) / 2)
+            certified.append(sure)
+            estimated += 1
+        else:
+            sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_local))
+            values.append(nothing)
+            halves.append(nothing)
+            certified.append(np.zeros(point.num_rows, dtype=bool))
+    shape = (point.num_rows, len(sides))
+    return _assemble(
+        plan,
+        point,
+        sides,
+        fraction=fraction,
+        is_exact=False,
+        values=_stack(values, shape),
+        half_widths=_stack(halves, shape),
+        certified=_stack(certified, shape).astype(bool),
+        unseen_groups=unseen_groups,
+        rows_are_settled=rows_are_settled,
+        warnings=warnings,
+    )
+
+
+def _assemble(
+    plan: OnlinePlan,
+    answer: pa.Table,
+    sides: Sequence[tuple[pa.Array, pa.Array, pa.Array]],
+    *,
+    fraction: float,
+    is_exact: bool,
+    values: FloatArray,
+    half_widths: FloatArray,
+    certified: BoolArray,
+    unseen_groups: int | None,
+    rows_are_settled: bool = True,
+    warnings: tuple[str, ...] = (),
+) -> Estimate:
+    names = [output.name for output in plan.outputs]
+    approximate = approximate_columns(names, [output.name for _, output in _approximate(plan)])
+    arrays = [answer.column(i) for i in range(len(names))]
+    for column, triple in zip(approximate, sides, strict=True):
+        names += [column.low, column.high, column.certified]
+        arrays += list(triple)
+    return Estimate(
+        table=pa.Table.from_arrays(arrays, names=names),
+        columns=tuple(output.name for output in plan.outputs),
+        approximate=approximate,
+        fraction=fraction,
+        is_exact=is_exact,
+        values=values,
+        half_widths=half_widths,
+        certified=certified,
+        unseen_groups=unseen_groups,
+        warnings=plan.warnings + warnings,
+        rows_are_settled=rows_are_settled,
+    )
+
+
+def _approximate(plan: OnlinePlan) -> list[tuple[int, OutputColumn]]:
+    return [(i, output) for i, output in enumerate(plan.outputs) if output.kind is not OutputKind.KEY]
+
+
+def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(pa.float64(), safe=False) if output.kind is OutputKind.ESTIMATE else column
+
+
+def _bound_sides(
+    output: OutputColumn, column: pa.ChunkedArray, *, complete: bool
+) -> tuple[pa.Array, pa.Array, pa.Array]:
+    """MAX so far is "at least", MIN "at most"; of an opaque value nothing is known, unless its group is whole."""
+    unknown = pa.nulls(len(column), column.type)
+    low = column if complete or output.side == "least" else unknown
+    high = column if complete or output.side == "most" else unknown
+    return low, high, pa.array(np.full(len(column), complete))
+
+
+def _or_null(values: FloatArray) -> pa.Array:
+    return pa.array(values, from_pandas=True)
+
+
+def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:
+    if output.kind is not OutputKind.ESTIMATE:
+        return np.full(len(column), np.nan)
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _stack(columns: Sequence[FloatArray], shape: tuple[int, int]) -> FloatArray:
+    return np.stack(columns, axis=1) if columns else np.empty(shape)

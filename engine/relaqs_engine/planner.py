@@ -1,0 +1,102 @@
+"""SQL and a catalog in, a plan out. The way in to the rewriter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from relaqs_engine.binder import Binder
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.errors import SqlError
+from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.rewrite import RULES
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.hoist import whole_table
+from relaqs_engine.rewrite.render import key_names, partial_types, render, streams_of
+from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
+
+
+def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = True) -> OnlinePlan:
+    """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
+
+    intervals: False leaves out everything that only error bars need.
+    """
+    parsed = parse_query(sql, catalog.tables)
+    schema = tuple(binder.describe(parsed.tree.sql(DIALECT)))
+    draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals)
+    try:
+        for rule in RULES:
+            draft = rule(draft)
+        return _mergeable(draft)
+    except NotOnlineError as reason:
+        return _exact(parsed, catalog, schema, str(reason))
+    except SqlglotError as error:
+        return _exact(parsed, catalog, schema, f"it could not be rewritten ({error})")
+
+
+def _mergeable(draft: Draft) -> OnlinePlan:
+    types = partial_types(draft)
+    draft = replace(draft, basis=tuple(replace(column, type=types[column.name]) for column in draft.basis))
+    texts = render(draft)
+    _check_estimate_binds(draft, types)
+    select = draft.select
+    return OnlinePlan(
+        sql=draft.sql,
+        mode=Mode.MERGEABLE,
+        reasons=("every aggregate is a function of sums that merge",),
+        streams=streams_of(draft),
+        hoists=draft.hoists,
+        outputs=draft.outputs,
+        keys=key_names(draft),
+        basis=draft.basis,
+        method=draft.method,
+        partial_sql=texts.partial,
+        partial_by_block_sql=texts.partial_by_block,
+        merge_sql=texts.merge,
+        estimate_sql=texts.estimate,
+        final_sql=texts.final,
+        has_having=select.args.get("having") is not None,
+        has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
+        groups_are_local=draft.groups_are_local,
+        counts_every_row=draft.counts_every_row,
+        warnings=draft.notes,
+    )
+
+
+def _check_estimate_binds(draft: Draft, types: dict[str, str]) -> None:
+    """An expression may exist for DuckDB's own types and not for estimates, which are DOUBLE."""
+    columns = ", ".join([f"NULL::{type_} AS {name}" for name, type_ in types.items()] + ["1.0 AS scale"])
+    for output in draft.outputs:
+        try:
+            draft.binder.describe(f"SELECT {output.estimate_sql} FROM (SELECT {columns})")
+        except SqlError as error:
+            raise NotOnlineError(f"{output.name} has no meaning for an estimate ({error.message})") from None
+
+
+def _exact(
+    parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...], reason: str
+) -> OnlinePlan:
+    tree = parsed.tree.copy()
+    for table in list(tree.find_all(exp.Table)):
+        if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
+            _read_whole(table, catalog)
+    return OnlinePlan(
+        sql=parsed.sql,
+        mode=Mode.EXACT,
+        reasons=(reason,),
+        streams=(),
+        hoists=(),
+        outputs=tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in schema),
+        exact_sql=tree.sql(DIALECT),
+    )
+
+
+def _read_whole(table: exp.Table, catalog: Catalog) -> None:
+    derived = whole_table(catalog.table(table.name))
+    for part in ("joins", "pivots", "sample", "laterals"):
+        if value := table.args.get(part):
+            derived.set(part, value)
+    derived.set("alias", table.args.get("alias") or exp.TableAlias(this=table.this.copy()))
+    table.replace(derived)

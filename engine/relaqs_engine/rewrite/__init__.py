@@ -1,0 +1,29 @@
+"""From a checked SELECT to an OnlinePlan. One rule per file; RULES is the table of contents.
+
+Pure: SQL and catalog in, plan out. No rule reads data, a clock or a random number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from relaqs_engine.rewrite.aggregates import split_aggregates
+from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.flatten import flatten
+from relaqs_engine.rewrite.hoist import hoist_statics
+from relaqs_engine.rewrite.method import choose_method
+from relaqs_engine.rewrite.outputs import classify_outputs
+from relaqs_engine.rewrite.shape import check_shape
+from relaqs_engine.rewrite.sources import choose_streams
+from relaqs_engine.rewrite.subqueries import check_subqueries
+
+RULES: tuple[Callable[[Draft], Draft], ...] = (
+    flatten,
+    check_shape,
+    choose_streams,
+    check_subqueries,
+    split_aggregates,
+    classify_outputs,
+    hoist_statics,
+    choose_method,
+)

@@ -1,0 +1,242 @@
+"""Rule: each aggregate is split into mergeable partial aggregates, and its final value written over them.
+
+SUM(x)     sum                        COUNT     count
+AVG(x)     sum / count                MIN, MAX  min, max
+VAR, STD   count, mean, m2 (merged by Chan, Golub and LeVeque 1979)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from relaqs_engine.layouts.manifest import Column
+from relaqs_engine.plan import SCALE, Basis, BasisColumn
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.value_bounds import Bounds, value_bounds
+
+
+def output_name(position: int) -> str:
+    """Return the name an output's value has inside the final query, before it is cast and named."""
+    return f"e{position}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Final:
+    """An aggregate over merged state: exact in DuckDB's types, and as an estimate in DOUBLE."""
+
+    exact: exp.Expression
+    estimate: exp.Expression
+
+
+def split_aggregates(draft: Draft) -> Draft:
+    """Return the draft with keys, basis, and the final query over merged state, exact and estimated."""
+    select = draft.select
+    group = select.args.get("group")
+    keys = tuple(group.expressions) if group else ()
+    splitter = _Splitter(draft)
+    exact = splitter.rewritten(select, keys, lambda final: final.exact)
+    estimate = splitter.rewritten(select, keys, lambda final: final.estimate)
+    return replace(draft, keys=keys, basis=splitter.basis, exact_tree=exact, estimate_tree=estimate)
+
+
+class _Splitter:
+    """Collects basis columns, sharing equal ones, while it rewrites a query's expressions."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._columns: dict[tuple[Basis, str], BasisColumn] = {}
+
+    @property
+    def basis(self) -> tuple[BasisColumn, ...]:
+        return tuple(self._columns.values())
+
+    def rewritten(
+        self, select: exp.Select, keys: tuple[exp.Expression, ...], side: Callable[[_Final], exp.Expression]
+    ) -> exp.Select:
+        """Return SELECT, HAVING and ORDER BY over columns k0…, b0…, m; nothing else of the query."""
+        having, order = select.args.get("having"), select.args.get("order")
+        positions = {item.alias: i for i, item in reversed(list(enumerate(select.expressions)))}
+
+        def rewrite(expression: exp.Expression) -> exp.Expression:
+            return self._rewrite(expression, keys, side, positions)
+
+        result = exp.Select(expressions=[rewrite(item) for item in select.expressions])
+        if having:
+            result.set("having", exp.Having(this=rewrite(having.this)))
+        if order:
+            items = [_ordered(ordered, rewrite(ordered.this)) for ordered in order.expressions]
+            result.set("order", exp.Order(expressions=items))
+        for part in ("limit", "offset"):
+            if value := select.args.get(part):
+                result.set(part, value.copy())
+        return result
+
+    def _rewrite(
+        self,
+        expression: exp.Expression,
+        keys: tuple[exp.Expression, ...],
+        side: Callable[[_Final], exp.Expression],
+        positions: dict[str, int],
+    ) -> exp.Expression:
+        def visit(node: exp.Expression) -> exp.Expression:
+            for position, key in enumerate(keys):
+                if node == key:
+                    return exp.column(f"k{position}", quoted=True)
+            if isinstance(node, exp.Filter | exp.AggFunc) and not isinstance(node, exp.Query):
+                return exp.paren(side(self._final(node)), copy=False)
+            if isinstance(node, exp.Column) and not node.table and node.name in positions:
+                return exp.column(output_name(positions[node.name]))
+            if isinstance(node, exp.Query):
+                return node
+            for name, child in list(node.args.items()):
+                if isinstance(child, list):
+                    node.set(name, [visit(c) if isinstance(c, exp.Expression) else c for c in child])
+                elif isinstance(child, exp.Expression):
+                    node.set(name, visit(child))
+            return node
+
+        result = visit(expression.copy())
+        for column in result.find_all(exp.Column):
+            # Columns of the FROM clause are qualified; keys, basis and output names are not.
+            if column.table and not column.find_ancestor(exp.Query):
+                raise NotOnlineError(
+                    f"{expression.sql(DIALECT)} is neither a group key nor a known aggregate"
+                )
+        return result
+
+    def _final(self, node: exp.Expression) -> _Final:
+        condition: exp.Expression | None = None
+        if isinstance(node, exp.Filter):
+            condition, aggregate = node.expression, node.this
+        else:
+            aggregate = node
+        build = _AGGREGATES.get(type(aggregate))
+        if build is None:
+            raise NotOnlineError(f"{aggregate.sql(DIALECT)} has no mergeable estimate")
+        if any(isinstance(aggregate.this, kind) for kind in (exp.Distinct, exp.Order)):
+            raise NotOnlineError(f"{aggregate.sql(DIALECT)} needs all rows at once")
+        if aggregate.expressions or aggregate.args.get("count"):
+            raise NotOnlineError(f"{aggregate.sql(DIALECT)} returns several values")
+        return build(self, aggregate, condition)
+
+    def column(self, kind: Basis, aggregate: exp.Expression, condition: exp.Expression | None) -> str:
+        """Return the name of the basis column for this partial aggregate, adding it if it is new."""
+        node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
+        sql = node.sql(DIALECT)
+        if (kind, sql) not in self._columns:
+            bounds = self._bounds(kind, aggregate)
+            self._columns[kind, sql] = BasisColumn(
+                name=f"b{len(self._columns)}",
+                kind=kind,
+                sql=sql,
+                type="",
+                lowest=bounds.lowest,
+                highest=bounds.highest,
+            )
+        return self._columns[kind, sql].name
+
+    def link_moments(self, count: str, mean: str, m2: str) -> None:
+        for key, column in self._columns.items():
+            if column.name in (mean, m2):
+                self._columns[key] = replace(column, count_of=count, mean_of=mean)
+
+    def _bounds(self, kind: Basis, aggregate: exp.Expression) -> Bounds:
+        if kind is Basis.COUNT:
+            return Bounds(0.0, 1.0)
+        if kind is Basis.SUM:
+            return value_bounds(aggregate.this, self._statistics)
+        return Bounds(None, None)
+
+    def _statistics(self, column: exp.Column) -> Column | None:
+        source = next((s for s in self._draft.sources if s.alias == column.table), None)
+        if source is None or source.layout is None:
+            return None
+        try:
+            return source.layout.column(column.name)
+        except KeyError:
+            return None
+
+
+def _ordered(ordered: exp.Ordered, expression: exp.Expression) -> exp.Ordered:
+    copy = ordered.copy()
+    copy.set("this", expression)
+    return copy
+
+
+def _double(name: str) -> exp.Expression:
+    return exp.cast(exp.column(name), "DOUBLE")
+
+
+def _scaled(name: str) -> exp.Expression:
+    return exp.Mul(this=_double(name), expression=exp.column(SCALE))
+
+
+def _divided(numerator: exp.Expression, denominator: exp.Expression) -> exp.Expression:
+    return exp.Div(this=numerator, expression=exp.Nullif(this=denominator, expression=exp.Literal.number(0)))
+
+
+def _sum(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+    name = splitter.column(Basis.SUM, aggregate, condition)
+    return _Final(exp.column(name), _scaled(name))
+
+
+def _count(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+    name = splitter.column(Basis.COUNT, aggregate, condition)
+    return _Final(exp.column(name), _scaled(name))
+
+
+def _count_if(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+    held = aggregate.this.copy() if condition is None else exp.and_(condition.this, aggregate.this)
+    return _count(splitter, exp.Count(this=exp.Star()), exp.Where(this=held))
+
+
+def _avg(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+    total = splitter.column(Basis.SUM, exp.Sum(this=aggregate.this.copy()), condition)
+    count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+    return _Final(_divided(_double(total), exp.column(count)), _divided(_double(total), _double(count)))
+
+
+def _extreme(kind: Basis) -> Callable[..., _Final]:
+    def build(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+        name = splitter.column(kind, aggregate, condition)
+        return _Final(exp.column(name), exp.column(name))
+
+    return build
+
+
+def _spread(population: bool, root: bool) -> Callable[..., _Final]:
+    """Build VAR or STDDEV over (count, mean, m2)."""
+
+    def build(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+        value = exp.cast(aggregate.this.copy(), "DOUBLE")
+        count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+        mean = splitter.column(Basis.MEAN, exp.Avg(this=value.copy()), condition)
+        m2 = splitter.column(Basis.M2, exp.VariancePop(this=value.copy()), condition)
+        splitter.link_moments(count, mean, m2)
+        divisor: exp.Expression = _double(count)
+        if not population:
+            divisor = exp.paren(exp.Sub(this=divisor, expression=exp.Literal.number(1)))
+        variance = _divided(exp.column(m2), divisor)
+        final = exp.Sqrt(this=variance) if root else variance
+        return _Final(final, final.copy())
+
+    return build
+
+
+_AGGREGATES: dict[type[exp.Expression], Callable[..., _Final]] = {
+    exp.Sum: _sum,
+    exp.Count: _count,
+    exp.CountIf: _count_if,
+    exp.Avg: _avg,
+    exp.Min: _extreme(Basis.MIN),
+    exp.Max: _extreme(Basis.MAX),
+    exp.Variance: _spread(population=False, root=False),
+    exp.VariancePop: _spread(population=True, root=False),
+    exp.Stddev: _spread(population=False, root=True),
+    exp.StddevSamp: _spread(population=False, root=True),
+    exp.StddevPop: _spread(population=True, root=True),
+}

@@ -1,0 +1,103 @@
+"""What the rules hand on: the query as far as it has been understood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from relaqs_engine.binder import Binder
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.plan import BasisColumn, Hoist, Method, OutputColumn
+
+
+class NotOnlineError(Exception):
+    """No sound approximation is known for this query: it runs once, exactly. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One relation of the FROM clause. layout: None for a derived table over static tables.
+
+    nullable: an outer join may fill this source with NULLs. streams: it is sampled by this plan.
+    """
+
+    alias: str
+    node: exp.Expression
+    layout: Layout | None
+    nullable: bool = False
+    streams: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
+
+    schema: (name, type) of the answer's columns, as DuckDB has them. conjuncts: the conditions of WHERE and
+    of inner joins, which all joined rows must meet. order: (expression, ascending, nulls first).
+    """
+
+    sql: str
+    catalog: Catalog
+    binder: Binder
+    tree: exp.Query
+    schema: tuple[tuple[str, str], ...]
+    intervals: bool = True
+    sources: tuple[Source, ...] = ()
+    conjuncts: tuple[exp.Expression, ...] = ()
+    keys: tuple[exp.Expression, ...] = ()
+    basis: tuple[BasisColumn, ...] = ()
+    # The tree with aggregates and keys replaced by the columns of merged state: exact, then estimated.
+    exact_tree: exp.Select | None = None
+    estimate_tree: exp.Select | None = None
+    outputs: tuple[OutputColumn, ...] = ()
+    hoists: tuple[Hoist, ...] = ()
+    # FROM and WHERE of the partial query, over stream tokens and hoists.
+    scan: exp.Select | None = None
+    method: Method = Method.NONE
+    groups_are_local: bool = False
+    counts_every_row: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def select(self) -> exp.Select:
+        """The flattened query. Valid once `flatten` has run."""
+        assert isinstance(self.tree, exp.Select)
+        return self.tree
+
+    @property
+    def streams(self) -> tuple[Source, ...]:
+        return tuple(source for source in self.sources if source.streams)
+
+    def source(self, alias: str) -> Source:
+        return next(source for source in self.sources if source.alias == alias)
+
+
+def aliases_in(expression: exp.Expression) -> frozenset[str]:
+    """Return the source aliases whose columns occur in a qualified expression."""
+    return frozenset(column.table for column in expression.find_all(exp.Column))
+
+
+def tables_in(expression: exp.Expression) -> tuple[exp.Table, ...]:
+    return tuple(expression.find_all(exp.Table))
+
+
+def conjuncts_of(condition: exp.Expression | None) -> tuple[exp.Expression, ...]:
+    """Return the conditions that AND joins, without parentheses."""
+    if condition is None:
+        return ()
+    condition = condition.unnest()
+    if isinstance(condition, exp.And):
+        return conjuncts_of(condition.left) + conjuncts_of(condition.right)
+    return (condition,)
+
+
+def column_pair(condition: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
+    """Return both sides of `a.x = b.y` between two sources, else None."""
+    if not isinstance(condition, exp.EQ):
+        return None
+    left, right = condition.left.unnest(), condition.right.unnest()
+    if isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.table != right.table:
+        return left, right
+    return None

@@ -1,0 +1,77 @@
+"""Rule: one flat SELECT. Names are qualified, CTEs put in place, derived tables merged where that is sound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+from sqlglot.errors import OptimizeError
+from sqlglot.optimizer.merge_subqueries import merge_subqueries
+from sqlglot.optimizer.qualify import qualify
+
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.sql.functions import volatile_function
+from relaqs_engine.sql.parse import DIALECT
+
+
+def flatten(draft: Draft) -> Draft:
+    """Return the draft with its tree as one qualified SELECT."""
+    if name := volatile_function(draft.tree):
+        raise NotOnlineError(f"{name}() must have one value for the whole query, so it runs once")
+    tree = draft.tree.copy()
+    if any(with_.recursive for with_ in tree.find_all(exp.With)):
+        raise NotOnlineError("a recursive WITH needs all rows at each round")
+    if not isinstance(tree, exp.Select):
+        raise NotOnlineError(f"{tree.key.upper()} combines whole answers")
+    tree = _qualified(draft, tree)
+    tree = inline_ctes(tree)
+    if not _has_outer_join_over_derived_table(tree):
+        tree = merge_subqueries(tree)
+    assert isinstance(tree, exp.Select)
+    return replace(draft, tree=tree)
+
+
+def _qualified(draft: Draft, tree: exp.Select) -> exp.Select:
+    schema = {
+        name: {column.name: column.type for column in layout.columns}
+        for name, layout in draft.catalog.tables.items()
+    }
+    try:
+        qualified = qualify(tree, schema=schema, dialect=DIALECT, quote_identifiers=True)
+    except OptimizeError as error:
+        raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
+    assert isinstance(qualified, exp.Select)
+    return qualified
+
+
+def inline_ctes(tree: exp.Select) -> exp.Select:
+    """Return the tree with each reference to a CTE replaced by its query. Sound: no function is volatile."""
+    while with_ := next((node for node in tree.find_all(exp.With) if node.expressions), None):
+        scope = with_.parent
+        assert scope is not None
+        cte = with_.expressions[0]
+        cte.pop()
+        if not with_.expressions:
+            with_.pop()
+        # Popped first, so that a table of the same name inside the CTE's own body is left alone.
+        for table in list(scope.find_all(exp.Table)):
+            if table.name == cte.alias and not table.db:
+                body = cte.this.copy()
+                table.replace(exp.Subquery(this=body, alias=exp.TableAlias(this=_alias(table))))
+    return tree
+
+
+def _alias(table: exp.Table) -> exp.Identifier:
+    return exp.to_identifier(table.alias_or_name, quoted=True)
+
+
+def _has_outer_join_over_derived_table(tree: exp.Expression) -> bool:
+    """Merging a derived table below an outer join can turn its NULL-filled columns into constants."""
+    for select in tree.find_all(exp.Select):
+        joins = select.args.get("joins") or []
+        outer = any(join.side in ("LEFT", "RIGHT", "FULL") for join in joins)
+        from_ = select.args.get("from_")
+        items = [join.this for join in joins] + ([from_.this] if from_ else [])
+        if outer and any(isinstance(item, exp.Subquery) for item in items):
+            return True
+    return False

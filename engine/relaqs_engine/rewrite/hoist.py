@@ -1,0 +1,172 @@
+"""Rule: static sides are prepared once per worker: only the columns used, the rows that can join.
+
+A static table that must match keeps the rows that pass its own conditions and that meet the smaller static
+tables it is equated with (a semi-join, which never multiplies rows). A condition that is an OR over several
+tables implies one per table: every branch's own part, joined by OR.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.plan import Hoist
+from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
+from relaqs_engine.sql.parse import DIALECT
+
+_STREAM_PREFIX = "stream_"
+
+
+@dataclass(slots=True)
+class _Work:
+    """Hoists made so far: by the table's place in the query, and whether they drop rows."""
+
+    hoists: dict[str, Hoist] = field(default_factory=dict)
+    of_alias: dict[str, Hoist] = field(default_factory=dict)
+    reduced: set[str] = field(default_factory=set)
+
+
+def hoist_statics(draft: Draft) -> Draft:
+    """Return the draft with its hoists, and the FROM and WHERE of the partial query reading them."""
+    work = _Work()
+    pushed: set[int] = set()
+    statics = [source for source in draft.sources if not source.streams]
+    for source in sorted(statics, key=_row_count):
+        own = [] if source.nullable else [c for c in draft.conjuncts if _is_only_about(c, source)]
+        pushed.update(id(condition) for condition in own)
+        _hoist_source(draft, source, own, work)
+    kept = tuple(condition for condition in draft.conjuncts if id(condition) not in pushed)
+    scan = _scan(draft, kept, work)
+    return replace(draft, hoists=tuple(work.hoists.values()), scan=scan)
+
+
+def _row_count(source: Source) -> int:
+    return source.layout.row_count if source.layout else 0
+
+
+def _is_only_about(condition: exp.Expression, source: Source) -> bool:
+    return aliases_in(condition) == {source.alias} and not condition.find(exp.Query)
+
+
+def _hoist_source(draft: Draft, source: Source, own: list[exp.Expression], work: _Work) -> None:
+    if source.layout is None:
+        body = source.node.copy()
+        assert isinstance(body, exp.Subquery)
+        _read_files(draft, body)
+        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), source.alias)
+        return
+    conditions = list(own)
+    if not source.nullable:
+        conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
+        conditions += _semi_joins(draft, source, work)
+    hoist = _add(work, _projection(draft.select, source, source.layout, conditions), source.layout.table)
+    work.of_alias[source.alias] = hoist
+    if conditions:
+        work.reduced.add(source.alias)
+
+
+def implied_by_or(condition: exp.Expression, alias: str) -> exp.Expression | None:
+    """Return what `(a and …) or (b and …)` implies for one source, or None if some branch says nothing."""
+    condition = condition.unnest()
+    if not isinstance(condition, exp.Or) or aliases_in(condition) == {alias}:
+        return None
+    parts = []
+    for branch in condition.flatten():
+        own = [c for c in conjuncts_of(branch) if aliases_in(c) == {alias} and not c.find(exp.Query)]
+        if not own:
+            return None
+        parts.append(exp.and_(*own, copy=True))
+    return exp.or_(*parts, copy=True)
+
+
+def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expression]:
+    """Return `x IN (SELECT y FROM smaller)` for each smaller static table that has lost rows itself."""
+    found: list[exp.Expression] = []
+    for condition in draft.conjuncts:
+        pair = column_pair(condition)
+        if pair is None or source.alias not in (pair[0].table, pair[1].table):
+            continue
+        mine, other = pair if pair[0].table == source.alias else (pair[1], pair[0])
+        if other.table in work.reduced and not draft.source(other.table).nullable:
+            inner = exp.select(exp.column(other.name, quoted=True)).from_(work.of_alias[other.table].name)
+            found.append(exp.In(this=mine.copy(), query=inner.subquery()))
+    return found
+
+
+def _projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expression]) -> str:
+    """Return the SELECT that reads the used columns of a table and the rows that meet the conditions."""
+    used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
+    names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
+    query = exp.select(*(names or [exp.Literal.number(1)])).from_(
+        exp.alias_(_files(layout), source.alias, quoted=True, table=True)
+    )
+    if conditions:
+        query = query.where(*conditions)
+    return query.sql(DIALECT)
+
+
+def _files(layout: Layout) -> exp.Expression:
+    literal = exp.Array(expressions=[exp.Literal.string(str(path)) for path in layout.paths])
+    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[literal]))
+
+
+def whole_table(layout: Layout) -> exp.Subquery:
+    """Return a derived table that reads all partitions of a layout, without the columns we added."""
+    columns = [exp.column(column.name, quoted=True) for column in layout.columns]
+    return exp.select(*columns).from_(_files(layout)).subquery(copy=False)
+
+
+def _read_files(draft: Draft, node: exp.Expression) -> None:
+    """Put whole layouts in the place of catalog tables below the node."""
+    for table in list(tables_in(node)):
+        if isinstance(table.this, exp.Identifier):
+            derived = whole_table(draft.catalog.table(table.name))
+            derived.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True)))
+            table.replace(derived)
+
+
+def _add(work: _Work, sql: str, about: str) -> Hoist:
+    digest = hashlib.sha256(sql.encode()).hexdigest()[:16]
+    name = f"hoist_{digest}"
+    return work.hoists.setdefault(name, Hoist(name, sql, (about,)))
+
+
+def _scan(draft: Draft, kept: tuple[exp.Expression, ...], work: _Work) -> exp.Select:
+    """Return FROM and WHERE with stream tokens and hoists in the place of tables."""
+    select = draft.select.copy()
+    originals = [select.args["from_"].this] + [join.this for join in select.args.get("joins") or []]
+    for source, node in zip(draft.sources, originals, strict=True):
+        name = stream_token(source.alias) if source.streams else work.of_alias[source.alias].name
+        node.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
+    scan = exp.Select()
+    scan.set("from_", select.args["from_"])
+    scan.set("joins", [_without_inner_condition(join) for join in select.args.get("joins") or []])
+    if kept:
+        scan = scan.where(*kept)
+    for table in list(tables_in(scan)):
+        if table.name not in work.hoists and not table.name.startswith(_STREAM_PREFIX):
+            _hoist_table_of_subquery(draft, table, work)
+    return scan
+
+
+def _without_inner_condition(join: exp.Join) -> exp.Join:
+    """Inner joins' conditions stand among the conjuncts; an outer join keeps its own."""
+    if not join.side:
+        join.set("on", None)
+        join.set("kind", "CROSS")
+    return join
+
+
+def _hoist_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> None:
+    layout = draft.catalog.table(table.name)
+    source = Source(table.alias_or_name, table, layout)
+    hoist = _add(work, _projection(draft.select, source, layout, []), layout.table)
+    table.replace(exp.alias_(exp.to_table(hoist.name), source.alias, quoted=True, table=True))
+
+
+def stream_token(alias: str) -> str:
+    """Return the name that stands for a stream's files in the partial SQL."""
+    return _STREAM_PREFIX + hashlib.sha256(alias.encode()).hexdigest()[:12]

@@ -1,0 +1,63 @@
+"""Rule: what is known of each output column before the end: a key, an estimate, a bound, or nothing sound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from relaqs_engine.plan import Basis, BasisColumn, OutputColumn, OutputKind
+from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.sql.parse import DIALECT
+
+_NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")
+
+
+def is_number(duckdb_type: str) -> bool:
+    return bool(_NUMBER.match(duckdb_type))
+
+
+def classify_outputs(draft: Draft) -> Draft:
+    """Return the draft with one OutputColumn per column of the answer."""
+    assert draft.estimate_tree is not None
+    items = draft.estimate_tree.expressions
+    basis = {column.name: column for column in draft.basis}
+    outputs = tuple(
+        _output(name, type_, item.unalias(), basis)
+        for (name, type_), item in zip(draft.schema, items, strict=True)
+    )
+    return replace(draft, outputs=outputs)
+
+
+def _output(name: str, type_: str, value: exp.Expression, basis: dict[str, BasisColumn]) -> OutputColumn:
+    used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
+    bare = value.unnest()
+    sql = value.sql(DIALECT)
+    if not used:
+        return OutputColumn(name, OutputKind.KEY, type_, sql)
+    extremes = [column for column in used if column.kind in (Basis.MIN, Basis.MAX)]
+    if extremes:
+        if isinstance(bare, exp.Column):
+            side = "most" if extremes[0].kind is Basis.MIN else "least"
+            return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
+        return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
+    if not is_number(type_):
+        return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
+    return OutputColumn(name, OutputKind.ESTIMATE, type_, sql, total=_plain_total(bare, basis))
+
+
+def _plain_total(value: exp.Expression, basis: dict[str, BasisColumn]) -> str | None:
+    """Return the basis column if the value is nothing but its scaled total."""
+    if isinstance(value, exp.Mul) and isinstance(value.left, exp.Cast):
+        column = value.left.this
+        if isinstance(column, exp.Column) and column.name in basis and value.right.name == "scale":
+            return column.name
+    return None
+
+
+def _own_columns(value: exp.Expression) -> Iterator[exp.Column]:
+    for column in value.find_all(exp.Column):
+        if not column.table:
+            yield column

@@ -1,0 +1,156 @@
+"""Rule: the SQL texts. Partial (on workers), merge, estimate and final (where the state is)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN
+from relaqs_engine.plan import BLOCK, ROWS, STATE, Basis, BasisColumn, OutputColumn, OutputKind, Stream
+from relaqs_engine.rewrite.aggregates import output_name
+from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.hoist import stream_token
+from relaqs_engine.sql.parse import DIALECT
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The SQL of a mergeable plan. All read `state` or what merge_sql makes of it."""
+
+    partial: str
+    partial_by_block: str
+    merge: str
+    estimate: str
+    final: str
+
+
+def key_names(draft: Draft) -> tuple[str, ...]:
+    return tuple(f"k{i}" for i in range(len(draft.keys)))
+
+
+def partial_types(draft: Draft) -> dict[str, str]:
+    """Return DuckDB's type of each column of the partial query, read off over empty tables."""
+    original = draft.select
+    over_tables = exp.Select()
+    for part in ("from_", "joins", "where"):
+        if value := original.args.get(part):
+            over_tables.set(
+                part, value.copy() if isinstance(value, exp.Expression) else [j.copy() for j in value]
+            )
+    return dict(draft.binder.describe(_partial(draft, over_tables, block=None)))
+
+
+def render(draft: Draft) -> Texts:
+    assert draft.scan is not None
+    return Texts(
+        partial=_partial(draft, draft.scan, block=None),
+        partial_by_block=_partial(draft, draft.scan, block=_block(draft)),
+        merge=_merge(draft),
+        estimate=_final(draft, estimated=True),
+        final=_final(draft, estimated=False),
+    )
+
+
+def _block(draft: Draft) -> exp.Expression:
+    """Return the block of a joined row. Co-clustered rows share it; an outer join may hide one side's."""
+    columns = [exp.column(BLOCK_COLUMN, source.alias, quoted=True) for source in draft.streams]
+    preserved = [c for c, s in zip(columns, draft.streams, strict=True) if not s.nullable]
+    return preserved[0] if preserved else exp.Coalesce(this=columns[0], expressions=columns[1:])
+
+
+def _partial(draft: Draft, scan: exp.Select, block: exp.Expression | None) -> str:
+    keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
+    if block is not None:
+        keys.append(exp.alias_(block, BLOCK))
+    select = ", ".join(
+        [key.sql(DIALECT) for key in keys]
+        + [f"{_partial_basis(column, draft)} AS {column.name}" for column in draft.basis]
+        + [f"COUNT(*) AS {ROWS}"]
+    )
+    group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+    body = scan.sql(DIALECT).removeprefix("SELECT").strip()
+    return f"SELECT {select} {body}{group}"
+
+
+def _partial_basis(column: BasisColumn, draft: Draft) -> str:
+    if column.kind is Basis.M2:
+        count = next(c for c in draft.basis if c.name == column.count_of)
+        return f"{column.sql} * {count.sql}"
+    return column.sql
+
+
+def _merge(draft: Draft) -> str:
+    """Return the SELECT of one row per group over the state, in the partial query's own types."""
+    keys = ", ".join(key_names(draft))
+    source, columns = STATE, [_merged(column) for column in draft.basis]
+    moments = [column for column in draft.basis if column.kind is Basis.MEAN]
+    if moments:
+        over = f"(PARTITION BY {keys})" if keys else "()"
+        grand = ", ".join(
+            f"sum({c.count_of} * {c.name}) OVER {over} / nullif(sum({c.count_of}) OVER {over}, 0) AS grand_{c.name}"
+            for c in moments
+        )
+        source = f"(SELECT *, {grand} FROM {STATE})"
+    select = ", ".join(
+        list(key_names(draft)) + columns + [f"CAST(coalesce(sum({ROWS}), 0) AS BIGINT) AS {ROWS}"]
+    )
+    return f"SELECT {select} FROM {source}" + (f" GROUP BY {keys}" if keys else "")
+
+
+def _merged(column: BasisColumn) -> str:
+    name, n, mean = column.name, column.count_of, column.mean_of
+    match column.kind:
+        case Basis.COUNT:
+            value = f"coalesce(sum({name}), 0)"
+        case Basis.SUM:
+            value = f"sum({name})"
+        case Basis.MIN | Basis.MAX:
+            value = f"{column.kind.value}({name})"
+        case Basis.MEAN:
+            value = f"sum({n} * {name}) / nullif(sum({n}), 0)"
+        case Basis.M2:
+            value = f"sum({name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
+    return f"CAST({value} AS {column.type}) AS {name}"
+
+
+def _final(draft: Draft, *, estimated: bool) -> str:
+    """Return the final query over `merged`: exact, or estimated with a `scale` column beside the basis.
+
+    Exact, it gives the answer's columns o0… in DuckDB's types. Estimated, it gives those, each estimate's
+    value as DOUBLE (v0…), and the keys, basis and row counts of the groups shown.
+    """
+    tree = draft.estimate_tree if estimated else draft.exact_tree
+    assert tree is not None
+    values = ", ".join(
+        f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
+    )
+    inner = f"SELECT *, {values} FROM merged"
+    if having := tree.args.get("having"):
+        inner += f" WHERE {having.this.sql(DIALECT)}"
+    select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
+    if estimated:
+        select += [
+            f"CAST({output_name(i)} AS DOUBLE) AS v{i}"
+            for i, output in enumerate(draft.outputs)
+            if output.kind is OutputKind.ESTIMATE
+        ]
+        select += [*key_names(draft), *(column.name for column in draft.basis), ROWS]
+    sql = f"SELECT {', '.join(select)} FROM ({inner})"
+    for part in ("order", "limit", "offset"):
+        if node := tree.args.get(part):
+            sql += " " + node.sql(DIALECT)
+    return sql
+
+
+def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
+    cast = "TRY_CAST" if estimated else "CAST"
+    return f"{cast}({output_name(position)} AS {output.type}) AS o{position}"
+
+
+def streams_of(draft: Draft) -> tuple[Stream, ...]:
+    return tuple(
+        Stream(source.layout.table, stream_token(source.alias))
+        for source in draft.streams
+        if source.layout is not None
+    )

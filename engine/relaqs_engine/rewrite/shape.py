@@ -1,0 +1,64 @@
+"""Rule: the outermost SELECT is one level of grouping and aggregation, nothing around it."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.sql.parse import DIALECT
+
+
+def check_shape(draft: Draft) -> Draft:
+    """Return the draft unchanged, or say what stands in the way of estimating it."""
+    select = draft.select
+    if select.args.get("distinct"):
+        raise NotOnlineError("SELECT DISTINCT has no sound estimate of the rows not yet seen")
+    for part, words in (("qualify", "QUALIFY"), ("sample", "TABLESAMPLE"), ("pivots", "PIVOT")):
+        if select.args.get(part):
+            raise NotOnlineError(f"{words} is not rewritten")
+    if any(own_nodes(item, exp.Window) for item in select.expressions):
+        raise NotOnlineError("a window function needs all rows of its window")
+    _check_group(select)
+    _check_order_and_limit(select)
+    if not select.args.get("group") and not any(own_nodes(item, exp.AggFunc) for item in select.expressions):
+        raise NotOnlineError("it returns rows, not aggregates")
+    return draft
+
+
+def _check_group(select: exp.Select) -> None:
+    group = select.args.get("group")
+    if group is None:
+        return
+    if group.args.get("all"):
+        raise NotOnlineError("GROUP BY ALL could not be resolved to its keys")
+    several = (exp.Rollup, exp.Cube, exp.GroupingSets)
+    parts = list(group.expressions) + [
+        x for key in ("rollup", "cube", "grouping_sets") for x in group.args.get(key) or []
+    ]
+    if any(isinstance(part, several) for part in parts):
+        raise NotOnlineError("ROLLUP, CUBE and GROUPING SETS group several times over")
+    if any(own_nodes(key, exp.Subquery) for key in group.expressions):
+        raise NotOnlineError("a group key is a subquery")
+
+
+def _check_order_and_limit(select: exp.Select) -> None:
+    order = select.args.get("order")
+    for ordered in order.expressions if order else ():
+        if isinstance(ordered.this, exp.Var) or ordered.args.get("with_fill"):
+            raise NotOnlineError(f"{order.sql(DIALECT)} is not rewritten")
+    limit = select.args.get("limit")
+    options = limit.args.get("limit_options") if limit else None
+    if isinstance(limit, exp.Fetch) or (options and options.args.get("percent")):
+        raise NotOnlineError("LIMIT is only rewritten with a number of rows")
+    for part in (limit, select.args.get("offset")):
+        if part is not None and not isinstance(part.expression, exp.Literal):
+            raise NotOnlineError("LIMIT and OFFSET are only rewritten with a plain number")
+
+
+def own_nodes(expression: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+    """Return the nodes of a kind that belong to this query, not to a subquery inside it."""
+    found = []
+    for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
+        if isinstance(node, kind) and not (kind is exp.AggFunc and isinstance(node, exp.Query)):
+            found.append(node)
+    return found

@@ -1,0 +1,135 @@
+"""Rule: which tables are sampled together (streams), and whether the joins keep the sample sound.
+
+A join of streams is sound when matching rows lie in the same partition: both tables are co-clustered and the
+join equates their whole cluster keys. An outer join is sound when its preserved side is streamed. Otherwise
+the answer of a prefix would not be a sample of the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    Source,
+    column_pair,
+    conjuncts_of,
+    tables_in,
+)
+from relaqs_engine.sql.parse import DIALECT
+
+_OUTER = ("LEFT", "RIGHT", "FULL")
+
+
+def choose_streams(draft: Draft) -> Draft:
+    """Return the draft with its sources, the streamed ones marked, and the conditions all rows must meet."""
+    select = draft.select
+    joins: list[exp.Join] = select.args.get("joins") or []
+    sources = tuple(_sources(draft, select, joins))
+    conjuncts = conjuncts_of(where.this if (where := select.args.get("where")) else None)
+    for join in joins:
+        if join.side not in _OUTER:
+            conjuncts += conjuncts_of(join.args.get("on"))
+    sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
+    if not sampled:
+        raise NotOnlineError("it reads no sampled table: static tables are read whole")
+    everywhere = list(conjuncts) + [c for join in joins for c in conjuncts_of(join.args.get("on"))]
+    chosen = _largest_group(sampled, everywhere)
+    sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
+    _check_outer_joins(sources, joins)
+    return replace(draft, sources=sources, conjuncts=conjuncts)
+
+
+def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterator[Source]:
+    from_ = select.args.get("from_")
+    if from_ is None:
+        raise NotOnlineError("it reads no table")
+    nullable = {id(join.this) for join in joins if join.side in ("LEFT", "FULL")}
+    before: list[exp.Expression] = [from_.this]
+    for join in joins:
+        if join.method or join.kind in ("SEMI", "ANTI", "POSITIONAL", "ASOF") or join.args.get("using"):
+            raise NotOnlineError(f"{join.method or join.kind or 'USING'} JOIN is not rewritten")
+        if join.side in ("RIGHT", "FULL"):
+            nullable.update(id(node) for node in before)
+        before.append(join.this)
+    for node in before:
+        yield _source(draft, node, id(node) in nullable)
+
+
+def _source(draft: Draft, node: exp.Expression, nullable: bool) -> Source:
+    if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
+        if node.args.get("sample"):
+            raise NotOnlineError("TABLESAMPLE asks for a sample of its own")
+        return Source(node.alias_or_name, node, draft.catalog.table(node.name), nullable)
+    if isinstance(node, exp.Subquery):
+        for table in tables_in(node):
+            if draft.catalog.table(table.name).is_sampled:
+                raise NotOnlineError(
+                    f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled "
+                    f"table {table.name} before the outer query aggregates"
+                )
+        return Source(node.alias, node, None, nullable)
+    raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
+
+
+def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expression]) -> frozenset[str]:
+    """Return the aliases of the co-clustered, key-joined group of sources with the most rows."""
+    pairs = [pair for condition in conditions if (pair := column_pair(condition))]
+    groups: list[set[str]] = []
+    for source in sampled:
+        joined = [
+            group for group in groups if any(_meet(draft_, source, pairs) for draft_ in _of(sampled, group))
+        ]
+        merged = {source.alias}.union(*joined)
+        groups = [group for group in groups if group not in joined] + [merged]
+
+    def rows(group: set[str]) -> int:
+        return sum(source.layout.row_count for source in _of(sampled, group) if source.layout)
+
+    return frozenset(max(groups, key=lambda group: (rows(group), sorted(group))))
+
+
+def _of(sources: list[Source], aliases: set[str]) -> list[Source]:
+    return [source for source in sources if source.alias in aliases]
+
+
+def _meet(a: Source, b: Source, pairs: list[tuple[exp.Column, exp.Column]]) -> bool:
+    """Whether rows of a and b that join lie in the same partition."""
+    if a.layout is None or b.layout is None or not a.layout.is_co_clustered_with(b.layout):
+        return False
+    equated = {
+        (left.name.lower(), right.name.lower())
+        for one, two in pairs
+        for left, right in ((one, two), (two, one))
+        if (left.table, right.table) == (a.alias, b.alias)
+    }
+    return all(
+        (x.lower(), y.lower()) in equated
+        for x, y in zip(a.layout.cluster_key, b.layout.cluster_key, strict=True)
+    )
+
+
+def _check_outer_joins(sources: tuple[Source, ...], joins: list[exp.Join]) -> None:
+    for position, join in enumerate(joins, start=1):
+        left, right = sources[:position], sources[position]
+        on_keys = [pair for c in conjuncts_of(join.args.get("on")) if (pair := column_pair(c))]
+        both_meet = any(_meet(source, right, on_keys) for source in left if source.streams)
+        left_streams = any(source.streams for source in left)
+        sound = {
+            "LEFT": (left_streams and (not right.streams or both_meet)) or _no_stream((*left, right)),
+            "RIGHT": (right.streams and (not left_streams or both_meet)) or _no_stream((*left, right)),
+            "FULL": (left_streams and right.streams and both_meet) or _no_stream((*left, right)),
+        }.get(join.side, True)
+        if not sound:
+            raise NotOnlineError(
+                f"{join.side} JOIN {right.alias} keeps unmatched rows of a table that is not sampled, "
+                "and a sample cannot tell which rows have no match"
+            )
+
+
+def _no_stream(sources: Iterable[Source]) -> bool:
+    return not any(source.streams for source in sources)

@@ -1,0 +1,74 @@
+"""Which functions a query may call: pure functions of their arguments, named one by one.
+
+DuckDB itself is opened without files, settings or Python variables; this list is the second lock. It was
+drawn from DuckDB 2.0's functions of stability CONSISTENT, without those that tell of the process, the
+session or the database.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from sqlglot import exp
+
+from relaqs_engine.errors import SqlError
+
+# Their value depends on the moment or on chance: one evaluation per query is the only sound one.
+VOLATILE: tuple[type[exp.Expression], ...] = (
+    exp.CurrentDate,
+    exp.CurrentDatetime,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.Localtime,
+    exp.Localtimestamp,
+    exp.Rand,
+    exp.Randn,
+    exp.Uuid,
+)
+VOLATILE_NAMES = frozenset({"now", "today", "random", "uuid", "gen_random_uuid", "get_current_timestamp"})
+
+_REFUSED: tuple[type[exp.Expression], ...] = (
+    exp.CurrentCatalog,
+    exp.CurrentSchema,
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.ReadCSV,
+    exp.ReadParquet,
+)
+
+
+@cache
+def allowed_functions() -> frozenset[str]:
+    text = files("relaqs_engine.sql").joinpath("allowed_functions.txt").read_text(encoding="utf-8")
+    return frozenset(text.split())
+
+
+def check_functions(query: exp.Expression) -> None:
+    """Raise SqlError for a function that could see more than its arguments and the catalog."""
+    for node in query.find_all(exp.Func):
+        if isinstance(node, _REFUSED):
+            raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
+        if isinstance(node, exp.Anonymous):
+            name = node.name.lower()
+            if name not in allowed_functions() and name not in VOLATILE_NAMES:
+                raise SqlError(
+                    f"the function {name!r} is not known or not allowed in a query",
+                    candidates=_similar(name),
+                )
+
+
+def volatile_function(query: exp.Expression) -> str | None:
+    """Return the name of a function in the query whose value depends on the moment or on chance."""
+    for node in query.find_all(exp.Func):
+        if isinstance(node, VOLATILE):
+            return node.sql_name().lower()
+        if isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES:
+            return node.name.lower()
+    return None
+
+
+def _similar(name: str) -> tuple[str, ...]:
+    from difflib import get_close_matches
+
+    return tuple(get_close_matches(name, allowed_functions(), n=3))

@@ -1,0 +1,128 @@
+"""From text to one checked SELECT over tables of the catalog. Everything else is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.functions import check_functions
+
+DIALECT = "duckdb"
+
+_TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries, exp.Explode)
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedQuery:
+    """One SELECT (or set operation) as text and tree, and the catalog tables it names."""
+
+    sql: str
+    tree: exp.Query
+    tables: frozenset[str]
+
+
+def parse_query(sql: str, known_tables: Iterable[str]) -> ParsedQuery:
+    """Return the checked query. Raises SqlError with the position where one is known.
+
+    known_tables: names in the catalog, compared without case.
+    """
+    tree = _single_select(sql)
+    _refuse_statements(tree)
+    check_functions(tree)
+    names = {name.lower(): name for name in known_tables}
+    return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names)))
+
+
+def _single_select(sql: str) -> exp.Query:
+    try:
+        statements = [tree for tree in sqlglot.parse(sql, dialect=DIALECT) if tree is not None]
+    except ParseError as error:
+        detail = error.errors[0] if error.errors else {}
+        position = (int(detail["line"]), int(detail["col"])) if detail.get("line") else None
+        near = f" near {detail['highlight']!r}" if detail.get("highlight") else ""
+        raise SqlError(
+            f"the SQL does not parse{near}: {detail.get('description', error)}", position
+        ) from None
+    except TokenError as error:
+        raise SqlError(f"the SQL does not parse: {error}") from None
+    if not statements:
+        raise SqlError("the SQL is empty; give one SELECT")
+    if len(statements) > 1:
+        raise SqlError(f"{len(statements)} statements were given; give one SELECT at a time")
+    tree = statements[0]
+    if isinstance(tree, exp.Subquery):
+        tree = tree.unnest()
+    if not isinstance(tree, exp.Query):
+        kind = (tree.name or tree.key) if isinstance(tree, exp.Command) else tree.key
+        raise SqlError(f"only SELECT is accepted, this is {kind.upper()}")
+    return tree
+
+
+def _refuse_statements(tree: exp.Query) -> None:
+    """Refuse what hides inside a SELECT and is more than a query."""
+    forbidden = (exp.DML, exp.DDL, exp.Command, exp.Into, exp.Pragma, exp.Set, exp.Attach, exp.Copy)
+    for node in tree.walk():
+        if isinstance(node, exp.Query):
+            continue
+        if isinstance(node, forbidden):
+            raise SqlError(f"only SELECT is accepted, the query contains {node.key.upper()}")
+        if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
+            raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); write the value in its place")
+
+
+def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:
+    """Yield the catalog's name of each table read. CTE names are not tables."""
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier):
+            if isinstance(table.this, _TABLE_FUNCTIONS):
+                continue
+            text = table.this.sql(DIALECT)
+            raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
+        if not table.db and is_cte_reference(table):
+            continue
+        if table.db or table.name.lower() not in names:
+            raise _unknown_table(table, names)
+        yield names[table.name.lower()]
+
+
+def is_cte_reference(table: exp.Table) -> bool:
+    """Whether an unqualified table name means a CTE in scope. A plain CTE sees only those before it."""
+    name = table.name.lower()
+    node: exp.Expression = table
+    inside: exp.CTE | None = None
+    while node.parent is not None:
+        node = node.parent
+        if isinstance(node, exp.CTE):
+            inside = node
+        elif isinstance(node, exp.Query) and (with_ := node.args.get("with_")) is not None:
+            for cte in with_.expressions:
+                if cte is inside and not with_.recursive:
+                    break
+                if cte.alias.lower() == name:
+                    return True
+    return False
+
+
+def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
+    shown = table.sql(DIALECT, comments=False, identify=False).split(" AS ")[0]
+    close = get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)
+    known = ", ".join(sorted(names.values())) or "none"
+    return SqlError(
+        f"there is no table {shown} in the catalog, which has: {known}",
+        _position(table.this),
+        tuple(names[name] for name in close),
+    )
+
+
+def _position(identifier: exp.Expression) -> tuple[int, int] | None:
+    line, column = identifier.meta.get("line"), identifier.meta.get("col")
+    if line is None or column is None:
+        return None
+    # sqlglot notes the column of a token's last character.
+    return int(line), max(1, int(column) - len(identifier.name) + 1)

@@ -1,0 +1,156 @@
+"""A query as a job: mini-batches are its steps, partial queries its tasks, and a fold gives an Estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor, DatabaseConfig
+from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.present import present_exact
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.tasks import leading_stream, partial_sql, used_bytes_per_partition
+from relaqs_engine.plan import Mode, OnlinePlan
+from relaqs_engine.schedule import MiniBatch, mini_batches, partition_order
+
+from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.worker import QueryWork
+
+
+class MergeableQueryJob:
+    """Folds partial aggregates of growing mini-batches. Cost per row is constant; the end is exact.
+
+    state_cursor: a cursor of its own, where the merged state is kept; closed after the last fold.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        plan: OnlinePlan,
+        catalog: Catalog,
+        *,
+        database_config: DatabaseConfig,
+        state_cursor: Cursor,
+        request: IntervalRequest,
+        seed: int,
+        batches: int | None,
+        watch: tuple[str, ...] | None,
+    ) -> None:
+        self.id = id
+        self.latest: Estimate | None = None
+        self._plan = plan
+        self._catalog = catalog
+        self._config = database_config
+        self._cursor = state_cursor
+        self._watch = watch
+        leading = leading_stream(plan, catalog)
+        self._state = GroupState(plan, leading, state_cursor)
+        self._estimator = Estimator(plan, leading, self._state, state_cursor, request)
+        self._batches = mini_batches(
+            partition_order(len(leading.partitions), seed),
+            used_bytes_per_partition(plan, catalog),
+            batches=batches,
+        )
+        self._issued = 0
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._batches)
+
+    def next_step(self) -> Step | None:
+        if self._issued == len(self._batches):
+            return None
+        batch = self._batches[self._issued]
+        self._issued += 1
+        return Step(batch.index, tuple(self._task(batch, i) for i in range(len(batch.tasks))))
+
+    def _task(self, batch: MiniBatch, index: int) -> Task:
+        sql = partial_sql(self._plan, self._catalog, batch.tasks[index], by_block=batch.by_block)
+        work = QueryWork(self._config, self._plan.hoists, sql)
+        return Task(TaskKey(self.id, batch.index, index), work)
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self._state.fold(self._batches[step.index], [_arrow(result) for result in results])
+        is_final = step.index == len(self._batches) - 1
+        self.latest = self._estimator.exact() if is_final else self._estimator.estimate()
+        if is_final:
+            self._cursor.close()
+        return _report(step, results, self.latest, self._watch)
+
+
+class ExactQueryJob:
+    """Runs the query once, whole, as one task: for queries without a sound approximation."""
+
+    batch_count = 1
+
+    def __init__(self, id: str, plan: OnlinePlan, *, database_config: DatabaseConfig, threads: int) -> None:
+        self.id = id
+        self.latest: Estimate | None = None
+        self._plan = plan
+        self._config = replace(database_config, threads=threads)
+        self._is_issued = False
+
+    def next_step(self) -> Step | None:
+        if self._is_issued:
+            return None
+        self._is_issued = True
+        work = QueryWork(self._config, (), self._plan.exact_sql)
+        return Step(0, (Task(TaskKey(self.id, 0, 0), work),))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self.latest = present_exact(self._plan, _arrow(results[0]))
+        return _report(step, results, self.latest, None)
+
+
+QueryJob = MergeableQueryJob | ExactQueryJob
+
+
+def query_job(
+    id: str,
+    plan: OnlinePlan,
+    catalog: Catalog,
+    *,
+    database_config: DatabaseConfig,
+    state_cursor: Cursor,
+    exact_threads: int,
+    request: IntervalRequest,
+    seed: int = 0,
+    batches: int | None = None,
+    watch: tuple[str, ...] | None = None,
+) -> QueryJob:
+    """Return the job that answers a plan in its mode. exact_threads: cores an exact run may use at once."""
+    if plan.mode is Mode.EXACT:
+        state_cursor.close()
+        return ExactQueryJob(id, plan, database_config=database_config, threads=exact_threads)
+    return MergeableQueryJob(
+        id,
+        plan,
+        catalog,
+        database_config=database_config,
+        state_cursor=state_cursor,
+        request=request,
+        seed=seed,
+        batches=batches,
+        watch=watch,
+    )
+
+
+def _arrow(result: TaskResult) -> pa.Table:
+    assert isinstance(result.value, pa.Table), result
+    return result.value
+
+
+def _report(
+    step: Step, results: Sequence[TaskResult], estimate: Estimate, watch: tuple[str, ...] | None
+) -> StepReport:
+    return StepReport(
+        step=step.index,
+        quality=estimate.relative_error(watch),
+        work_done=estimate.fraction,
+        core_seconds=sum(result.core_seconds for result in results),
+        is_final=estimate.is_exact,
+    )
