@@ -38,13 +38,14 @@ class Basis(StrEnum):
     MAX = "max"
     MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
     M2 = "m2"
+    PRODUCT = "product"  # the sum over rows of two columns' contributions multiplied, for the closed form
 
 
 @dataclass(frozen=True, slots=True)
 class BasisColumn:
     """One partial aggregate column. sql: its expression in the partial query. type: its DuckDB type.
 
-    count_of: for MEAN and M2, the name of the count they are merged with; M2 names its MEAN in mean_of.
+    row_sql: what one joined row adds to a COUNT or SUM. factors: the two columns of a PRODUCT. count_of: for MEAN and M2, the name of the count they are merged with; M2 names its MEAN in mean_of.
     lowest, highest: provable bounds of one row's contribution, from the statistics, or None.
     """
 
@@ -52,6 +53,8 @@ class BasisColumn:
     kind: Basis
     sql: str
     type: str
+    row_sql: str = ""
+    factors: tuple[str, str] | None = None
     count_of: str | None = None
     mean_of: str | None = None
     lowest: float | None = None

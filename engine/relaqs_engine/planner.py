@@ -24,7 +24,7 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
     intervals: False leaves out everything that only error bars need.
     """
     parsed = parse_query(sql, catalog.tables)
-    schema = tuple(binder.describe(parsed.tree.sql(DIALECT)))
+    schema = tuple(binder.describe(sql))
     draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals)
     try:
         for rule in RULES:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -61,7 +62,7 @@ def mini_batches(
 def _equal_sizes(count: int, batches: int) -> list[int]:
     batches = min(batches, count)
     edges = [round(i * count / batches) for i in range(batches + 1)]
-    return [b - a for a, b in zip(edges, edges[1:], strict=False)]
+    return [b - a for a, b in pairwise(edges)]
 
 
 def _growing_sizes(count: int) -> list[int]:
@@ -82,4 +83,4 @@ def _tasks(partitions: tuple[int, ...], per_task: int) -> tuple[tuple[int, ...],
     """Split a mini-batch evenly into as few tasks as the limit allows."""
     count = -(-len(partitions) // per_task)
     edges = [round(i * len(partitions) / count) for i in range(count + 1)]
-    return tuple(partitions[a:b] for a, b in zip(edges, edges[1:], strict=False))
+    return tuple(partitions[a:b] for a, b in pairwise(edges))

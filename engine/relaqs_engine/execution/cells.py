@@ -6,6 +6,7 @@ of deviations from the group's own mean, which stay accurate where raw squares w
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +23,15 @@ ADDITIVE = (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
 class ShownGroups:
     """The groups of one answer. keys: their key columns. sums: additive, unscaled, shape (groups, columns).
 
-    means: each group's mean where the column is a MEAN, else 0, same shape. rows: joined rows seen.
+    means: each group's mean where the column is a MEAN, else 0, same shape. products: sums over rows of the
+    columns' contributions multiplied, shape (groups, columns, columns), zero unless the plan keeps them.
+    rows: joined rows seen.
     """
 
     keys: pa.Table
     sums: FloatArray
     means: FloatArray
+    products: FloatArray
     rows: FloatArray
 
 
@@ -50,13 +54,33 @@ def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:
         keys=point.select(list(plan.keys)),
         sums=np.stack(sums, axis=1) if columns else np.empty(shape),
         means=np.stack(means, axis=1) if columns else np.empty(shape),
+        products=_products(plan, point),
         rows=_doubles(point, ROWS),
     )
 
 
+def _products(plan: OnlinePlan, point: pa.Table) -> FloatArray:
+    names = [column.name for column in additive_columns(plan)]
+    products = np.zeros((point.num_rows, len(names), len(names)))
+    for column in plan.basis:
+        if column.factors is not None:
+            i, j = (names.index(name) for name in column.factors)
+            products[:, i, j] = products[:, j, i] = _doubles(point, column.name)
+    return products
+
+
 def _doubles(table: pa.Table, name: str) -> FloatArray:
-    array = table.column(name).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.nan_to_num(np.asarray(array, dtype=np.float64), nan=0.0)
+    return _filled(table.column(name))
+
+
+def _filled(column: pa.ChunkedArray) -> FloatArray:
+    """Return the column as doubles, 0 where NULL: a sum of nothing."""
+    return doubles(column.cast(pa.float64(), safe=False).fill_null(0.0))
+
+
+def doubles(column: pa.ChunkedArray) -> FloatArray:
+    """Return a numeric column as doubles, NaN where NULL."""
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +95,8 @@ class BlockSums:
 def block_sums(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
     """Read the blocks of the shown groups from the state."""
     columns = additive_columns(plan)
+    if not plan.keys and not any(column.kind is Basis.MEAN for column in columns):
+        return _blocks_of_one_group(columns, cursor)
     shown = groups.keys.append_column("g", pa.array(np.arange(len(groups.rows))))
     for i, column in enumerate(columns):
         if column.kind is Basis.MEAN:
@@ -78,13 +104,19 @@ def block_sums(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
     same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
     values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
     with cursor.registered(shown=shown):
-        table = cursor.table(
+        table = cursor.small_table(
             f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r ORDER BY g, r"
         )
-    arrays = [
-        np.nan_to_num(np.asarray(table.column(i + 2).to_numpy(zero_copy_only=False), float))
-        for i in range(len(columns))
-    ]
+    return _block_sums(table)
+
+
+def _blocks_of_one_group(columns: Sequence[BasisColumn], cursor: Cursor) -> BlockSums:
+    values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
+    return _block_sums(cursor.small_table(f"SELECT 0 AS g, r, {values} FROM {STATE} GROUP BY r ORDER BY r"))
+
+
+def _block_sums(table: pa.Table) -> BlockSums:
+    arrays = [_filled(column) for column in table.columns[2:]]
     return BlockSums(
         group=table.column(0).to_numpy().astype(np.int64),
         block=table.column(1).to_numpy().astype(np.int64),
@@ -128,8 +160,8 @@ class CellEvaluator:
         for key in self._plan.keys:
             table = table.append_column(key, groups.keys.column(key).take(take))
         with self._cursor.registered(variants=table):
-            result = self._cursor.table(self._sql)
-        cells = [np.asarray(column.to_numpy(zero_copy_only=False), float) for column in result.columns]
+            result = self._cursor.small_table(self._sql)
+        cells = [doubles(column) for column in result.columns]
         return np.stack(cells, axis=1).reshape(variants, group_count, len(cells))
 
     def _basis(self, i: int, column: BasisColumn, groups: ShownGroups, sums: FloatArray) -> FloatArray:

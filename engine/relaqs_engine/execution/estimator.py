@@ -1,4 +1,4 @@
-"""From state to an Estimate: the point estimate by the plan's own SQL, then intervals for the groups shown."""
+"""From state to an Estimate: the point estimate by the plan's SQL, then intervals for the groups shown."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relaqs_bootstrap import unseen_groups
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate, FloatArray
-from relaqs_engine.execution.cells import ShownGroups, shown_groups
+from relaqs_engine.execution.cells import ShownGroups, doubles, shown_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest, cell_intervals
 from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState
@@ -59,7 +59,7 @@ class Estimator:
 
     def _point(self, scale: float) -> pa.Table:
         merged = f"SELECT *, CAST({scale!r} AS DOUBLE) AS {SCALE} FROM ({self._plan.merge_sql})"
-        return self._cursor.table(f"WITH merged AS ({merged}) {self._plan.estimate_sql}")
+        return self._cursor.small_table(f"WITH merged AS ({merged}) {self._plan.estimate_sql}")
 
     def _intervals(self, point: pa.Table, groups: ShownGroups, so_far: bool) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)
@@ -82,16 +82,14 @@ class Estimator:
 
 def _cells(plan: OnlinePlan, point: pa.Table) -> FloatArray:
     names = [f"v{i}" for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE]
-    columns = [np.asarray(point.column(name).to_numpy(zero_copy_only=False), float) for name in names]
+    columns = [doubles(point.column(name)) for name in names]
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
 def _warnings(plan: OnlinePlan, so_far: bool) -> tuple[str, ...]:
     found = []
     if so_far:
-        found.append(
-            "top rows so far: their groups have few rows yet, so totals are what was seen, not scaled"
-        )
+        found.append("top rows so far: their groups have few rows yet, so totals are as seen, not scaled")
     if plan.groups_are_local:
         found.append("each group shown is complete; groups in partitions not yet read are missing")
     if plan.has_having:

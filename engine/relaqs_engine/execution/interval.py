@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from relaqs_bootstrap import (
     Variance,
+    closed_form_variance,
     delete_a_block_variance,
     intervals,
     leave_one_out,
@@ -25,7 +26,7 @@ from relaqs_engine.execution.cells import (
     estimated_outputs,
 )
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import Basis, OnlinePlan
+from relaqs_engine.plan import Basis, Method, OnlinePlan
 
 # Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
 MAX_REPLICATE_CELLS = 20_000
@@ -74,8 +75,11 @@ def cell_intervals(
     block_rows: rows scanned of each block, shape (blocks,).
     """
     fraction = float(block_rows.sum()) / leading.row_count
-    blocks = block_sums(plan, groups, cursor)
-    variance = _variance(plan, groups, blocks, cells, block_rows, leading.row_count, cursor)
+    if plan.method is Method.CLOSED_FORM:
+        variance = _closed_form(plan, groups, cells, block_rows.sum(), leading.row_count, cursor)
+    else:
+        blocks = block_sums(plan, groups, cursor)
+        variance = _block_variance(plan, groups, blocks, cells, block_rows, leading.row_count, cursor)
     nonnegative, observed = _nonnegative_totals(plan, groups)
     found = intervals(
         cells,
@@ -92,7 +96,30 @@ def cell_intervals(
     return _known_counts(plan, leading, result)
 
 
-def _variance(
+def _closed_form(
+    plan: OnlinePlan,
+    groups: ShownGroups,
+    cells: FloatArray,
+    scanned_rows: float,
+    population_rows: int,
+    cursor: Cursor,
+) -> Variance:
+    scale = population_rows / scanned_rows
+    if all(output.total for output in estimated_outputs(plan)):
+        gradient = _gradient_of_totals(plan, cells.shape[0], scale)
+    else:
+        gradient = _numeric_gradient(CellEvaluator(plan, cursor), groups, cells, scale)
+    return closed_form_variance(
+        gradient / scale,
+        groups.sums,
+        groups.products,
+        scanned_rows=scanned_rows,
+        population_rows=population_rows,
+        rows_matched=groups.rows,
+    )
+
+
+def _block_variance(
     plan: OnlinePlan,
     groups: ShownGroups,
     blocks: BlockSums,

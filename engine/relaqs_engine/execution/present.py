@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate, FloatArray
+from relaqs_engine.execution.cells import doubles
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
 
@@ -67,7 +68,7 @@ def present_estimate(
     rows_are_settled: bool,
     warnings: tuple[str, ...],
 ) -> Estimate:
-    """Return an Estimate. point: the plan's estimate query's result. found: one column per ESTIMATE output."""
+    """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output."""
     sides, values, halves, certified = [], [], [], []
     estimated = 0
     nothing = np.full(point.num_rows, np.nan)
@@ -147,7 +148,7 @@ def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _bound_sides(
     output: OutputColumn, column: pa.ChunkedArray, *, complete: bool
 ) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """MAX so far is "at least", MIN "at most"; of an opaque value nothing is known, unless its group is whole."""
+    """MAX so far is "at least", MIN "at most"; of an opaque value nothing is known, unless its group is."""
     unknown = pa.nulls(len(column), column.type)
     low = column if complete or output.side == "least" else unknown
     high = column if complete or output.side == "most" else unknown
@@ -161,7 +162,7 @@ def _or_null(values: FloatArray) -> pa.Array:
 def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:
     if output.kind is not OutputKind.ESTIMATE:
         return np.full(len(column), np.nan)
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    return doubles(column)
 
 
 def _stack(columns: Sequence[FloatArray], shape: tuple[int, int]) -> FloatArray:

@@ -1,6 +1,7 @@
-"""The merged state of one query: partial rows per group and replicate block, in a DuckDB table.
+"""The merged state of one query: partial rows per group and replicate block.
 
-The table is private to the cursor, and spills to DuckDB's temporary folder beyond its memory limit.
+Small states stay in Arrow, which costs nothing to append to; larger ones move to a DuckDB table private to
+the cursor, which spills to DuckDB's temporary folder beyond its memory limit.
 """
 
 from __future__ import annotations
@@ -13,21 +14,28 @@ from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
-from relaqs_engine.plan import BLOCK, ROWS, STATE, OnlinePlan
+from relaqs_engine.plan import BLOCK, ROWS, STATE, Method, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
+
+# Partial rows kept in Arrow before they move to DuckDB.
+ARROW_ROWS = 50_000
 
 
 class GroupState:
     """Folds mini-batches. Blocks 0..63 are those stored in the data; each later task is one more block.
 
-    block_rows: rows scanned of each block, shape (blocks,), over all partitions folded.
+    The cursor sees the partial rows as `state`. block_rows: rows scanned of each block, shape (blocks,).
     """
 
     def __init__(self, plan: OnlinePlan, leading: Layout, cursor: Cursor) -> None:
         self._plan = plan
         self._leading = leading
         self._cursor = cursor
-        self._exists = False
+        self._columns = [*plan.keys, BLOCK, *(column.name for column in plan.basis), ROWS]
+        self._in_arrow: pa.Table | None = None
+        self._in_duckdb = False
+        self._row_count = 0
+        self._compacted_row_count = 0
         self.block_rows: NDArray[np.float64] = np.zeros(BLOCK_COUNT)
 
     @property
@@ -36,21 +44,53 @@ class GroupState:
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch: one partial table per task, in task order."""
+        pieces = []
         for partitions, partial in zip(batch.tasks, partials, strict=True):
             rows = [self._leading.partitions[i] for i in partitions]
             if batch.by_block:
                 self.block_rows[:BLOCK_COUNT] += np.sum([p.block_rows for p in rows], axis=0)
-                self._insert(partial, BLOCK)
             else:
-                self._insert(partial, str(len(self.block_rows)))
+                block = np.full(partial.num_rows, len(self.block_rows), dtype=np.int32)
+                partial = partial.append_column(BLOCK, pa.array(block))
                 self.block_rows = np.append(self.block_rows, float(sum(p.row_count for p in rows)))
+            pieces.append(self._aligned(partial))
+        self._append(pa.concat_tables(pieces))
 
-    def _insert(self, partial: pa.Table, block: str) -> None:
-        basis = [column.name for column in self._plan.basis]
-        select = ", ".join([*self._plan.keys, f"{block} AS {BLOCK}", *basis, ROWS])
-        into = f"INSERT INTO {STATE}" if self._exists else f"CREATE OR REPLACE TEMP TABLE {STATE} AS"
-        if not self._exists:
-            select = select.replace(f"{block} AS {BLOCK}", f"CAST({block} AS INTEGER) AS {BLOCK}")
-        with self._cursor.registered(partial=partial):
-            self._cursor.run(f"{into} SELECT {select} FROM partial")
-        self._exists = True
+    def _aligned(self, partial: pa.Table) -> pa.Table:
+        table = partial.select(self._columns)
+        place = self._columns.index(BLOCK)
+        return table.set_column(place, BLOCK, table.column(place).cast(pa.int32()))
+
+    def _append(self, rows: pa.Table) -> None:
+        self._row_count += rows.num_rows
+        if self._in_duckdb:
+            self._insert(rows)
+        else:
+            self._in_arrow = rows if self._in_arrow is None else pa.concat_tables([self._in_arrow, rows])
+            if self._row_count <= ARROW_ROWS:
+                self._cursor.register(STATE, self._in_arrow)
+            else:
+                self._move_to_duckdb(self._in_arrow)
+        self._compact()
+
+    def _move_to_duckdb(self, rows: pa.Table) -> None:
+        self._cursor.unregister(STATE)
+        with self._cursor.registered(partial=rows):
+            self._cursor.run(f"CREATE TEMP TABLE {STATE} AS FROM partial")
+        self._in_arrow, self._in_duckdb = None, True
+
+    def _insert(self, rows: pa.Table) -> None:
+        with self._cursor.registered(partial=rows):
+            self._cursor.run(f"INSERT INTO {STATE} FROM partial")
+
+    def _compact(self) -> None:
+        """Merge the rows of each group, where no block needs them apart, once they have doubled."""
+        grown = self._row_count > 2 * self._compacted_row_count
+        if self._plan.method is Method.REPLICATES or not self._in_duckdb or not grown:
+            return
+        select = ", ".join(f"0::INTEGER AS {BLOCK}" if name == BLOCK else name for name in self._columns)
+        self._cursor.run(
+            f"CREATE OR REPLACE TEMP TABLE {STATE} AS SELECT {select} FROM ({self._plan.merge_sql})"
+        )
+        [(count,)] = self._cursor.rows(f"SELECT count(*) FROM {STATE}")
+        self._row_count = self._compacted_row_count = int(count)

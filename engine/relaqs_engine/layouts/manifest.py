@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.key_types import key_family
 
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
@@ -19,8 +24,8 @@ class Column:
     """A column and its statistics over the whole table.
 
     type: DuckDB's type text. minimum, maximum: of the values that are not NULL (numbers as numbers, all else
-    as DuckDB prints it), None where there are none or the type has no order. distinct_count: approximate.
-    byte_count: compressed bytes in all partitions together.
+    as DuckDB prints it), None where nothing is known: no values, a type without order, a NaN or an infinity,
+    a very long text. distinct_count: approximate. byte_count: compressed bytes in all partitions together.
     """
 
     name: str
@@ -95,6 +100,91 @@ class Layout:
             and len(self.partitions) == len(other.partitions)
             and self.seed == other.seed
             and (self.hash_scheme, self.hash_probe) == (other.hash_scheme, other.hash_probe)
-            and [self.column(k).type for k in self.cluster_key]
-            == [other.column(k).type for k in other.cluster_key]
+            and [key_family(self.column(k).type) for k in self.cluster_key]
+            == [key_family(other.column(k).type) for k in other.cluster_key]
         )
+
+
+def read_manifest(directory: str | Path) -> Layout:
+    """Return the layout stored in a table's folder. The folder's name is the table's name.
+
+    Raises LayoutError if there is none, if it is damaged, or if a newer version of this program wrote it.
+    """
+    folder = Path(os.path.abspath(directory))
+    path = folder / MANIFEST_NAME
+    try:
+        entries = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise LayoutError(
+            f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; "
+            "lay a table out with `relaqs shuffle SOURCE --into DIR/TABLE`"
+        ) from None
+    except OSError as error:
+        raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise _damaged(path, f"it is not JSON ({error})") from error
+    if not isinstance(entries, dict):
+        raise _damaged(path, "it is not a JSON object")
+    _check_version(path, entries.pop("manifest_version", None))
+    try:
+        layout = _from_entries(folder, entries)
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, f"its fields are not those of a manifest ({error})") from error
+    _check_sums(path, layout)
+    return layout
+
+
+def write_manifest(layout: Layout) -> None:
+    """Write the layout's manifest into its folder, on disk, in one step: a reader sees the old one or this."""
+    entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
+    # A table is named by its folder, so that a folder can be moved and renamed.
+    del entries["table"], entries["directory"]
+    path = layout.directory / MANIFEST_NAME
+    draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            json.dump(entries, file, allow_nan=False)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
+    return Layout(
+        table=folder.name,
+        directory=folder,
+        columns=tuple(Column(**column) for column in entries.pop("columns")),
+        partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
+        cluster_key=tuple(entries.pop("cluster_key")),
+        **entries,
+    )
+
+
+def _partition(entry: dict[str, Any]) -> Partition:
+    file = PurePosixPath(entry["file"])
+    if file.is_absolute() or ".." in file.parts:
+        raise TypeError(f"the file {str(file)!r} lies outside the table's folder")
+    return Partition(block_rows=tuple(entry.pop("block_rows")), **entry)
+
+
+def _check_version(path: Path, version: object) -> None:
+    if not isinstance(version, int):
+        raise _damaged(path, "it has no manifest_version")
+    if version > MANIFEST_VERSION:
+        raise LayoutError(
+            f"{path}: manifest version {version} is newer than this program understands "
+            f"({MANIFEST_VERSION}); upgrade relaqs"
+        )
+
+
+def _check_sums(path: Path, layout: Layout) -> None:
+    if layout.row_count != sum(partition.row_count for partition in layout.partitions):
+        raise _damaged(path, "its partitions' rows do not add up to the table's")
+    if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
+        raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
+
+
+def _damaged(path: Path, why: str) -> LayoutError:
+    return LayoutError(f"{path} is damaged: {why}; lay the table out again with --force")

@@ -103,9 +103,8 @@ class _Splitter:
         for column in result.find_all(exp.Column):
             # Columns of the FROM clause are qualified; keys, basis and output names are not.
             if column.table and not column.find_ancestor(exp.Query):
-                raise NotOnlineError(
-                    f"{expression.sql(DIALECT)} is neither a group key nor a known aggregate"
-                )
+                shown = expression.sql(DIALECT)
+                raise NotOnlineError(f"{shown} is neither a group key nor an aggregate that merges")
         return result
 
     def _final(self, node: exp.Expression) -> _Final:
@@ -134,6 +133,7 @@ class _Splitter:
                 kind=kind,
                 sql=sql,
                 type="",
+                row_sql=_contribution(kind, aggregate, condition),
                 lowest=bounds.lowest,
                 highest=bounds.highest,
             )
@@ -159,6 +159,18 @@ class _Splitter:
             return source.layout.column(column.name)
         except KeyError:
             return None
+
+
+def _contribution(kind: Basis, aggregate: exp.Expression, condition: exp.Expression | None) -> str:
+    """Return what one row adds to a COUNT or SUM, NULL where nothing."""
+    counted = aggregate.this.sql(DIALECT)
+    if kind is Basis.COUNT:
+        counted = (
+            "1" if isinstance(aggregate.this, exp.Star) else f"CASE WHEN {counted} IS NOT NULL THEN 1 END"
+        )
+    elif kind is not Basis.SUM:
+        return ""
+    return f"CASE WHEN {condition.this.sql(DIALECT)} THEN {counted} END" if condition else counted
 
 
 def _ordered(ordered: exp.Ordered, expression: exp.Expression) -> exp.Ordered:

@@ -101,3 +101,12 @@ def column_pair(condition: exp.Expression) -> tuple[exp.Column, exp.Column] | No
     if isinstance(left, exp.Column) and isinstance(right, exp.Column) and left.table != right.table:
         return left, right
     return None
+
+
+def own_nodes(expression: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+    """Return the nodes of a kind that belong to this query, not to a subquery inside it."""
+    found = []
+    for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
+        if isinstance(node, kind) and not (kind is exp.AggFunc and isinstance(node, exp.Query)):
+            found.append(node)
+    return found

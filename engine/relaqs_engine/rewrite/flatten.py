@@ -1,4 +1,4 @@
-"""Rule: one flat SELECT. Names are qualified, CTEs put in place, derived tables merged where that is sound."""
+"""Rule: one flat SELECT. Names qualified, CTEs put in place, derived tables merged where that is sound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlglot.errors import OptimizeError
 from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.sql.functions import volatile_function
 from relaqs_engine.sql.parse import DIALECT
 
@@ -28,7 +28,7 @@ def flatten(draft: Draft) -> Draft:
     if not _has_outer_join_over_derived_table(tree):
         tree = merge_subqueries(tree)
     assert isinstance(tree, exp.Select)
-    return replace(draft, tree=tree)
+    return replace(draft, tree=_with_explicit_keys(tree))
 
 
 def _qualified(draft: Draft, tree: exp.Select) -> exp.Select:
@@ -63,6 +63,15 @@ def inline_ctes(tree: exp.Select) -> exp.Select:
 
 def _alias(table: exp.Table) -> exp.Identifier:
     return exp.to_identifier(table.alias_or_name, quoted=True)
+
+
+def _with_explicit_keys(tree: exp.Select) -> exp.Select:
+    """Return the tree with GROUP BY ALL as the outputs that aggregate nothing."""
+    group = tree.args.get("group")
+    if group is not None and group.args.get("all"):
+        keys = [item.unalias() for item in tree.expressions if not own_nodes(item, exp.AggFunc)]
+        tree.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+    return tree
 
 
 def _has_outer_join_over_derived_table(tree: exp.Expression) -> bool:

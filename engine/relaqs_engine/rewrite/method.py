@@ -3,20 +3,59 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations_with_replacement
+from math import prod
 
 from sqlglot import exp
 
-from relaqs_engine.plan import Method, OutputKind
+from relaqs_engine.plan import Basis, BasisColumn, Method, OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair
+
+# Above this many groups, blocks of every group cost more than sums of products (FACTS: 5 times at 10,000).
+MANY_GROUPS = 10_000
 
 
 def choose_method(draft: Draft) -> Draft:
     """Return the draft with its estimation method."""
     local = any(_keys_hold_cluster_key(draft, source) for source in draft.streams)
     estimated = any(output.kind is OutputKind.ESTIMATE for output in draft.outputs)
-    method = Method.REPLICATES if draft.intervals and estimated and not local else Method.NONE
     every_row = len(draft.sources) == 1 and not draft.conjuncts and not draft.keys
-    return replace(draft, method=method, groups_are_local=local, counts_every_row=every_row)
+    draft = replace(draft, groups_are_local=local, counts_every_row=every_row)
+    if not draft.intervals or not estimated or local:
+        return replace(draft, method=Method.NONE)
+    if _rows_are_units(draft) and _expected_groups(draft) > MANY_GROUPS:
+        return replace(draft, method=Method.CLOSED_FORM, basis=draft.basis + _products(draft.basis))
+    return replace(draft, method=Method.REPLICATES)
+
+
+def _rows_are_units(draft: Draft) -> bool:
+    """Whether each joined row is a sampling unit, and every estimate is a function of plain sums of rows."""
+    layout = draft.sources[0].layout
+    moments = any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis)
+    return len(draft.sources) == 1 and layout is not None and not layout.cluster_key and not moments
+
+
+def _expected_groups(draft: Draft) -> int:
+    """Return about how many groups there are at most: the keys' distinct values multiplied."""
+    layout = draft.sources[0].layout
+    assert layout is not None
+    counts = [layout.column(key.name).distinct_count for key in draft.keys if isinstance(key, exp.Column)]
+    return min(prod(counts), layout.row_count)
+
+
+def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:
+    """Return the sums of squares and cross products of what each row adds to the counts and sums."""
+    additive = [column for column in basis if column.kind in (Basis.COUNT, Basis.SUM)]
+    return tuple(
+        BasisColumn(
+            name=f"p_{a.name}_{b.name}",
+            kind=Basis.PRODUCT,
+            sql=f"SUM(CAST({a.row_sql} AS DOUBLE) * CAST({b.row_sql} AS DOUBLE))",
+            type="DOUBLE",
+            factors=(a.name, b.name),
+        )
+        for a, b in combinations_with_replacement(additive, 2)
+    )
 
 
 def _keys_hold_cluster_key(draft: Draft, source: Source) -> bool:

@@ -33,11 +33,10 @@ def partial_types(draft: Draft) -> dict[str, str]:
     """Return DuckDB's type of each column of the partial query, read off over empty tables."""
     original = draft.select
     over_tables = exp.Select()
-    for part in ("from_", "joins", "where"):
+    for part in ("from_", "where"):
         if value := original.args.get(part):
-            over_tables.set(
-                part, value.copy() if isinstance(value, exp.Expression) else [j.copy() for j in value]
-            )
+            over_tables.set(part, value.copy())
+    over_tables.set("joins", [join.copy() for join in original.args.get("joins") or []])
     return dict(draft.binder.describe(_partial(draft, over_tables, block=None)))
 
 
@@ -87,10 +86,7 @@ def _merge(draft: Draft) -> str:
     moments = [column for column in draft.basis if column.kind is Basis.MEAN]
     if moments:
         over = f"(PARTITION BY {keys})" if keys else "()"
-        grand = ", ".join(
-            f"sum({c.count_of} * {c.name}) OVER {over} / nullif(sum({c.count_of}) OVER {over}, 0) AS grand_{c.name}"
-            for c in moments
-        )
+        grand = ", ".join(f"{_weighted_mean(c, f' OVER {over}')} AS grand_{c.name}" for c in moments)
         source = f"(SELECT *, {grand} FROM {STATE})"
     select = ", ".join(
         list(key_names(draft)) + columns + [f"CAST(coalesce(sum({ROWS}), 0) AS BIGINT) AS {ROWS}"]
@@ -103,15 +99,20 @@ def _merged(column: BasisColumn) -> str:
     match column.kind:
         case Basis.COUNT:
             value = f"coalesce(sum({name}), 0)"
-        case Basis.SUM:
+        case Basis.SUM | Basis.PRODUCT:
             value = f"sum({name})"
         case Basis.MIN | Basis.MAX:
             value = f"{column.kind.value}({name})"
         case Basis.MEAN:
-            value = f"sum({n} * {name}) / nullif(sum({n}), 0)"
+            value = _weighted_mean(column)
         case Basis.M2:
             value = f"sum({name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
     return f"CAST({value} AS {column.type}) AS {name}"
+
+
+def _weighted_mean(mean: BasisColumn, over: str = "") -> str:
+    n = mean.count_of
+    return f"sum({n} * {mean.name}){over} / nullif(sum({n}){over}, 0)"
 
 
 def _final(draft: Draft, *, estimated: bool) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -18,6 +18,9 @@ def check_shape(draft: Draft) -> Draft:
             raise NotOnlineError(f"{words} is not rewritten")
     if any(own_nodes(item, exp.Window) for item in select.expressions):
         raise NotOnlineError("a window function needs all rows of its window")
+    after = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    if any(part is not None and part.find(exp.Query) for part in after):
+        raise NotOnlineError("a subquery stands among its outputs, its HAVING or its ORDER BY")
     _check_group(select)
     _check_order_and_limit(select)
     if not select.args.get("group") and not any(own_nodes(item, exp.AggFunc) for item in select.expressions):
@@ -29,13 +32,8 @@ def _check_group(select: exp.Select) -> None:
     group = select.args.get("group")
     if group is None:
         return
-    if group.args.get("all"):
-        raise NotOnlineError("GROUP BY ALL could not be resolved to its keys")
     several = (exp.Rollup, exp.Cube, exp.GroupingSets)
-    parts = list(group.expressions) + [
-        x for key in ("rollup", "cube", "grouping_sets") for x in group.args.get(key) or []
-    ]
-    if any(isinstance(part, several) for part in parts):
+    if any(isinstance(part, several) for part in group.expressions):
         raise NotOnlineError("ROLLUP, CUBE and GROUPING SETS group several times over")
     if any(own_nodes(key, exp.Subquery) for key in group.expressions):
         raise NotOnlineError("a group key is a subquery")
@@ -53,12 +51,3 @@ def _check_order_and_limit(select: exp.Select) -> None:
     for part in (limit, select.args.get("offset")):
         if part is not None and not isinstance(part.expression, exp.Literal):
             raise NotOnlineError("LIMIT and OFFSET are only rewritten with a plain number")
-
-
-def own_nodes(expression: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
-    """Return the nodes of a kind that belong to this query, not to a subquery inside it."""
-    found = []
-    for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
-        if isinstance(node, kind) and not (kind is exp.AggFunc and isinstance(node, exp.Query)):
-            found.append(node)
-    return found

@@ -82,7 +82,7 @@ def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expression]) 
     groups: list[set[str]] = []
     for source in sampled:
         joined = [
-            group for group in groups if any(_meet(draft_, source, pairs) for draft_ in _of(sampled, group))
+            group for group in groups if any(_meet(other, source, pairs) for other in _of(sampled, group))
         ]
         merged = {source.alias}.union(*joined)
         groups = [group for group in groups if group not in joined] + [merged]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,6 +15,9 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.functions import check_functions
 
 DIALECT = "duckdb"
+
+# sqlglot warns where it keeps a statement as text; such statements are refused here, with an error.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
 _TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries, exp.Explode)
 

@@ -1,0 +1,71 @@
+"""Which partition and block a row belongs to: one hash of its sampling unit, read at two disjoint places.
+
+Partition and block must not come from the same bits: `h % 100` and `h % 64` share a factor of 4 and would
+leave 16 of the 64 blocks in each partition. The block is the hash's lowest 6 bits, the partition is what
+remains after the lowest 20 are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaqs_engine.duck import Cursor, quote_name
+from relaqs_engine.layouts.key_types import hashed_type
+from relaqs_engine.layouts.manifest import BLOCK_COUNT
+
+HASH_SCHEME = (
+    "u = duckdb hash(xor(hash(unit), blake2b-64(seed))); partition = (u >> 20) % partitions; block = u & 63"
+)
+_PROBED_UNITS = (("1::BIGINT",), ("'relaqs'",), ("NULL::BIGINT",), ("1::BIGINT", "2.5::DOUBLE"))
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """How rows of a source are assigned. unit: SQL expressions that together identify the sampling unit."""
+
+    unit: tuple[str, ...]
+    seed: int
+    partition_count: int
+
+    @property
+    def unit_hash(self) -> str:
+        """Return the SQL of the unit's hash, a UBIGINT that a different seed makes a different one.
+
+        Hashing again after the seed is mixed in gives layouts of different seeds nothing in common.
+        """
+        return f"hash(xor(hash({', '.join(self.unit)}), {_seed_mask(self.seed)}::UBIGINT))"
+
+    def partition(self, unit_hash: str) -> str:
+        """Return the SQL of the partition's number, given the SQL of the unit's hash."""
+        return f"(({unit_hash} >> 20) % {self.partition_count})::INTEGER"
+
+    @staticmethod
+    def block(unit_hash: str) -> str:
+        return f"({unit_hash} & {BLOCK_COUNT - 1})::UTINYINT"
+
+
+def key_unit(key: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the unit of a cluster key, given as (column name, DuckDB type).
+
+    NULL is one key value like any other, as in DISTINCT and GROUP BY: rows without a key stay together.
+    """
+    return tuple(
+        f"{quote_name(name)}::{cast}" if (cast := hashed_type(type_text)) else quote_name(name)
+        for name, type_text in key
+    )
+
+
+def hash_probe(cursor: Cursor) -> str:
+    """Return what this DuckDB makes of fixed units, in hexadecimal.
+
+    DuckDB does not promise that `hash` stays the same between versions: layouts whose probes differ were
+    hashed differently, and their partitions do not meet.
+    """
+    hashes = ", ".join(Assignment(unit, 0, 1).unit_hash for unit in _PROBED_UNITS)
+    return "-".join(f"{value:016x}" for value in cursor.rows(f"SELECT {hashes}")[0])
+
+
+def _seed_mask(seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(str(seed).encode(), digest_size=8).digest())

@@ -1,0 +1,191 @@
+"""A table's folder and how it changes hands: at every instant it holds the old layout, the new one, or none.
+
+    TABLE/manifest.json              which data folder counts; replacing it is the switch
+    TABLE/data-<16 hex digits>/       the partitions; a folder of its own for every write, so that no path is ever
+                                     used twice and caches keyed by path never go stale
+    TABLE/.writing-<16 hex digits>/   a write under way: partitions, staged source, spill
+
+Whatever the manifest does not name was left by a write that died, and is swept by the next one. A lock on
+the folder, which the system drops when its holder dies, keeps two writers apart.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, write_manifest
+
+_WRITING_PREFIX = ".writing-"
+_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+")
+_SPARE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """A write under way. scratch: everything in it is gone afterwards. parts: where partitions are written."""
+
+    directory: Path
+    scratch: Path
+
+    @property
+    def parts(self) -> Path:
+        return self.scratch / "parts"
+
+    @property
+    def data_name(self) -> str:
+        """Return the name the folder of partitions gets in the table's folder."""
+        return "data-" + self.scratch.name.removeprefix(_WRITING_PREFIX)
+
+    def publish(self, layout: Layout) -> None:
+        """Make the written partitions the table. Everything they hold must be on disk already."""
+        _sync_directory(self.parts)
+        self.parts.rename(self.directory / self.data_name)
+        write_manifest(layout)
+        _sync_directory(self.directory)
+
+    def check_space(self, needed_bytes: int) -> None:
+        """Raise LayoutError unless about that much fits on the disk."""
+        free_bytes = shutil.disk_usage(self.scratch).free
+        if free_bytes < needed_bytes + _SPARE_BYTES:
+            raise _no_space(self.directory, f"about {_megabytes(needed_bytes + _SPARE_BYTES)} are needed")
+
+
+@contextmanager
+def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
+    """Give a place to write a table's new layout; afterwards only what a manifest names remains.
+
+    Raises LayoutError if a layout is there and `force` is not given, if the folder holds anything else, if
+    another process is writing it, and if the disk is full.
+    """
+    directory = Path(os.path.abspath(into))
+    if not directory.name:
+        raise LayoutError(f"{directory} is no table's folder; name one, e.g. warehouse/trips")
+    created = _make_directory(directory)
+    try:
+        with _locked(directory):
+            _check_replaceable(directory, force=force)
+            _sweep(directory)
+            target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
+            try:
+                target.parts.mkdir(parents=True)
+                yield target
+            except (DataError, OSError) as error:
+                raise _explained(error, target) from error
+            finally:
+                _sweep(directory)
+    finally:
+        for folder in created:
+            with suppress(OSError):  # not empty: it holds a layout now
+                folder.rmdir()
+
+
+def _make_directory(directory: Path) -> list[Path]:
+    """Return the folders that had to be made, innermost first."""
+    missing = [folder for folder in (directory, *directory.parents) if not folder.exists()]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LayoutError(f"{directory} cannot be made a table's folder: {error.strerror}") from error
+    return missing
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LayoutError(f"{directory} is being written by another process; wait for it to end") from None
+        yield
+    finally:
+        os.close(handle)
+
+
+def _check_replaceable(directory: Path, *, force: bool) -> None:
+    if (directory / MANIFEST_NAME).exists():
+        if not force:
+            raise LayoutError(
+                f"{directory} holds a layout already; give force=True (--force) to replace it, "
+                "or name another folder"
+            )
+        return
+    strangers = sorted(
+        entry.name
+        for entry in directory.iterdir()
+        if not entry.name.startswith(".") and not _OURS.fullmatch(entry.name)
+    )
+    if strangers:
+        raise LayoutError(
+            f"{directory} is not empty and holds no layout (it has {', '.join(strangers[:3])}); "
+            "name a folder for the table alone"
+        )
+
+
+def _sweep(directory: Path) -> None:
+    """Remove what earlier and failed writes left: all of ours that the manifest does not name."""
+    named = _named_by_manifest(directory)
+    for entry in list(directory.iterdir()):
+        if not _OURS.fullmatch(entry.name) or (entry.name.startswith("data-") and named is None):
+            continue
+        if named is None or entry.name not in named:
+            _remove(entry)
+
+
+def _named_by_manifest(directory: Path) -> set[str] | None:
+    """Return the data folders the manifest names; None where it cannot be understood."""
+    try:
+        entries = json.loads((directory / MANIFEST_NAME).read_bytes())
+        return {str(partition["file"]).split("/")[0] for partition in entries["partitions"]}
+    except FileNotFoundError:
+        return set()
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _explained(error: DataError | OSError, target: Writing) -> DataError | LayoutError:
+    """Return the error a user understands. DuckDB reports a full disk in its text, Python by number."""
+    if "No space left on device" in str(error) or getattr(error, "errno", None) == errno.ENOSPC:
+        written = sum(path.stat().st_size for path in target.scratch.rglob("*") if path.is_file())
+        return _no_space(target.directory, f"{_megabytes(written)} had been written")
+    if isinstance(error, DataError):
+        return error
+    return LayoutError(f"{target.directory} cannot be written: {error}")
+
+
+def _no_space(directory: Path, what: str) -> LayoutError:
+    free = _megabytes(shutil.disk_usage(directory).free)
+    return LayoutError(
+        f"the disk of {directory} is full: {what} and {free} are free; "
+        "nothing was left behind; make room, or name a folder on another disk"
+    )
+
+
+def _megabytes(byte_count: int) -> str:
+    return f"{byte_count / 1e6:,.0f} MB"

@@ -1,0 +1,139 @@
+"""Writing the partitions: the source is read in a few passes, each keeping what fits into memory.
+
+A pass gathers the rows of some of the partitions in a temporary table, in the source's order, and copies
+each partition to its file. So the files are the same, byte for byte, whatever the threads and the memory;
+DuckDB's own PARTITION_BY needs a third less time and leaves the order of rows to the threads' luck.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from relaqs_engine.duck import Cursor, quote_text
+from relaqs_engine.layouts.assignment import Assignment
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Partition
+from relaqs_engine.layouts.sources import RESERVED_PREFIX, ParquetSource
+
+WRITE_OPTIONS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 122880"
+"""Parquet as DuckDB itself scans it fastest."""
+
+Progress = Callable[[float, str], None]
+"""Told the share of the work that is done, in [0, 1], and what is being done now."""
+
+_UNIT_HASH = f"{RESERVED_PREFIX}unit_hash"
+_PARTITION = f"{RESERVED_PREFIX}partition"
+_PASS = f"{RESERVED_PREFIX}pass"
+_PROBE_ROWS = 122_880
+_SHARE_OF_MEMORY = 0.35
+"""Of the memory limit, for the rows of a pass; the rest is for reading, counting and writing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPartitions:
+    """partitions: with file names relative to the folder they were written into."""
+
+    partitions: tuple[Partition, ...]
+    max_unit_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWriter:
+    """Writes the partitions of one source into a folder. clustered: whether units are keys rather than rows."""
+
+    cursor: Cursor
+    source: ParquetSource
+    assignment: Assignment
+    clustered: bool
+    folder: Path
+    progress: Progress
+
+    def write(self, memory_limit_bytes: int) -> WrittenPartitions:
+        """Return what was written: every partition, also those that no row fell into."""
+        written: list[Partition] = []
+        max_unit_rows = 1
+        for chosen in self._passes(memory_limit_bytes):
+            self._gather(chosen)
+            blocks, units = self._block_rows(chosen), self._units(chosen)
+            for partition in chosen:
+                unit_count, largest = units.get(partition, (sum(blocks[partition]), 1))
+                max_unit_rows = max(max_unit_rows, largest)
+                written.append(self._copy(partition, blocks[partition], unit_count))
+        self.cursor.run(f"DROP TABLE {_PASS}")
+        return WrittenPartitions(tuple(written), max_unit_rows)
+
+    def _passes(self, memory_limit_bytes: int) -> Iterator[range]:
+        """Yield the partitions of each pass, as even as possible."""
+        count = self.assignment.partition_count
+        table_bytes = self.source.row_count * self._bytes_per_row()
+        passes = min(count, max(1, math.ceil(table_bytes / (_SHARE_OF_MEMORY * memory_limit_bytes))))
+        for i in range(passes):
+            yield range(i * count // passes, (i + 1) * count // passes)
+
+    def _bytes_per_row(self) -> float:
+        """Return what a row takes in memory, by loading the first few. What does not fit after all spills."""
+        self.cursor.run(f"CREATE OR REPLACE TEMP TABLE {_PASS} AS FROM {self.source.sql} LIMIT {_PROBE_ROWS}")
+        ((used_bytes,),) = self.cursor.rows(
+            "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+        )
+        return float(used_bytes / min(_PROBE_ROWS, self.source.row_count))
+
+    def _gather(self, chosen: range) -> None:
+        """Fill the pass's table with the rows of the chosen partitions, in the source's order."""
+        self.progress(chosen.start / self.assignment.partition_count, "reading")
+        partition = self.assignment.partition(_UNIT_HASH)
+        self.cursor.run(f"DROP TABLE {_PASS}")
+        self.cursor.run(
+            f"CREATE TEMP TABLE {_PASS} AS "
+            f"SELECT * EXCLUDE ({_UNIT_HASH}), {self.assignment.block(_UNIT_HASH)} AS {BLOCK_COLUMN}, "
+            f"{partition} AS {_PARTITION} "
+            f"FROM (SELECT *, {self.assignment.unit_hash} AS {_UNIT_HASH} FROM {self.source.sql}) "
+            f"WHERE {partition} BETWEEN {chosen.start} AND {chosen.stop - 1}"
+        )
+
+    def _block_rows(self, chosen: range) -> dict[int, list[int]]:
+        """Return the rows of each block of each chosen partition."""
+        counts = {partition: [0] * BLOCK_COUNT for partition in chosen}
+        for partition, block, rows in self.cursor.rows(
+            f"SELECT {_PARTITION}, {BLOCK_COLUMN}, count(*) FROM {_PASS} GROUP BY ALL"
+        ):
+            counts[partition][block] = rows
+        return counts
+
+    def _units(self, chosen: range) -> dict[int, tuple[int, int]]:
+        """Return, where units are keys, the number of units and the rows of the largest in each partition."""
+        if not self.clustered:
+            return {}
+        key = ", ".join(self.assignment.unit)
+        rows = self.cursor.rows(
+            f"SELECT {_PARTITION}, count(*), max(unit_rows) "
+            f"FROM (SELECT {_PARTITION}, count(*) AS unit_rows FROM {_PASS} GROUP BY {_PARTITION}, {key}) "
+            f"GROUP BY {_PARTITION}"
+        )
+        return {partition: (0, 0) for partition in chosen} | {row[0]: (row[1], row[2]) for row in rows}
+
+    def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
+        count = self.assignment.partition_count
+        self.progress(partition / count, f"writing partition {partition + 1} of {count}")
+        file = self.folder / f"part-{partition:05d}.parquet"
+        copy_to_parquet(
+            self.cursor, f"SELECT * EXCLUDE ({_PARTITION}) FROM {_PASS} WHERE {_PARTITION} = {partition}", file
+        )
+        byte_count, sha256 = settle(file)
+        return Partition(file.name, sum(block_rows), unit_count, byte_count, sha256, tuple(block_rows))
+
+
+def copy_to_parquet(cursor: Cursor, select: str, file: Path) -> None:
+    cursor.run(f"COPY ({select}) TO {quote_text(str(file))} ({WRITE_OPTIONS})")
+
+
+def settle(file: Path) -> tuple[int, str]:
+    """Make sure a written file is on disk, and return its size in bytes and its SHA-256."""
+    with file.open("rb") as handle:
+        os.fsync(handle.fileno())
+        digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        return handle.tell(), digest

@@ -1,0 +1,228 @@
+"""What can be laid out: files, Arrow data, DuckDB relations; each is made Parquet files that can be read again.
+
+Laying a table out reads its source several times and needs a name for every row. Parquet files give both
+(file and row number); anything else is first copied, in its own order, to one Parquet file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from relaqs_engine.duck import Cursor, list_literal, quote_text
+from relaqs_engine.errors import DataError, LayoutError, SqlError
+
+PathLike = str | os.PathLike[str]
+
+RESERVED_PREFIX = "_relaqs_"
+_CSV_ENDINGS = tuple(
+    ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst")
+)
+_ROWS_PER_BATCH = 122_880
+_NOT_KEPT_BY_PARQUET = {
+    "HUGEINT": "cast it to DECIMAL(38,0) or BIGINT",
+    "UHUGEINT": "cast it to DECIMAL(38,0) or UBIGINT",
+    "INTERVAL": "store it as a number of microseconds, or as two timestamps",
+}
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Anything that speaks Arrow: a table, a record batch reader, a polars or pandas frame."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+@runtime_checkable
+class Relation(Protocol):
+    """A DuckDB relation. It lives in the user's own connection and is read from there as a stream."""
+
+    def to_arrow_reader(self, batch_size: int = ...) -> Any: ...
+
+
+TableSource = PathLike | Sequence[PathLike] | ArrowStream | Relation
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSource:
+    """A table in Parquet files. columns: (name, DuckDB type). description: for people, in the manifest."""
+
+    files: tuple[Path, ...]
+    columns: tuple[tuple[str, str], ...]
+    row_count: int
+    byte_count: int
+    description: str
+
+    @property
+    def sql(self) -> str:
+        """Return what stands for the table after FROM."""
+        return f"read_parquet({list_literal([str(file) for file in self.files])})"
+
+    @property
+    def row_identity(self) -> tuple[str, ...]:
+        """Return SQL expressions that together name a row, the same however often the files are read."""
+        hidden = ("file_index", "file_row_number")
+        if any(name.lower() in hidden for name, _ in self.columns):
+            return ("row_number() OVER ()",)  # the table's own columns hide DuckDB's
+        return hidden
+
+
+def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSource:
+    """Return the source as Parquet files, copied into `scratch` unless it is such files already.
+
+    Raises LayoutError if the source is not there, is of no known kind or cannot be kept in Parquet; DataError
+    if it cannot be read or its files do not have the same columns.
+    """
+    if isinstance(source, str | os.PathLike | Sequence):
+        files = find_files(source)
+        if not _are_csv(files):
+            return _parquet(files, cursor, _names(source))
+        return _staged(f"read_csv({_list(files)}, sample_size = -1)", cursor, scratch, _names(source))
+    reader = _arrow_reader(source)
+    with cursor.registered(relaqs_source=reader):
+        return _staged("relaqs_source", cursor, scratch, f"a {type(source).__name__} in memory")
+
+
+def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
+    """Return the files a path, a folder, a glob or a list of them names, absolute, each once.
+
+    Raises LayoutError if any of them names none.
+    """
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    files = [file for path in paths for file in _matching(os.fspath(path))]
+    if not files:
+        raise LayoutError("no source was given; name Parquet or CSV files")
+    return tuple(dict.fromkeys(files))
+
+
+def fingerprint(files: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
+    """Return path, size in bytes and time of the last change in ns of each file."""
+    states = [(str(file), file.stat()) for file in files]
+    return tuple((path, state.st_size, state.st_mtime_ns) for path, state in states)
+
+
+def _matching(text: str) -> list[Path]:
+    if "://" in text:
+        raise LayoutError(
+            f"{text} is not a file on this machine; copy it here, or give a DuckDB relation that reads it, "
+            "e.g. duckdb.read_parquet(…)"
+        )
+    path = Path(os.path.abspath(Path(text).expanduser()))
+    if path.is_dir():
+        return _some(sorted(path.rglob("*.parquet")), f"the folder {text} holds no .parquet file")
+    if path.exists():
+        return [path]
+    if glob.has_magic(text):
+        matches = sorted(glob.glob(str(path), recursive=True))
+        return _some([Path(match) for match in matches if os.path.isfile(match)], f"no file matches {text}")
+    near = difflib.get_close_matches(path.name, _names_in(path.parent))
+    hint = f"; did you mean {' or '.join(near)}?" if near else f" (looked for {path})"
+    raise LayoutError(f"there is no file {text}{hint}")
+
+
+def _some(files: list[Path], complaint: str) -> list[Path]:
+    if not files:
+        raise LayoutError(f"{complaint}; name Parquet or CSV files that exist")
+    return files
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+
+
+def _are_csv(files: Sequence[Path]) -> bool:
+    csv = [file for file in files if file.name.lower().endswith(_CSV_ENDINGS)]
+    if csv and len(csv) < len(files):
+        other = next(file for file in files if file not in csv)
+        raise LayoutError(f"{csv[0].name} is CSV and {other.name} is not; lay out files of one kind")
+    return bool(csv)
+
+
+def _parquet(files: tuple[Path, ...], cursor: Cursor, description: str) -> ParquetSource:
+    _check_same_columns(files, cursor)
+    opened = ParquetSource(files, (), 0, sum(file.stat().st_size for file in files), description)
+    columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
+    _check_names(columns)
+    ((row_count,),) = cursor.rows(f"SELECT count(*) FROM {opened.sql}")
+    return ParquetSource(files, columns, row_count, opened.byte_count, description)
+
+
+def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
+    first = _file_columns(files[0], cursor)
+    for file in files[1:]:
+        columns = _file_columns(file, cursor)
+        for name in first.keys() | columns.keys():
+            if first.get(name) != columns.get(name):
+                raise DataError(
+                    f"the files do not have the same columns: {name!r} is {first.get(name, 'missing')} in "
+                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; leave one out or write it again"
+                )
+
+
+def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
+    try:
+        return dict(cursor.describe(f"SELECT * FROM read_parquet({_list([file])}, hive_partitioning = false)"))
+    except (DataError, SqlError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{file} cannot be read as Parquet ({reason}); write it again or leave it out") from error
+
+
+def _check_names(columns: Sequence[tuple[str, str]]) -> None:
+    for name, _ in columns:
+        if name.lower().startswith(RESERVED_PREFIX):
+            raise LayoutError(
+                f"the column {name!r} has a name that layouts keep for themselves ({RESERVED_PREFIX}…); "
+                "rename it, or lay out the original table rather than a layout's own files"
+            )
+
+
+def _arrow_reader(source: object) -> Any:
+    if isinstance(source, Relation):
+        return source.to_arrow_reader(_ROWS_PER_BATCH)
+    if isinstance(source, pa.Table):
+        return source
+    if isinstance(source, ArrowStream):
+        return pa.RecordBatchReader.from_stream(source)
+    raise LayoutError(
+        f"a {type(source).__name__} cannot be laid out; give Parquet or CSV files (path, glob, folder or list), "
+        "Arrow data or a DuckDB relation"
+    )
+
+
+def _staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> ParquetSource:
+    """Copy a table to one Parquet file, rows in order."""
+    file = scratch / "source.parquet"
+    with _bad_source(description):
+        columns = cursor.describe(f"SELECT * FROM {table_sql}")
+        _check_names(columns)
+        for name, type_text in columns:
+            if advice := _NOT_KEPT_BY_PARQUET.get(type_text):
+                raise LayoutError(f"column {name!r} is {type_text}, which Parquet does not keep exactly; {advice}")
+        cursor.run(f"COPY (SELECT * FROM {table_sql}) TO {quote_text(str(file))} (FORMAT parquet)")
+    return _parquet((file,), cursor, description)
+
+
+@contextmanager
+def _bad_source(description: str) -> Iterator[None]:
+    try:
+        yield
+    except SqlError as error:
+        raise DataError(f"{description} cannot be read: {error}") from error
+
+
+def _names(source: PathLike | Sequence[PathLike]) -> str:
+    paths = [source] if isinstance(source, str | os.PathLike) else list(source)
+    shown = ", ".join(os.fspath(path) for path in paths[:3])
+    return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
+
+
+def _list(files: Sequence[Path]) -> str:
+    return list_literal([str(file) for file in files])
