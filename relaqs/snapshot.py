@@ -84,7 +84,7 @@ class Snapshot:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from relaqs.rendering.terminal import render
 
-        yield from render(self, console, options)
+        yield from render(self, options)
 
     def _repr_html_(self) -> str:
         from relaqs.rendering.html import render

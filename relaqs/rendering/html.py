@@ -98,7 +98,7 @@ def _bar(bar: Bar | None, cell: Shown, interval_name: str) -> str:
     return (
         f'<svg width="{_BAR_WIDTH + 2 * _BAR_MARGIN}" height="12" role="img" aria-label="{label}">'
         f'<rect x="{low:.1f}" y="4" width="{max(1.0, high - low):.1f}" height="4" rx="2" fill="{_BLUE}" '
-        f'opacity=".45"/><circle cx="{value:.1f}" cy="6" r="3" fill="{_BLUE}"/></svg>'
+        f'opacity=".6"/><circle cx="{value:.1f}" cy="6" r="3" fill="{_BLUE}"/></svg>'
     )
 
 

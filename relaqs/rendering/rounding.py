@@ -8,6 +8,7 @@ a column share one suffix (k, M, B, T). What is exact is written in full, with t
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
@@ -197,7 +198,9 @@ def _is_exact(cell: Cell) -> bool:
 
 def _is_observed(bound: object, value: object) -> bool:
     """Whether a value is its own bound: the least or the greatest seen so far."""
-    return value is not None and bound is not None and bound == value
+    if value is None or bound is None or bound != value:
+        return False
+    return not isinstance(value, float | Decimal) or math.isfinite(value)
 
 
 def _spread(cell: Cell) -> _Spread | None:
@@ -257,9 +260,11 @@ def _power(place: int) -> Decimal:
 
 
 def _show_number(number: float | Decimal, group_from: int) -> str:
+    if not math.isfinite(number):
+        return str(number).replace("nan", "NaN").replace("Infinity", "inf")
     comma = "" if -group_from < number < group_from else ","
     if isinstance(number, Decimal):
-        return f"{number:{comma}f}" if number.is_finite() else str(number)
+        return f"{number:{comma}f}"
     if isinstance(number, float) and number.is_integer() and abs(number) < 1e15:
         return f"{number:{comma}.0f}"
-    return f"{number:{comma}}".replace("nan", "NaN")
+    return f"{number:{comma}}"

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from relaqs.rendering.rounding import Shown
@@ -22,21 +22,36 @@ MAX_ROWS = 20
 _BAR_WIDTHS = (24, 18, 13)  # the widest that fits is drawn, and none rather than fold the answer
 _MAX_TEXT_WIDTH = 40
 _GAP = "  "
-_LINES_AROUND_ROWS = 6
 _ASCII = str.maketrans({"±": "+/-", "−": "-", "≥": ">=", "≤": "<=", "·": "|", "…": "..", "●": "o", "─": "-"})
 
 
-def plain_text(snapshot: Snapshot) -> str:
+def plain_text(snapshot: Snapshot, *, ascii_only: bool = False) -> str:
     """Return the snapshot as text without colours, as wide as the terminal, or 100 columns without one."""
     width = shutil.get_terminal_size((100, 24)).columns
-    return "\n".join(line.plain.rstrip() for line in _lines(_Page(view_of(snapshot, MAX_ROWS), width)))
+    page = _Page(view_of(snapshot, MAX_ROWS), width, ascii_only)
+    return "\n".join(line.plain.rstrip() for line in _lines(page))
 
 
-def render(snapshot: Snapshot, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-    """Yield what rich prints; in a live display, no more rows than its height has room for."""
-    room = MAX_ROWS if options.height is None else max(1, options.height - _LINES_AROUND_ROWS)
-    view = view_of(snapshot, min(MAX_ROWS, room))
-    yield from _lines(_Page(view, options.max_width, options.ascii_only))
+def render(snapshot: Snapshot, options: ConsoleOptions) -> Iterator[Text]:
+    """Yield what rich prints."""
+    yield from _lines(_Page(view_of(snapshot, MAX_ROWS), options.max_width, options.ascii_only))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A snapshot with as many rows as the screen has room for: what a live display redraws in place."""
+
+    snapshot: Snapshot
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows, room = MAX_ROWS, max(1, options.max_height - 1)
+        while True:
+            page = _Page(view_of(self.snapshot, rows), options.max_width, options.ascii_only)
+            lines = list(_lines(page))
+            rows = min(rows, page.view.row_count) - 1
+            if len(lines) <= room or rows < 1:
+                break
+        yield from lines[:room]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,177 @@
+"""OnlineQuery: the user's handle of a running query. Iterate it, ask for its result, steer it."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Protocol
+
+from relaqs_engine.errors import RelaqsError
+from relaqs_engine.explain import explain
+from relaqs_engine.plan import OnlinePlan
+
+from relaqs.executors.base import Executor
+from relaqs.feed import End, State
+from relaqs.job import Job
+from relaqs.options import QueryOptions, check_priority, check_seconds, relative_error
+from relaqs.publisher import EstimatingJob, Publisher, no_snapshot_within
+from relaqs.reader import Reader
+from relaqs.runner import JobRunner, RunState
+from relaqs.snapshot import Snapshot
+
+
+class QueryJob(Job, EstimatingJob, Protocol):
+    """A job whose steps give estimates of one query's answer."""
+
+
+class OnlineQuery:
+    """A query that is being answered, better and better.
+
+    Each `for` or `async for` gets the newest snapshot each time round: a slow loop skips some, the last
+    always arrives, and over a query that has ended it is the only one. Leaving a `with` stops the query; so
+    do ctrl-C while waiting for a snapshot, and dropping the last reference to the query.
+    """
+
+    def __init__(
+        self,
+        job: QueryJob,
+        plan: OnlinePlan,
+        executor: Executor,
+        options: QueryOptions,
+        *,
+        elapsed_seconds: Callable[[], float],
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Start the job. elapsed_seconds: since the query was submitted. on_end: called when it is over."""
+        publisher = Publisher(job, plan.mode.value, options, elapsed_seconds)
+
+        def end() -> None:
+            publisher.close(_ENDS[runner.state], runner.error)
+            on_end()
+
+        runner = JobRunner(job, executor, weight=options.priority, on_report=publisher.on_report, on_end=end)
+        self._plan = plan
+        self._publisher = publisher
+        self._runner = runner
+        self._own_reader = Reader(publisher.feed, partial(publisher.close, "stopped"))
+        weakref.finalize(self, runner.stop).atexit = False  # at exit runners stop themselves
+        publisher.begin(runner.stop)
+        runner.start()
+
+    @property
+    def sql(self) -> str:
+        return self._plan.sql
+
+    @property
+    def state(self) -> State:
+        """One of waiting, running, paused; at the end stopped, exact or failed."""
+        return self._publisher.feed.end or _STATES[self._runner.state]
+
+    @property
+    def latest(self) -> Snapshot | None:
+        """The newest snapshot, None before the first."""
+        return self._publisher.feed.latest
+
+    @property
+    def target(self) -> float | None:
+        """The relative error to stop at. Set it at any time; a target already met stops the query."""
+        return self._publisher.target
+
+    @target.setter
+    def target(self, target: float | str | None) -> None:
+        self._publisher.target = relative_error(target)
+
+    @property
+    def priority(self) -> float:
+        """The query's weight: with 2.0 it gets twice the cores of one with 1.0. Set it at any time."""
+        return self._runner.weight
+
+    @priority.setter
+    def priority(self, priority: float) -> None:
+        self._runner.weight = check_priority(priority)
+
+    def pause(self) -> None:
+        """Start no more mini-batches; those that run are finished. The timeout goes on."""
+        self._runner.pause()
+
+    def resume(self) -> None:
+        self._runner.resume()
+
+    def stop(self) -> None:
+        """End the query with the snapshots it has. Returns at once; its cores are free within one task."""
+        self._publisher.close("stopped")
+
+    def explain(self) -> str:
+        """Return the plan in words and SQL."""
+        return explain(self._plan)
+
+    def result(self, until: float | str | None = None, timeout: float | None = None) -> Snapshot:
+        """Return the exact answer, or the first snapshot with an error of `until`, and end the query.
+
+        timeout: in seconds; when they are over, the newest snapshot is returned.
+        Raises QueryTimeoutError if none came until then, and whatever made the query fail.
+        """
+        enough = relative_error(until, "until")
+        seconds = None if timeout is None else check_seconds("timeout", timeout)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        reader = iter(self)
+        while (snapshot := reader.next_within(_seconds_left(deadline))) is not None:
+            if snapshot.is_exact or (enough is not None and snapshot.error <= enough):
+                break
+        snapshot = snapshot or self.latest
+        self.stop()
+        if snapshot is not None:
+            return snapshot
+        if deadline is not None and not _seconds_left(deadline):
+            raise no_snapshot_within(seconds)
+        raise RelaqsError("the query was stopped before its first snapshot; run it again, or stop it later")
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Return whether the query is over and its cores are free, within the timeout in seconds."""
+        return self._runner.wait(timeout)
+
+    def __iter__(self) -> Reader:
+        return Reader(self._publisher.feed, self.stop, owner=self)
+
+    def __next__(self) -> Snapshot:
+        return next(self._own_reader)
+
+    def __aiter__(self) -> Reader:
+        return iter(self)
+
+    async def __anext__(self) -> Snapshot:
+        return await anext(self._own_reader)
+
+    def __enter__(self) -> OnlineQuery:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def __repr__(self) -> str:
+        return f"<OnlineQuery {self.state}: {self.latest!r}>"
+
+
+_ENDS: dict[RunState, End] = {
+    RunState.STOPPED: "stopped",
+    RunState.EXACT: "exact",
+    RunState.FAILED: "failed",
+}
+_STATES: dict[RunState, State] = {
+    RunState.WAITING: "waiting",
+    RunState.RUNNING: "running",
+    RunState.PAUSED: "paused",
+    **_ENDS,
+}
+
+
+def _seconds_left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -1,0 +1,110 @@
+"""What a query may be asked for, checked before anything starts."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
+
+from relaqs_engine.errors import RelaqsError
+
+if TYPE_CHECKING:
+    from relaqs.snapshot import Snapshot
+
+Interval = Literal["pointwise", "anytime"]
+Fallback = Literal["exact", "error"]
+ErrorFunction = Callable[["Snapshot", "Snapshot"], float]
+Watch = str | Sequence[str] | ErrorFunction
+
+
+class ArgumentError(RelaqsError, ValueError):
+    """An argument has a value that is not accepted. It is a ValueError too."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """The keyword arguments of `online_sql`. Raises ArgumentError naming the first one not accepted.
+
+    target: the relative error to stop at. confidence: of the intervals. timeout: in seconds. watch: names of
+    approximate columns, or a function of the previous and the newest snapshot that gives the error.
+    """
+
+    target: float | None = None
+    confidence: float = 0.95
+    interval: Interval = "pointwise"
+    priority: float = 1.0
+    watch: tuple[str, ...] | ErrorFunction | None = None
+    timeout: float | None = None
+    seed: int = 0
+    batches: int | None = None
+    fallback: Fallback = "exact"
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.confidence) or not 0.5 < self.confidence < 1:
+            raise _refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
+        for name, choices in (("interval", get_args(Interval)), ("fallback", get_args(Fallback))):
+            if getattr(self, name) not in choices:
+                raise _refusal(name, getattr(self, name), " or ".join(map(repr, choices)))
+        check_priority(self.priority)
+        if self.timeout is not None:
+            check_seconds("timeout", self.timeout)
+        if not _is_whole(self.seed) or self.seed < 0:
+            raise _refusal("seed", self.seed, "a whole number from 0 on")
+        if self.batches is not None and (not _is_whole(self.batches) or self.batches < 1):
+            raise _refusal("batches", self.batches, "a whole number of mini-batches from 1 on, or None")
+
+
+def relative_error(value: float | str | None, name: str = "target") -> float | None:
+    """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None."""
+    if value is None:
+        return None
+    number: object = value
+    if isinstance(value, str):
+        number = _share(value)
+    if not _is_number(number) or not 0 < number < math.inf:
+        raise _refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
+    return float(number)
+
+
+def watched(watch: Watch | None) -> tuple[str, ...] | ErrorFunction | None:
+    """Return column names as a tuple (one name stands for itself); a function and None as they are."""
+    if watch is None or callable(watch):
+        return watch
+    names = (watch,) if isinstance(watch, str) else tuple(watch)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise _refusal("watch", watch, "names of approximate columns, or a function of two snapshots")
+    return names
+
+
+def check_priority(priority: float) -> float:
+    if not _is_number(priority) or not 0 < priority < math.inf:
+        raise _refusal("priority", priority, "a finite number above 0; 2.0 gets twice the share of 1.0")
+    return float(priority)
+
+
+def check_seconds(name: str, seconds: float) -> float:
+    if not _is_number(seconds) or not 0 < seconds < math.inf:
+        raise _refusal(name, seconds, "a number of seconds above 0, or None")
+    return float(seconds)
+
+
+def _refusal(name: str, value: object, accepted: str) -> ArgumentError:
+    return ArgumentError(f"{name} is {value!r}; it must be {accepted}")
+
+
+def _share(text: str) -> float | None:
+    number, percent, rest = text.strip().partition("%")
+    try:
+        return None if rest else float(number) / (100 if percent else 1)
+    except ValueError:
+        return None
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

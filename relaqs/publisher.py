@@ -1,0 +1,127 @@
+"""Publisher: what happens to a query on its runner's thread, from a folded step to a published snapshot."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from relaqs_engine.errors import RelaqsError
+from relaqs_engine.estimate import Estimate
+
+from relaqs.feed import End, Feed
+from relaqs.job import StepReport
+from relaqs.options import QueryOptions
+from relaqs.snapshot import Snapshot, snapshot_of
+
+
+class QueryTimeoutError(RelaqsError, TimeoutError):
+    """The time was over before the first snapshot. It is a TimeoutError too."""
+
+
+class EstimatingJob(Protocol):
+    """What is asked of a query's job: the newest estimate, and how many mini-batches there are."""
+
+    @property
+    def latest(self) -> Estimate | None: ...
+
+    @property
+    def batch_count(self) -> int: ...
+
+
+class Publisher:
+    """Turns the estimates of one job into snapshots until the answer is exact, or good enough, or time is up.
+
+    It knows the feed and not the user's handle, so that a query nobody refers to can be noticed and stopped.
+    elapsed_seconds: tells the time since the query was submitted.
+    """
+
+    def __init__(
+        self, job: EstimatingJob, mode: str, options: QueryOptions, elapsed_seconds: Callable[[], float]
+    ) -> None:
+        self.feed = Feed()
+        self._job = job
+        self._mode = mode
+        self._options = options
+        self._elapsed_seconds = elapsed_seconds
+        self._target = options.target
+        self._stop_work: Callable[[], None] = lambda: None
+        self._timer: threading.Timer | None = None
+
+    def begin(self, stop_work: Callable[[], None]) -> None:
+        """Start the timeout. stop_work: asks the runner to drop the job; it returns at once."""
+        self._stop_work = stop_work
+        if self._options.timeout is not None:
+            self._timer = threading.Timer(self._options.timeout, self._run_out_of_time)
+            self._timer.daemon = True
+            self._timer.start()
+
+    @property
+    def target(self) -> float | None:
+        return self._target
+
+    @target.setter
+    def target(self, target: float | None) -> None:
+        self._target = target
+        latest = self.feed.latest
+        if latest is not None and self._is_enough(latest):
+            self.close("stopped")
+
+    def on_report(self, report: StepReport) -> None:
+        """Publish the job's newest estimate."""
+        estimate = self._job.latest
+        if estimate is None:
+            return
+        snapshot = self._snapshot(estimate, report.step + 1)
+        end = self._end_with(snapshot)
+        if self.feed.publish(snapshot, end) and end is not None:
+            self._release()
+
+    def close(self, end: End, error: BaseException | None = None) -> None:
+        """End the query with the snapshots it has. Does nothing once it is over."""
+        if self.feed.close(end, error):
+            self._release()
+
+    def _run_out_of_time(self) -> None:
+        seconds = self._options.timeout
+        self.close("stopped", no_snapshot_within(seconds) if self.feed.latest is None else None)
+
+    def _release(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._stop_work()
+
+    def _snapshot(self, estimate: Estimate, batch: int) -> Snapshot:
+        build = partial(
+            snapshot_of,
+            estimate,
+            confidence=self._options.confidence,
+            interval=self._options.interval,
+            batch=batch,
+            batches=self._job.batch_count,
+            elapsed_seconds=self._elapsed_seconds(),
+            mode=self._mode,
+        )
+        watch, before = self._options.watch, self.feed.latest
+        if not callable(watch):
+            return build(error=estimate.relative_error(watch))
+        if estimate.is_exact:
+            return build(error=0.0)
+        now = build(error=float("inf"))
+        return now if before is None else build(error=float(watch(before, now)))
+
+    def _end_with(self, snapshot: Snapshot) -> End | None:
+        if snapshot.is_exact:
+            return "exact"
+        return "stopped" if self._is_enough(snapshot) else None
+
+    def _is_enough(self, snapshot: Snapshot) -> bool:
+        return self._target is not None and snapshot.error <= self._target
+
+
+def no_snapshot_within(seconds: float | None) -> QueryTimeoutError:
+    return QueryTimeoutError(
+        f"no snapshot came within {seconds} s; allow more time, or lay the table out in more partitions, "
+        "so that the first mini-batch is smaller"
+    )
