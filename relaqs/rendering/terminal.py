@@ -51,7 +51,9 @@ class Fitted:
             rows = min(rows, page.view.row_count) - 1
             if len(lines) <= room or rows < 1:
                 break
-        yield from lines[:room]
+        for line in lines[:room]:
+            line.no_wrap, line.overflow = True, "ellipsis"  # a folded note would scroll the screen
+            yield line
 
 
 @dataclass(frozen=True, slots=True)

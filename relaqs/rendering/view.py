@@ -138,6 +138,8 @@ def _span(cell: Cell) -> tuple[float, float, float] | None:
 
 def _notes(snapshot: Snapshot, columns: Sequence[Column]) -> tuple[str, ...]:
     notes = []
+    if not len(snapshot):
+        notes.append("no rows" if snapshot.is_exact else "no rows yet")
     if any(cell.mark for column in columns for cell in column.cells):
         notes.append("?  too few rows stand behind this number to vouch for its interval yet")
     if any("±?" in cell.margin for column in columns for cell in column.cells):

@@ -1,0 +1,98 @@
+"""A snapshot as a value: its attributes, and the ways into other libraries."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.estimate import ApproximateColumn, Estimate
+
+from relaqs.snapshot import snapshot_of
+from tests.relaqs.examples import REVENUE, revenue, snapshot
+
+CONTRACT = {
+    *("table", "estimate", "fraction", "error", "confidence", "interval", "batch", "batches"),
+    *("elapsed_seconds", "is_exact", "mode", "unseen_groups", "warnings"),
+}
+
+
+def test_it_has_the_attributes_of_the_contract() -> None:
+    answer = revenue()
+    assert set(dir(answer)) >= CONTRACT
+    assert answer.table.column_names[2:] == ["revenue", "revenue_low", "revenue_high", "revenue_certified"]
+    assert answer.estimate.column_names == ["n_name", "year", "revenue"]
+    assert len(answer) == 6
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        revenue().error = 0.0  # type: ignore[misc]
+    with pytest.raises((AttributeError, TypeError)):
+        revenue().note = "x"  # type: ignore[attr-defined]
+
+
+def test_an_estimate_becomes_a_snapshot() -> None:
+    table = pa.table({"x": [1.0], "x_low": [3], "x_low_": [0.9], "x_high": [1.1], "x_certified": [True]})
+    estimate = Estimate(
+        table=table,
+        columns=("x", "x_low"),
+        approximate=(ApproximateColumn("x", "x_low_", "x_high", "x_certified"),),
+        fraction=0.5,
+        is_exact=False,
+        values=np.array([[1.0]]),
+        half_widths=np.array([[0.1]]),
+        certified=np.array([[True]]),
+        unseen_groups=2,
+        warnings=("slow",),
+    )
+    answer = snapshot_of(
+        estimate,
+        error=0.1,
+        confidence=0.9,
+        interval="anytime",
+        batch=1,
+        batches=2,
+        elapsed_seconds=0.5,
+        mode="mergeable",
+    )
+    assert answer.estimate.column_names == ["x", "x_low"]
+    assert answer.columns[0].low == "x_low_"
+    assert (answer.fraction, answer.unseen_groups, answer.warnings) == (0.5, 2, ("slow",))
+
+
+def test_other_libraries_take_it() -> None:
+    answer = revenue()
+    assert answer.to_arrow() is answer.table
+    assert pa.table(answer).equals(answer.table)
+    assert pa.schema(answer) == answer.table.schema
+    assert answer.to_pandas()["revenue"].tolist() == list(REVENUE)
+    assert answer.to_polars()["revenue"].to_list() == list(REVENUE)
+    assert pl.DataFrame(answer)["revenue_low"].to_list() == answer.table["revenue_low"].to_pylist()
+
+
+def test_duckdb_takes_it() -> None:
+    cursor = Database(DatabaseConfig(readable=(), memory_limit_bytes=64 << 20)).cursor()
+    with cursor.registered(answer=revenue()):  # type: ignore[arg-type]  # anything with the Arrow capsule
+        assert cursor.rows("SELECT max(revenue) FROM answer") == [(57.1e6,)]
+
+
+def test_it_survives_pickling() -> None:
+    copy = pickle.loads(pickle.dumps(revenue()))
+    assert copy.table.equals(revenue().table)
+    assert copy.columns == revenue().columns
+
+
+def test_its_repr_is_one_line() -> None:
+    assert repr(revenue()) == (
+        "<Snapshot #3: 6 rows · Estimate · 42 % of rows · ± 2.8 % (95 % intervals) · 1.10 s>"
+    )
+    assert "\n" not in repr(snapshot({"name": ["a\nb"]}))
+
+
+def test_an_answer_without_rows_is_true() -> None:
+    assert snapshot({"name": []})
