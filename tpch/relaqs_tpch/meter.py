@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+
+from relaqs_engine.layouts.build import Progress
 
 from relaqs_tpch.tables import TpchTable
-
-Progress = Callable[[str, float], None]
-"""Told what is being done, and the share of the whole that is done, in [0, 1]."""
 
 
 class Meter:
@@ -24,21 +23,21 @@ class Meter:
         self._to_generate = self._bytes(generating)
         self._all = self._to_generate + self._bytes(laying)
         self._laid = 0.0
-        self._current = 0.0
-        self._progress = progress
+        self._progress = progress or (lambda share, doing: None)
 
     def generated(self, written_bytes: int) -> None:
-        self._report("generating", min(float(written_bytes), self._to_generate))
+        self._report(min(float(written_bytes), self._to_generate), "generating")
 
-    def laying_out(self, table: TpchTable) -> None:
-        """The table named last time is laid out, and this one is begun."""
-        self._laid += self._current
-        self._current = self._bytes([table])
-        self._report(f"laying out {table.name}", self._to_generate + self._laid)
+    def laying_out(self, table: TpchTable) -> Progress:
+        """Return what is to be told how far this table is; the tables named before it are laid out."""
+        before = self._to_generate + self._laid
+        size = self._bytes([table])
+        self._laid += size
+        self._report(before, f"laying out {table.name}")
+        return lambda share, _: self._report(before + share * size, f"laying out {table.name}")
 
     def _bytes(self, tables: Sequence[TpchTable]) -> float:
         return sum(table.parquet_bytes_at(self._scale) for table in tables)
 
-    def _report(self, doing: str, done_bytes: float) -> None:
-        if self._progress is not None:
-            self._progress(doing, done_bytes / self._all)
+    def _report(self, done_bytes: float, doing: str) -> None:
+        self._progress(done_bytes / self._all, doing)

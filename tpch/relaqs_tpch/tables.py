@@ -33,7 +33,7 @@ class TpchTable:
         return self.is_stream or self.rows_at(scale) > LARGEST_STATIC_ROWS
 
 
-# The largest first: its files as generated and as laid out exist together while the disk is emptiest.
+# The largest first: once it is laid out its original can go, which frees most of the disk.
 # lineitem joins orders, and partsupp joins part, inside one partition once both are sampled.
 TABLES: tuple[TpchTable, ...] = (
     TpchTable("lineitem", 6_001_215, 231_672_087, ("l_orderkey",), is_stream=True),

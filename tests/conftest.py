@@ -1,0 +1,78 @@
+"""Data that tests share, made once a run: TPC-H and the flights, laid out, and plain DuckDB as oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from relaqs_tpch import generate
+from relaqs_tpch.data import ORIGINALS
+
+from benchmarks import flights
+
+TPCH_SCALE = 0.01  # 60,175 rows of lineitem; its answers are published
+TPCH_PARTITIONS = 20
+FLIGHTS_PARTITIONS = 20
+
+
+class Oracle:
+    """Plain DuckDB over a folder's original Parquet files, one view each: what exact answers must equal."""
+
+    def __init__(self, folder: Path) -> None:
+        self._connection = duckdb.connect(config={"threads": 1})
+        for path in sorted(folder.glob("*.parquet")):
+            self._connection.execute(f"CREATE VIEW {path.stem} AS FROM '{path}'")
+
+    def table(self, sql: str) -> pa.Table:
+        return self._connection.sql(sql).to_arrow_table()
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._connection.execute(sql).fetchall()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture(scope="session")
+def tpch_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TPC-H at scale 0.01: lineitem and orders in 20 co-clustered partitions, the other tables static."""
+    warehouse = tmp_path_factory.mktemp("tpch")
+    generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, keep_raw=True)
+    return warehouse
+
+
+@pytest.fixture(scope="session")
+def tpch_oracle(tpch_warehouse: Path) -> Iterator[Oracle]:
+    """Plain DuckDB over TPC-H as generated, before it was laid out."""
+    with closing(Oracle(tpch_warehouse / ORIGINALS)) as oracle:
+        yield oracle
+
+
+@pytest.fixture(scope="session")
+def flights_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The flights of 2013 in 20 partitions, each flight its own sampling unit; four static tables."""
+    warehouse = tmp_path_factory.mktemp("flights")
+    flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS)
+    return warehouse
+
+
+@pytest.fixture(scope="session")
+def flights_by_aircraft(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, with all flights of one aircraft as one sampling unit; 2,512 flights name none (NULL)."""
+    warehouse = tmp_path_factory.mktemp("flights-by-aircraft")
+    flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS, cluster_by=("tailnum",))
+    return warehouse
+
+
+@pytest.fixture(scope="session")
+def flights_oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """Plain DuckDB over the flights' tables as they come out of the package."""
+    originals = tmp_path_factory.mktemp("flights-originals")
+    flights.write_parquet(originals)
+    with closing(Oracle(originals)) as oracle:
+        yield oracle

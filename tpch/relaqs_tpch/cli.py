@@ -1,0 +1,82 @@
+"""The commands under `relaqs tpch`. Imported by the program only when one of them is asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from relaqs_engine.layouts import Layout
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from relaqs_tpch.data import generate
+from relaqs_tpch.queries import QUERIES, query
+
+
+@click.group("tpch")
+def tpch() -> None:
+    """TPC-H data and queries. Figures made with them are not comparable to official TPC-H results."""
+
+
+@tpch.command("generate")
+@click.option("--scale", type=float, required=True, help="Scale factor: 1 is 6 million lineitem rows.")
+@click.option(
+    "--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Warehouse folder."
+)
+@click.option("--partitions", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Which random order the rows get.")
+@click.option("--force", is_flag=True, help="Replace tables that are there.")
+@click.option("--keep-raw", is_flag=True, help="Keep the generator's own Parquet files, in INTO/tpch-raw.")
+def generate_command(
+    scale: float, into: Path, partitions: int, seed: int, force: bool, keep_raw: bool
+) -> None:
+    """Make the eight tables, laid out; lineitem and orders co-clustered by order key.
+
+    Stopped, it goes on where it stopped when it is started again.
+    """
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description:22}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    ) as bar:
+        task = bar.add_task("starting", total=1.0)
+        layouts = generate(
+            scale,
+            into,
+            partitions=partitions,
+            seed=seed,
+            force=force,
+            keep_raw=keep_raw,
+            progress=lambda share, doing: bar.update(task, description=doing, completed=share),
+        )
+    Console().print(_listing(layouts))
+
+
+@tpch.command("queries")
+@click.option("--format", "output", type=click.Choice(["sql", "jsonl"]), default="sql", show_default=True)
+def queries_command(output: str) -> None:
+    """Print the 22 queries, as SQL or as one JSON object a line: {"query": 1, "sql": "…"}."""
+    for number in QUERIES:
+        sql = query(number)
+        click.echo(
+            json.dumps({"query": number, "sql": sql}) if output == "jsonl" else f"-- Q{number}\n{sql};\n"
+        )
+
+
+def _listing(layouts: dict[str, Layout]) -> Table:
+    table = Table("table", "rows", "stored as")
+    table.columns[1].justify = "right"
+    for name, layout in layouts.items():
+        stored = "static"
+        if layout.is_sampled:
+            unit = f"clustered by {', '.join(layout.cluster_key)}" if layout.cluster_key else "rows"
+            stored = f"{len(layout.partitions)} partitions, {unit}"
+        table.add_row(name, f"{layout.row_count:,}", stored)
+    return table
