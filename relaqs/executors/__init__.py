@@ -1,0 +1,28 @@
+"""Where tasks run: threads of the user's process, or a Dask cluster, behind one door (`base.Executor`).
+
+Knows tasks, cores and shares; knows nothing of SQL, estimates or quality. Only `dask.py` imports distributed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaqs.executors.base import Executor
+from relaqs.executors.threads import ThreadExecutor
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+__all__ = ["Executor", "ThreadExecutor", "open_executor"]
+
+
+def open_executor(cluster: str | Client | None = None, *, cores: int | None = None) -> Executor:
+    """Return an executor on the cluster (its scheduler's address, or a client of it), or on threads here.
+
+    cores: how many threads, where there is no cluster. Raises ClusterError if the cluster cannot be used.
+    """
+    if cluster is None:
+        return ThreadExecutor(cores)
+    from relaqs.executors.dask import DaskExecutor  # half a second, which embedded users never pay
+
+    return DaskExecutor(cluster)

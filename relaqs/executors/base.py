@@ -1,0 +1,65 @@
+"""The door every place of execution has, and the one way a task is run and measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from relaqs.job import Task, TaskResult
+
+Done = Callable[[TaskResult], None]
+
+
+class Executor(Protocol):
+    """Where tasks run: threads of this process, or a Dask cluster. Methods may be called from any thread."""
+
+    @property
+    def capacity(self) -> int:
+        """Cores that run tasks now. On a cluster it follows the workers that join and leave."""
+        ...
+
+    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+        """Queue the tasks of one step of one job.
+
+        weight: the job's share of the cores, relative to other jobs that wait. done: called with each task's
+        result, once for each key, from any thread; it must be quick and must not raise.
+        Raises ClusterError if tasks can no longer be taken.
+        """
+        ...
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        """Change the job's share."""
+        ...
+
+    def cancel(self, job_id: str) -> None:
+        """Drop the job's waiting tasks, interrupt its running statements, and forget the job.
+
+        Its cores are free within one task. Dropped tasks have no result; one that runs may still report one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Cancel everything and free what this executor holds; what the user handed in stays open."""
+        ...
+
+    def describe(self) -> str:
+        """Return where tasks run, for people."""
+        ...
+
+
+def run_measured(task: Task, job_id: str) -> TaskResult:
+    """Return the task's result, or its error, with the core-seconds it took.
+
+    job_id: the name under which this process can interrupt the task. Measured on the calling thread, which
+    does an even part where the work says that it occupies several `cores` (an exact query does).
+    """
+    cores: int = getattr(task.work, "cores", 1)
+    started_seconds = time.thread_time()
+    value: object = None
+    raised: BaseException | None = None
+    try:
+        value = task.work.run(job_id)
+    except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
+        raised = error
+    return TaskResult(task.key, value, (time.thread_time() - started_seconds) * cores, raised)

@@ -1,0 +1,278 @@
+"""The executor on a Dask cluster, and what it puts there: a function that runs a task, and a worker plugin.
+
+The only module that knows Dask. Tasks of a step go to the scheduler in one message and wait there; each
+result is gathered as soon as it exists, since what a worker holds is lost with the worker.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import traceback
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from typing import Any
+
+from dask.base import annotate
+from dask.task_spec import Task as GraphTask
+from distributed import Client, Future, KilledWorker, WorkerPlugin, get_worker
+from distributed.protocol import pickle
+from relaqs_engine.duck import DUCKDB_VERSION
+from relaqs_engine.errors import ClusterError, RelaqsError
+
+from relaqs import worker
+from relaqs.executors.base import Done, run_measured
+from relaqs.executors.fair import FIRST_TASK_CORE_SECONDS, NEWEST_SHARE
+from relaqs.job import Task, TaskKey, TaskResult
+
+CONNECT_SECONDS = 5.0
+KEY_PREFIX = "relaqs-"
+
+Futures = dict[TaskKey, Future[TaskResult]]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """What of one job is on the cluster. name: the job's, unique among all clients of the cluster."""
+
+    name: str
+    weight: float
+    futures: Futures = field(default_factory=dict)
+    task_core_seconds: float = FIRST_TASK_CORE_SECONDS
+
+
+class DaskExecutor:
+    """An `Executor` on a Dask cluster. cluster: its scheduler's address, or a synchronous client of it.
+
+    A client that was handed in stays open. Raises ClusterError if the cluster cannot be reached, or cannot
+    run this version of ReLAQS.
+    """
+
+    def __init__(self, cluster: str | Client, *, connect_seconds: float = CONNECT_SECONDS) -> None:
+        self._owns_client = isinstance(cluster, str)
+        self._client = connect(cluster, connect_seconds) if isinstance(cluster, str) else checked(cluster)
+        assert self._client.scheduler is not None  # it is connected
+        assert self._client.loop is not None
+        self._address = self._client.scheduler.address
+        self._loop = self._client.loop
+        self._session = uuid.uuid4().hex[:8]
+        self._lock = threading.Lock()
+        self._flights: dict[str, _Flight] = {}
+        self._is_closed = False
+        try:
+            check_workers(self._client)
+            self._client.register_plugin(InterruptReleased())
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def capacity(self) -> int:
+        self._check_open()
+        try:
+            return sum(self._client.nthreads().values())
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+        if not tasks:
+            return
+        cores = max(1, self.capacity)
+        with self._lock:
+            job = tasks[0].key.job
+            name = f"{KEY_PREFIX}{job}-{self._session}"
+            flight = self._flights.setdefault(job, _Flight(name, weight))
+            flight.weight = weight
+            starts = self._fair_starts(flight, len(tasks), cores)
+            try:
+                futures = self._send(flight, tasks, starts)
+            except Exception as error:  # a closed client raises a bare Exception
+                raise self._lost(error) from error
+            flight.futures |= futures
+        for key, future in futures.items():
+            self._loop.add_callback(self._deliver, job, key, future, done)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        """Change the job's share, for the steps that are submitted from now on."""
+        with self._lock:
+            if job_id in self._flights:
+                self._flights[job_id].weight = weight
+
+    def cancel(self, job_id: str) -> None:
+        with self._lock:
+            flight = self._flights.pop(job_id, None)
+        if flight is None or not flight.futures or self._client.status != "running":
+            return
+        # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
+        with contextlib.suppress(OSError, CancelledError):  # the cluster has gone meanwhile: nothing runs
+            self._client.cancel(list(flight.futures.values()), reason="job-cancelled")
+
+    def close(self) -> None:
+        self._is_closed = True
+        for job_id in list(self._flights):
+            self.cancel(job_id)
+        if self._owns_client:
+            self._client.close()
+
+    def describe(self) -> str:
+        return f"the Dask cluster at {self._address}, {self.capacity} cores"
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClusterError("this session is closed; open another with relaqs.connect")
+        if self._client.status != "running":
+            raise ClusterError(f"the client of the cluster at {self._address} is {self._client.status}")
+
+    def _fair_starts(self, flight: _Flight, count: int, cores: int) -> list[float]:
+        """Return when each new task would start if every job had its share: the earliest goes first.
+
+        A simple stand-in for a scheduler on the cluster. No job starves, also not beside other clients':
+        a waiting task's time comes nearer, while those of tasks submitted later lie ahead.
+        """
+        active = sum(each.weight for each in self._flights.values() if each.futures or each is flight)
+        seconds_apart = flight.task_core_seconds * active / (flight.weight * cores)
+        first = time.time() + len(flight.futures) * seconds_apart
+        return [first + position * seconds_apart for position in range(count)]
+
+    def _send(
+        self, flight: _Flight, tasks: Sequence[Task], starts: Sequence[float]
+    ) -> dict[TaskKey, Future[TaskResult]]:
+        """Submit the tasks in one message."""
+        keys = [(flight.name, task.key.step, task.key.index) for task in tasks]
+        graph = {
+            # A data producer waits on the scheduler until a core is free, instead of in a worker's own queue:
+            # so urgency, cancelling and workers that join take effect at once.
+            key: GraphTask(key, run_task, flight.name, pickle.dumps(task), _data_producer=True)
+            for key, task in zip(keys, tasks, strict=True)
+        }
+        urgency = dict(zip(keys, (-start for start in starts), strict=True))
+        with annotate(relaqs={"job": flight.name, "weight": flight.weight}, priority=urgency.get):
+            futures = self._client.get(graph, keys, sync=False)
+        return {task.key: future for task, future in zip(tasks, futures, strict=True)}
+
+    async def _deliver(self, job: str, key: TaskKey, future: Future[TaskResult], done: Done) -> None:
+        """Wait for one result, fetch it, let the cluster forget it and hand it over. On the client's loop."""
+        try:
+            # Fetches of results that are there together are joined to one message by the client.
+            result: TaskResult = await self._client.gather(future, asynchronous=True)
+        except (Exception, CancelledError, asyncio.CancelledError) as error:
+            result = TaskResult(key, None, 0.0, self._explained(key, error))
+        future.release()
+        with self._lock:
+            flight = self._flights.get(job)
+            if flight is None or flight.futures.pop(key, None) is None:
+                return  # cancelled meanwhile
+            flight.task_core_seconds += NEWEST_SHARE * (result.core_seconds - flight.task_core_seconds)
+        done(result)
+
+    def _lost(self, error: BaseException) -> ClusterError:
+        return ClusterError(
+            f"the Dask scheduler at {self._address} does not answer any more ({error}); see whether it runs"
+        )
+
+    def _explained(self, key: TaskKey, error: BaseException) -> ClusterError:
+        """Return what Dask says of a task that gave no result, in this project's words."""
+        task = f"task {key.index} of step {key.step} of job {key.job}"
+        if isinstance(error, KilledWorker):
+            return ClusterError(
+                f"{task} killed its worker {error.allowed_failures + 1} times, the last at "
+                f"{error.last_worker.address}; probably for want of memory: see that worker's log"
+            )
+        if isinstance(error, CancelledError | asyncio.CancelledError):
+            return ClusterError(
+                f"the cluster at {self._address} lost {task} ({error}): its scheduler or the client was "
+                "closed or restarted; see whether it runs, and run the job again"
+            )
+        return ClusterError(
+            f"{task} could not be run by its worker ({type(error).__name__}: {error}); "
+            "give workers, scheduler and client the same packages"
+        )
+
+
+def connect(address: str, connect_seconds: float) -> Client:
+    """Return a client of our own, which does not become the process's default one."""
+    try:
+        return Client(
+            address, timeout=connect_seconds, set_as_default=False, asynchronous=False, name="relaqs"
+        )
+    except (OSError, ValueError) as error:
+        raise ClusterError(
+            f"no Dask scheduler answered at {address} within {connect_seconds:g} s ({error}); check the "
+            "address, that `dask scheduler` runs there, and that no firewall is between"
+        ) from error
+
+
+def checked(client: object) -> Client:
+    """Return the user's client. Raises ClusterError if it cannot be used from other threads, or is closed."""
+    if not isinstance(client, Client):
+        raise TypeError(f"cluster is {client!r}; give a scheduler's address or a dask.distributed.Client")
+    if client.asynchronous:
+        raise ClusterError(
+            "the client is asynchronous; give the scheduler's address, or a Client(asynchronous=False)"
+        )
+    if client.status != "running":
+        raise ClusterError(f"the client is {client.status}; give one that is connected to a cluster")
+    return client
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that must agree, since partial results of different ones must not be mixed."""
+    return {"relaqs": version("relaqs"), "duckdb": DUCKDB_VERSION}
+
+
+def check_workers(client: Client) -> None:
+    """Raise ClusterError if a worker cannot import ReLAQS, or has another version of what must agree."""
+    wanted = versions()
+    for address, found in client.run(versions, on_error="return").items():
+        if found != wanted:
+            raise ClusterError(
+                f"the worker at {address} has {found}, this process {wanted}; install the same packages there"
+            )
+
+
+class InterruptReleased(WorkerPlugin):
+    """Stops a running task that nobody waits for any more: its job was cancelled, or its client died."""
+
+    name = "relaqs-interrupt"
+    idempotent = True
+
+    def transition(self, key: object, start: str, finish: str, **kwargs: Any) -> None:
+        """Called by the worker, in its event loop, which must not wait for the interruption."""
+        if start == "executing" and finish == "released" and isinstance(key, tuple):
+            name = key[0]
+            if isinstance(name, str) and name.startswith(KEY_PREFIX):
+                threading.Thread(target=worker.interrupt, args=(name,), daemon=True).start()
+
+
+def run_task(name: str, pickled: bytes) -> TaskResult:
+    """Return the task's result, its error as a value. Runs on a worker's thread.
+
+    name: of the job on this cluster. pickled: a Task, so that the scheduler need not look into it.
+    """
+    task: Task = pickle.loads(pickled)
+    result = run_measured(task, name)
+    if result.error is None:
+        return result
+    return replace(result, error=portable(result.error, get_worker().address))
+
+
+def portable(error: BaseException, address: str) -> BaseException:
+    """Return an error that says where it happened and survives pickling."""
+    if isinstance(error, worker.UnseenFileError):
+        return ClusterError(
+            f"the worker at {address} does not see {error.path}; give all workers the same path to the data"
+        )
+    error.add_note(f"on the worker at {address}:\n" + "".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RelaqsError(f"{type(error).__name__} on the worker at {address}: {error}")
+    return error

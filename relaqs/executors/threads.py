@@ -1,0 +1,142 @@
+"""The embedded executor: daemon threads in the user's process. DuckDB releases the GIL while it works.
+
+Why not Dask in the process: docs/decisions/0003-embedded-executor.md.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from relaqs_engine.errors import ClusterError
+
+from relaqs import worker
+from relaqs.executors.base import Done, run_measured
+from relaqs.executors.fair import FairQueue, Turn
+from relaqs.job import Task
+
+JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training step in another library
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """A task and whom to tell."""
+
+    task: Task
+    done: Done
+
+
+class ThreadExecutor:
+    """An `Executor` on threads of this process. cores: how many; default: those this process may use."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        if cores is not None and cores < 1:
+            raise ValueError(f"cores is {cores}; at least 1 is needed")
+        self._cores = cores or usable_cores()
+        self._changed = threading.Condition()
+        self._queue: FairQueue[_Order] = FairQueue()
+        self._running: Counter[str] = Counter()
+        self._cancelled: set[str] = set()  # jobs cancelled while tasks of theirs run
+        self._is_closed = False
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"relaqs-{index}", daemon=True)
+            for index in range(self._cores)
+        ]
+        for thread in self._threads:
+            thread.start()
+        _OPEN.add(self)
+
+    @property
+    def capacity(self) -> int:
+        return self._cores
+
+    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+        with self._changed:
+            if self._is_closed:
+                raise ClusterError("this session is closed; open another with relaqs.connect")
+            if tasks:
+                self._queue.add(tasks[0].key.job, weight, [_Order(task, done) for task in tasks])
+                self._changed.notify(len(tasks))
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        with self._changed:
+            self._queue.set_weight(job_id, weight)
+
+    def cancel(self, job_id: str) -> None:
+        with self._changed:
+            self._queue.drop(job_id)
+            if not self._running[job_id]:
+                return
+            self._cancelled.add(job_id)
+        worker.interrupt(job_id)
+
+    def close(self) -> None:
+        """Cancel every job and join the threads, but for one in a task that no interruption reaches."""
+        with self._changed:
+            self._is_closed = True
+            jobs = {*self._queue.jobs(), *self._running}
+            self._changed.notify_all()
+        for job_id in jobs:
+            self.cancel(job_id)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(JOIN_SECONDS)
+        _OPEN.discard(self)
+
+    def describe(self) -> str:
+        return f"{self._cores} threads in this process"
+
+    def _serve(self) -> None:
+        while self._serve_one():
+            pass
+
+    def _serve_one(self) -> bool:
+        """Run one task; False once closed. A call of its own, so that an idle thread holds no result."""
+        if (turn := self._next_turn()) is None:
+            return False
+        result = run_measured(turn.item.task, turn.job)
+        self._settle(turn, result.core_seconds)
+        turn.item.done(result)
+        return True
+
+    def _next_turn(self) -> Turn[_Order] | None:
+        """Wait for work; None once the executor is closed."""
+        with self._changed:
+            while not self._is_closed:
+                if (turn := self._queue.pop()) is not None:
+                    self._running[turn.job] += 1
+                    return turn
+                self._changed.wait()
+            return None
+
+    def _settle(self, turn: Turn[_Order], core_seconds: float) -> None:
+        with self._changed:
+            self._queue.settle(turn, core_seconds)
+            self._running[turn.job] -= 1
+            if self._running[turn.job]:
+                return
+            del self._running[turn.job]
+            if turn.job in self._cancelled:
+                self._cancelled.discard(turn.job)
+                worker.release(turn.job)
+
+
+def usable_cores() -> int:
+    """Return the cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_OPEN: set[ThreadExecutor] = set()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Stop the threads before the interpreter goes: a daemon thread inside DuckDB would abort the process."""
+    for executor in list(_OPEN):
+        executor.close()

@@ -1,0 +1,203 @@
+"""Drives one job over an executor, on a thread of its own: issue steps, collect results, fold in order.
+
+Everything that happens to a job arrives in one mailbox and is handled by one thread, so a job needs no lock.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from queue import SimpleQueue
+
+from relaqs.executors.base import Executor
+from relaqs.job import Job, Step, StepReport, TaskResult
+
+STEPS_IN_FLIGHT = 2  # the step in hand and one ahead, so that the cores have work while a step is folded
+EXIT_SECONDS = 2.0  # what the end of the process waits for a fold or a callback that does not return
+
+
+class RunState(StrEnum):
+    """Where a job stands. The last three are for good."""
+
+    WAITING = "waiting"  # no task has come back yet
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+    EXACT = "exact"  # its last report was final
+    FAILED = "failed"
+
+    @property
+    def is_over(self) -> bool:
+        return self in (RunState.STOPPED, RunState.EXACT, RunState.FAILED)
+
+
+@dataclass(slots=True)
+class _StepInFlight:
+    step: Step
+    results: dict[int, TaskResult] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.results) == len(self.step.tasks)
+
+    def in_task_order(self) -> list[TaskResult]:
+        return [self.results[task.key.index] for task in self.step.tasks]
+
+
+class JobRunner:
+    """Runs the job from `start()` until it is exact, stopped or failed.
+
+    on_report: called after each fold. should_stop: asked after each fold that is not final, before another
+    step. Both run on the runner's thread, and an exception in them fails the job. on_end: called there once,
+    when the state is over and the cores are free; it must not raise.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        executor: Executor,
+        *,
+        weight: float = 1.0,
+        on_report: Callable[[StepReport], None] = lambda report: None,
+        should_stop: Callable[[StepReport], bool] = lambda report: False,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._job = job
+        self._executor = executor
+        self._weight = weight
+        self._on_report = on_report
+        self._should_stop = should_stop
+        self._on_end = on_end
+        # A SimpleQueue may be put to from anywhere, also from a finalizer that interrupts its own get.
+        self._mailbox: SimpleQueue[TaskResult | None] = SimpleQueue()
+        self._in_flight: deque[_StepInFlight] = deque()
+        self._has_started = False
+        self._is_paused = False
+        self._is_stopping = False
+        self._over: RunState | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"relaqs-job-{job.id}", daemon=True)
+        self.error: BaseException | None = None
+
+    def start(self) -> None:
+        _LIVE.add(self)
+        self._thread.start()
+
+    @property
+    def state(self) -> RunState:
+        if self._over is not None:
+            return self._over
+        if self._is_paused:
+            return RunState.PAUSED
+        return RunState.RUNNING if self._has_started else RunState.WAITING
+
+    @property
+    def weight(self) -> float:
+        return self._weight
+
+    @weight.setter
+    def weight(self, weight: float) -> None:
+        if not weight > 0:
+            raise ValueError(f"the weight is {weight}; it must be a number above 0")
+        self._weight = weight
+        self._executor.set_weight(self._job.id, weight)
+
+    def pause(self) -> None:
+        """Issue no more steps; those in flight end and are folded."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._mailbox.put(None)
+
+    def stop(self) -> None:
+        """Ask the job to end; returns at once, `wait` to see it done. Safe from callbacks and finalizers."""
+        self._is_stopping = True
+        self._mailbox.put(None)
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Return whether the job is over, its cores free and every callback made, by then."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("a job's own callback cannot wait for its end; wait in another thread")
+        return self._ended.wait(timeout_seconds)
+
+    def _run(self) -> None:
+        try:
+            over = self._drive()
+        except BaseException as error:  # the job's, the executor's or a callback's: all end the job
+            self.error, over = error, RunState.FAILED
+        try:
+            self._executor.cancel(self._job.id)
+            self._over = over
+            self._on_end()
+        finally:
+            _LIVE.discard(self)
+            self._ended.set()
+
+    def _drive(self) -> RunState:
+        """Return how the job ended. Raises whatever a task, a fold or a callback raised."""
+        while True:
+            if (over := self._advance()) is not None:
+                return over
+            if (result := self._mailbox.get()) is not None:
+                self._take(result)
+
+    def _advance(self) -> RunState | None:
+        """Issue and fold all there is to issue and fold. Returns the state where that ends the job."""
+        while not self._is_stopping:
+            has_run_dry = self._issue()
+            if not self._in_flight:
+                if has_run_dry:
+                    raise RuntimeError(f"job {self._job.id} has no more steps, but reported no end")
+                return None
+            if not self._in_flight[0].is_whole:
+                return None
+            if (over := self._fold()) is not None:
+                return over
+        return RunState.STOPPED
+
+    def _issue(self) -> bool:
+        """Put steps in flight as long as there is room; return whether the job had none to give."""
+        while len(self._in_flight) < STEPS_IN_FLIGHT and not self._is_paused:
+            if (step := self._job.next_step()) is None:
+                return True
+            self._in_flight.append(_StepInFlight(step))
+            self._executor.submit(step.tasks, self._weight, self._mailbox.put)
+        return False
+
+    def _take(self, result: TaskResult) -> None:
+        """Keep a result for its fold. One that came before, or belongs to a folded step, changes nothing."""
+        self._has_started = True
+        for each in self._in_flight:
+            if each.step.index == result.key.step and result.key.index not in each.results:
+                if result.error is not None:
+                    raise result.error
+                each.results[result.key.index] = result
+
+    def _fold(self) -> RunState | None:
+        whole = self._in_flight.popleft()
+        report = self._job.fold(whole.step, whole.in_task_order())
+        ends = report.is_final or self._should_stop(report)
+        if not ends:
+            self._issue()  # before the callback, which may take its time over a snapshot
+        self._on_report(report)
+        if not ends:
+            return None
+        return RunState.EXACT if report.is_final else RunState.STOPPED
+
+
+_LIVE: set[JobRunner] = set()
+
+
+@atexit.register
+def _stop_all() -> None:
+    """End the threads before the interpreter goes: a daemon thread inside DuckDB would abort the process."""
+    live = list(_LIVE)
+    for runner in live:
+        runner.stop()
+    for runner in live:
+        runner.wait(EXIT_SECONDS)

@@ -1,0 +1,307 @@
+"""The Dask executor on a real cluster, started from the shell, whose processes are really killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+from distributed import Client
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.errors import ClusterError, DataError, RelaqsError
+
+from relaqs.executors import dask as dask_executor
+from relaqs.executors import open_executor
+from relaqs.executors.dask import DaskExecutor
+from relaqs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.runner import JobRunner, RunState
+from relaqs.worker import QueryWork
+from tests.relaqs.executors.toy_jobs import (
+    Fails,
+    FailsUnpicklably,
+    KillsItsWorker,
+    LongQuery,
+    Number,
+    ToyJob,
+    counted,
+    counting_job,
+)
+
+LONG_SECONDS = 60.0  # nothing here takes as long unless it hangs
+
+# One death of a task's worker is forgiven, not three, so that a poisonous task is found sooner.
+ENVIRONMENT = {**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a command of Dask's command line inside the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dask", *command],
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(LONG_SECONDS)
+
+
+def scheduler_command(port: int) -> list[str]:
+    return ["scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[str]:
+    """The address of a scheduler with two worker processes of one thread; one that dies is replaced."""
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    with ExitStack() as stack:
+        stack.enter_context(started(*scheduler_command(port)))
+        worker = ["worker", address, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
+        stack.enter_context(started(*worker))
+        with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=LONG_SECONDS)
+        yield address
+
+
+@pytest.fixture
+def client(cluster: str) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=LONG_SECONDS)
+        yield client
+
+
+@pytest.fixture
+def executor(cluster: str, client: Client) -> Iterator[DaskExecutor]:
+    with closing(DaskExecutor(cluster)) as executor:
+        yield executor
+
+
+@pytest.fixture
+def pipes(tmp_path: Path) -> list[Path]:
+    """Two named pipes, by which works say that they run."""
+    paths = [tmp_path / "first", tmp_path / "second"]
+    for path in paths:
+        os.mkfifo(path)
+    return paths
+
+
+def run_to_end(runner: JobRunner) -> JobRunner:
+    runner.start()
+    assert runner.wait(LONG_SECONDS), runner.state
+    return runner
+
+
+def error_of(executor: DaskExecutor, job: ToyJob) -> BaseException:
+    runner = run_to_end(JobRunner(job, executor))
+    assert runner.state is RunState.FAILED
+    assert runner.error is not None
+    return runner.error
+
+
+def test_a_job_is_folded_once_in_order(executor: DaskExecutor) -> None:
+    assert executor.capacity == 2
+    job = counting_job("counting", steps=4, tasks=6)
+    assert run_to_end(JobRunner(job, executor)).state is RunState.EXACT
+    assert job.folded == counted(steps=4, tasks=6)
+
+
+def test_core_seconds_are_the_worker_s(executor: DaskExecutor) -> None:
+    job = counting_job("costly", steps=1, tasks=4, core_seconds=0.05)
+    run_to_end(JobRunner(job, executor))
+    assert 0.2 <= job.core_seconds < 0.5
+
+
+def test_a_killed_worker_changes_no_fold(executor: DaskExecutor, client: Client) -> None:
+    pids = client.run(os.getpid)
+
+    def kill_one(report: StepReport) -> None:
+        if report.step == 1:
+            os.kill(next(iter(pids.values())), signal.SIGKILL)
+
+    job = counting_job("survivor", steps=6, tasks=6, core_seconds=0.02)
+    runner = run_to_end(JobRunner(job, executor, on_report=kill_one))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=6, tasks=6)
+    client.wait_for_workers(2, timeout=LONG_SECONDS)
+    assert set(client.run(os.getpid).values()) != set(pids.values())
+
+
+def test_a_task_that_kills_its_workers_fails_its_job_alone(executor: DaskExecutor) -> None:
+    error = error_of(executor, ToyJob("poison", [[KillsItsWorker()]]))
+    assert isinstance(error, ClusterError)
+    assert "task 0 of step 0 of job poison killed its worker 2 times" in str(error)
+    assert "see that worker's log" in str(error)
+    following = counting_job("following", steps=2, tasks=4)
+    assert run_to_end(JobRunner(following, executor)).state is RunState.EXACT
+    assert following.folded == counted(steps=2, tasks=4)
+
+
+def test_stop_interrupts_what_runs_and_drops_what_waits(executor: DaskExecutor, pipes: list[Path]) -> None:
+    """Both workers are busy for days, until the job is stopped."""
+    works = [*(LongQuery(str(pipe)) for pipe in pipes), KillsItsWorker(), KillsItsWorker()]
+    runner = JobRunner(ToyJob("long", [works]), executor)
+    runner.start()
+    for pipe in pipes:
+        pipe.read_text()
+    runner.stop()
+    assert runner.wait(LONG_SECONDS)
+    following = counting_job("following", steps=2, tasks=4)
+    assert run_to_end(JobRunner(following, executor)).state is RunState.EXACT
+
+
+CLIENT = """
+import sys
+from relaqs.executors import open_executor
+from relaqs.runner import JobRunner
+from tests.relaqs.executors.toy_jobs import KillsItsWorker, LongQuery, ToyJob
+
+address, *pipes = sys.argv[1:]
+works = [*(LongQuery(pipe) for pipe in pipes), KillsItsWorker()]
+runner = JobRunner(ToyJob("orphan", [works]), open_executor(address))
+runner.start()
+runner.wait()
+"""
+
+
+@pytest.mark.parametrize("blow", [signal.SIGKILL, signal.SIGINT])
+def test_a_client_that_dies_leaves_nothing_running(
+    executor: DaskExecutor, cluster: str, pipes: list[Path], blow: signal.Signals
+) -> None:
+    """Its two statements would take days and its third task would kill a worker."""
+    arguments = [sys.executable, "-c", CLIENT, cluster, *map(str, pipes)]
+    with subprocess.Popen(arguments, stderr=subprocess.DEVNULL) as process:
+        for pipe in pipes:
+            pipe.read_text()
+        process.send_signal(blow)
+        process.wait(LONG_SECONDS)
+    job = counting_job("heir", steps=2, tasks=4)
+    assert run_to_end(JobRunner(job, executor)).state is RunState.EXACT
+
+
+def test_errors_of_tasks_come_back_as_they_were(executor: DaskExecutor) -> None:
+    error = error_of(executor, ToyJob("failing", [[Fails(DataError("row group 3 is damaged"))]]))
+    assert isinstance(error, DataError)
+    assert str(error) == "row group 3 is damaged"
+    assert "on the worker at tcp://127.0.0.1" in "".join(error.__notes__)
+
+
+def test_an_error_that_cannot_travel_is_told(executor: DaskExecutor) -> None:
+    error = error_of(executor, ToyJob("stuck", [[FailsUnpicklably()]]))
+    assert isinstance(error, RelaqsError)
+    assert "UnpicklableError on the worker at tcp://" in str(error)
+    assert "stays where it is" in str(error)
+
+
+def test_a_worker_that_does_not_see_the_data_is_named(executor: DaskExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "gone" / "part-0.parquet"
+    config = DatabaseConfig((str(tmp_path),), 256 << 20)
+    work = QueryWork(config, (), f"SELECT * FROM read_parquet('{path}')")
+    error = error_of(executor, ToyJob("blind", [[work]]))
+    assert isinstance(error, ClusterError)
+    assert str(error).startswith("the worker at tcp://127.0.0.1:")
+    assert str(error).endswith(f"does not see {path}; give all workers the same path to the data")
+
+
+def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
+    heavy = counting_job("heavy", steps=8, tasks=8, core_seconds=0.02)
+    light = counting_job("light", steps=8, tasks=8, core_seconds=0.02)
+    folded_of_light: list[int] = []
+    first = JobRunner(heavy, executor, weight=4.0, on_end=lambda: folded_of_light.append(len(light.folded)))
+    second = JobRunner(light, executor, weight=1.0)
+    second.start()
+    first.start()
+    assert first.wait(LONG_SECONDS)
+    second.stop()
+    assert second.wait(LONG_SECONDS)
+    assert first.state is RunState.EXACT
+    assert 1 <= folded_of_light[0] <= 4  # a fair share is 2 of 8 steps; first come, first served would give 8
+
+
+def test_results_are_not_kept_on_the_cluster(executor: DaskExecutor, client: Client) -> None:
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    tasks = [Task(TaskKey("kept", 0, index), Number(index)) for index in range(4)]
+    executor.submit(tasks, 1.0, results.put)
+    got = [results.get(timeout=LONG_SECONDS) for _ in tasks]
+    assert sorted(result.value for result in got) == [0, 1, 2, 3]  # type: ignore[type-var]
+    # The message of a later job follows those of the releases.
+    run_to_end(JobRunner(counting_job("later", steps=1, tasks=1), executor))
+    assert not any("kept" in str(key) for key in client.run_on_scheduler(task_keys))
+
+
+def task_keys(dask_scheduler: Any) -> list[object]:
+    return list(dask_scheduler.tasks)
+
+
+def test_a_client_that_was_handed_in_stays_open_and_our_own_is_closed(cluster: str, client: Client) -> None:
+    with closing(open_executor(client)) as executor:
+        assert "2 cores" in executor.describe()
+    assert client.status == "running"
+    own = DaskExecutor(cluster)
+    own.close()
+    assert own._client.status == "closed"
+    with pytest.raises(ClusterError, match="closed"):
+        own.submit([Task(TaskKey("late", 0, 0), Number(1))], 1.0, lambda result: None)
+
+
+def test_an_asynchronous_client_is_refused(cluster: str) -> None:
+    async def use() -> None:
+        async with Client(cluster, asynchronous=True, set_as_default=False) as client:
+            with pytest.raises(ClusterError, match="client is asynchronous; give the scheduler's address"):
+                DaskExecutor(client)
+
+    asyncio.run(use())
+
+
+def test_workers_with_other_versions_are_refused(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dask_executor, "DUCKDB_VERSION", "9.9.9")
+    with pytest.raises(ClusterError, match=r"worker at tcp://.* has .*9\.9\.9.*install the same packages"):
+        DaskExecutor(cluster)
+
+
+def test_an_unreachable_address_is_told_soon() -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    with pytest.raises(ClusterError, match=f"no Dask scheduler answered at {address} within 0.2 s"):
+        DaskExecutor(address, connect_seconds=0.2)
+    with pytest.raises(ClusterError, match="no Dask scheduler answered at nowhere"):
+        DaskExecutor("nowhere", connect_seconds=0.2)
+
+
+def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_the_job() -> None:
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    with (
+        started(*scheduler_command(port)) as scheduler,
+        closing(DaskExecutor(address, connect_seconds=30)) as executor,
+    ):
+        assert executor.capacity == 0
+        with started("worker", address, "--nthreads", "3", "--no-nanny", "--no-dashboard"):
+            executor._client.wait_for_workers(1, timeout=LONG_SECONDS)
+            assert executor.capacity == 3
+            executor._client.retire_workers()
+            assert executor.capacity == 0
+        runner = JobRunner(counting_job("waiting", steps=1, tasks=1), executor)
+        runner.start()
+        scheduler.kill()
+        assert runner.wait(LONG_SECONDS)
+    assert runner.state is RunState.FAILED
+    assert isinstance(runner.error, ClusterError)
+    assert address in str(runner.error)

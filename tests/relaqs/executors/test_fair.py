@@ -1,0 +1,90 @@
+"""The fair queue: whatever tasks cost, jobs get core-seconds in proportion to their weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaqs.executors.fair import CREDIT_CORE_SECONDS, FairQueue
+
+
+def serve(queue: FairQueue[float], until_core_seconds: float) -> Counter[str]:
+    """Return the core-seconds each job got of one core. Items are their own costs."""
+    used: Counter[str] = Counter()
+    while used.total() < until_core_seconds and (turn := queue.pop()) is not None:
+        queue.settle(turn, turn.item)
+        used[turn.job] += turn.item
+    return used
+
+
+costs = st.lists(st.floats(0.001, 0.3), min_size=1, max_size=8)
+
+
+@given(costs, costs, st.sampled_from([0.1, 1.0, 3.0, 10.0]))
+def test_shares_follow_the_weights(first: list[float], second: list[float], weight: float) -> None:
+    queue: FairQueue[float] = FairQueue()
+    queue.add("first", weight, first * 3000)
+    queue.add("second", 1.0, second * 3000)
+    used = serve(queue, until_core_seconds=2.0)
+    # One job is served while its virtual time is least, so they never part by more than the largest task.
+    assert used["first"] / weight == pytest.approx(used["second"], abs=0.3 + 0.3 / weight)
+
+
+def test_items_of_a_job_keep_their_order() -> None:
+    queue: FairQueue[int] = FairQueue()
+    queue.add("job", 1.0, [1, 2])
+    queue.add("job", 1.0, [3])
+    turns = [queue.pop(), queue.pop(), queue.pop(), queue.pop()]
+    assert [turn.item for turn in turns if turn is not None] == [1, 2, 3]
+    assert turns[3] is None
+
+
+def test_tasks_that_start_together_spread_over_the_jobs() -> None:
+    queue: FairQueue[int] = FairQueue()
+    queue.add("a", 1.0, range(4))
+    queue.add("b", 1.0, range(4))
+    turns = [queue.pop() for _ in range(4)]  # four cores, nothing measured yet
+    assert Counter(turn.job for turn in turns if turn is not None) == {"a": 2, "b": 2}
+
+
+def test_a_new_job_owes_nothing_and_is_owed_nothing() -> None:
+    queue: FairQueue[float] = FairQueue()
+    queue.add("old", 1.0, [0.1] * 200)
+    serve(queue, until_core_seconds=10.0)
+    queue.add("new", 1.0, [0.1] * 200)
+    used = serve(queue, until_core_seconds=4.0)
+    assert used["new"] == pytest.approx(2.0, abs=0.2)
+
+
+def test_a_job_that_comes_back_has_a_bounded_credit() -> None:
+    queue: FairQueue[float] = FairQueue()
+    queue.add("guest", 1.0, [0.1])
+    serve(queue, until_core_seconds=0.1)
+    queue.add("busy", 1.0, [0.1] * 400)
+    serve(queue, until_core_seconds=10.0)
+    queue.add("guest", 1.0, [0.1] * 400)
+    used = serve(queue, until_core_seconds=4.0)
+    assert used["guest"] == pytest.approx(2.0 + CREDIT_CORE_SECONDS / 2, abs=0.15)
+
+
+def test_a_new_weight_counts_from_the_next_task() -> None:
+    queue: FairQueue[float] = FairQueue()
+    queue.add("a", 1.0, [0.05] * 400)
+    queue.add("b", 1.0, [0.05] * 400)
+    serve(queue, until_core_seconds=4.0)
+    queue.set_weight("a", 4.0)
+    assert serve(queue, until_core_seconds=5.0)["a"] == pytest.approx(4.0, abs=0.2)
+
+
+def test_a_dropped_job_is_forgotten_even_while_a_task_of_it_runs() -> None:
+    queue: FairQueue[int] = FairQueue()
+    queue.add("job", 1.0, [1, 2])
+    turn = queue.pop()
+    queue.drop("job")
+    assert turn is not None
+    queue.settle(turn, 1.0)
+    assert queue.pop() is None
+    assert queue.jobs() == []

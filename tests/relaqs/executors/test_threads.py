@@ -1,0 +1,181 @@
+"""The thread executor, with real threads and real DuckDB statements."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+from relaqs_engine.duck import Interrupted
+from relaqs_engine.errors import ClusterError
+
+from relaqs.executors import open_executor
+from relaqs.executors.threads import ThreadExecutor, usable_cores
+from relaqs.job import Task, TaskKey, TaskResult, Work
+from tests.relaqs.executors.toy_jobs import Fails, LongQuery, Number, query_work
+
+SHORT_SQL = "SELECT sum(a)::BIGINT AS n FROM range(3_000_000) t(a)"
+PROMPT_SECONDS = 10.0  # generous on a busy machine; what must stop would take days
+
+
+@pytest.fixture
+def one_core() -> Iterator[ThreadExecutor]:
+    with closing(ThreadExecutor(1)) as executor:
+        yield executor
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Path:
+    path = tmp_path / "running"
+    os.mkfifo(path)
+    return path
+
+
+def tasks(job: str, works: list[Work]) -> list[Task]:
+    return [Task(TaskKey(job, 0, index), work) for index, work in enumerate(works)]
+
+
+def test_every_task_has_one_result_with_its_core_seconds() -> None:
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    with closing(ThreadExecutor(3)) as executor:
+        executor.submit(tasks("job", [Number(i, 0.01) for i in range(9)]), 1.0, results.put)
+        got = [results.get(timeout=PROMPT_SECONDS) for _ in range(9)]
+    assert sorted(result.key.index for result in got) == list(range(9))
+    assert all(result.value == result.key.index for result in got)
+    assert all(0.01 <= result.core_seconds < 0.1 for result in got)
+    assert results.empty()
+
+
+def test_capacity_is_the_cores_of_this_process_unless_told() -> None:
+    with closing(open_executor()) as executor:
+        assert executor.capacity == usable_cores()
+    with closing(open_executor(cores=3)) as executor:
+        assert executor.capacity == 3
+        assert "3 threads" in executor.describe()
+    with pytest.raises(ValueError, match="cores is 0"):
+        ThreadExecutor(0)
+
+
+def test_an_error_is_its_task_s_result_and_harms_nobody_else(one_core: ThreadExecutor) -> None:
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    one_core.submit(tasks("job", [Fails(SystemExit(3)), Number(1)]), 1.0, results.put)
+    assert isinstance(results.get(timeout=PROMPT_SECONDS).error, SystemExit)
+    assert results.get(timeout=PROMPT_SECONDS).value == 1
+
+
+@dataclass
+class Ledger:
+    """Adds up measured core-seconds and says when the first job is through."""
+
+    used: dict[str, float]
+    left: dict[str, int]
+    first_done: threading.Event
+    at_first_done: dict[str, float]
+    lock: threading.Lock
+
+    def done(self, result: TaskResult) -> None:
+        with self.lock:
+            job = result.key.job
+            self.used[job] += result.core_seconds
+            self.left[job] -= 1
+            if not self.left[job] and not self.at_first_done:
+                self.at_first_done.update(self.used)
+                self.first_done.set()
+
+
+def test_weights_of_three_to_one_give_three_to_one_of_the_core_seconds() -> None:
+    """Counted in measured core-seconds up to the end of one job's work, so a busy machine changes nothing."""
+    works: dict[str, list[Work]] = {
+        "heavy": [Number(0, 0.015)] * 40,  # 0.6 core-seconds
+        "light": [Number(0, 0.005)] * 120,  # of which a third is served meanwhile, in smaller tasks
+    }
+    ledger = Ledger(
+        dict.fromkeys(works, 0.0),
+        {job: len(each) for job, each in works.items()},
+        threading.Event(),
+        {},
+        threading.Lock(),
+    )
+    with closing(ThreadExecutor(2)) as executor:
+        executor.submit(tasks("heavy", works["heavy"]), 3.0, ledger.done)
+        executor.submit(tasks("light", works["light"]), 1.0, ledger.done)
+        assert ledger.first_done.wait(60)
+    used = ledger.at_first_done
+    # 0.6 : 0.2, give or take a task of each job in each thread.
+    assert used["heavy"] / used["light"] == pytest.approx(3.0, rel=0.25)
+
+
+def test_cancel_drops_what_waits_and_interrupts_what_runs(one_core: ThreadExecutor, pipe: Path) -> None:
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    one_core.submit(tasks("long", [LongQuery(str(pipe)), Number(1)]), 1.0, results.put)
+    pipe.read_text()  # returns once the first task runs
+    one_core.cancel("long")
+    one_core.submit(tasks("next", [Number(2)]), 1.0, results.put)
+    interrupted, following = (results.get(timeout=PROMPT_SECONDS) for _ in range(2))
+    assert isinstance(interrupted.error, Interrupted)
+    assert following.key.job == "next"
+
+
+def test_cancelling_one_job_leaves_another_job_s_statement_alone(pipe: Path) -> None:
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    with closing(ThreadExecutor(2)) as executor:
+        executor.submit(tasks("long", [LongQuery(str(pipe))]), 1.0, results.put)
+        executor.submit(tasks("short", [query_work(SHORT_SQL)]), 1.0, results.put)
+        pipe.read_text()
+        executor.cancel("long")
+        got = {result.key.job: result for result in (results.get(timeout=PROMPT_SECONDS) for _ in range(2))}
+    assert isinstance(got["long"].error, Interrupted)
+    assert got["short"].value.to_pydict() == {"n": [4499998500000]}  # type: ignore[attr-defined]
+
+
+def test_close_interrupts_joins_and_takes_no_more(pipe: Path) -> None:
+    executor = ThreadExecutor(1)
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    executor.submit(tasks("long", [LongQuery(str(pipe))]), 1.0, results.put)
+    pipe.read_text()
+    executor.close()
+    assert isinstance(results.get(timeout=PROMPT_SECONDS).error, Interrupted)
+    with pytest.raises(ClusterError, match="closed"):
+        executor.submit(tasks("late", [Number(1)]), 1.0, results.put)
+    executor.close()
+
+
+ENDLESS = """
+import sys
+from relaqs.executors import open_executor
+from relaqs.runner import JobRunner
+from tests.relaqs.executors.toy_jobs import LONG_SQL, LongQuery, ToyJob, query_work
+
+works = [query_work(LONG_SQL), LongQuery(sys.argv[1])]
+runner = JobRunner(ToyJob("endless", [works]), open_executor(cores=2))
+runner.start()
+runner.wait()
+"""
+
+
+@pytest.mark.parametrize("main_thread", ["waits", "ends"])
+def test_ctrl_c_or_the_end_of_the_program_ends_the_process_at_once(pipe: Path, main_thread: str) -> None:
+    """While two statements run that would take days."""
+    ends = ENDLESS.replace("runner.wait()", "open(sys.argv[1]).read()")
+    script = ENDLESS if main_thread == "waits" else ends
+    with subprocess.Popen([sys.executable, "-c", script, str(pipe)], stderr=subprocess.PIPE) as process:
+        if main_thread == "waits":
+            pipe.read_text()
+            process.send_signal(signal.SIGINT)
+        try:
+            _, errors = process.communicate(timeout=PROMPT_SECONDS)
+        finally:
+            process.kill()
+    if main_thread == "waits":
+        assert b"KeyboardInterrupt" in errors
+        assert process.returncode in (1, 130, -signal.SIGINT)
+    else:
+        assert (process.returncode, errors) == (0, b"")

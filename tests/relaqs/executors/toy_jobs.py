@@ -1,0 +1,115 @@
+"""Small jobs and works for the tests of executors and runner. Dask workers import them from here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from relaqs_engine.duck import DatabaseConfig
+
+from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.worker import QueryWork
+
+LONG_SQL = "SELECT count(*) AS n FROM range(100_000_000) a, range(100_000_000) b"  # takes days
+DATABASE = DatabaseConfig(readable=(), memory_limit_bytes=256 << 20)
+
+
+def query_work(sql: str) -> QueryWork:
+    return QueryWork(DATABASE, (), sql)
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """Gives a number, after burning CPU time."""
+
+    value: int
+    core_seconds: float = 0.0
+
+    def run(self, job_id: str) -> int:
+        started = time.thread_time()
+        while time.thread_time() - started < self.core_seconds:
+            pass
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class LongQuery:
+    """Says through a named pipe that it runs, then runs a statement that would take days."""
+
+    pipe: str
+
+    def run(self, job_id: str) -> object:
+        Path(self.pipe).write_text(f"{os.getpid()}\n")
+        return query_work(LONG_SQL).run(job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Fails:
+    """Raises an error."""
+
+    error: BaseException
+
+    def run(self, job_id: str) -> object:
+        raise self.error
+
+
+class UnpicklableError(Exception):
+    """An error that no process can send to another."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("this error cannot be pickled")
+
+
+@dataclass(frozen=True, slots=True)
+class FailsUnpicklably:
+    def run(self, job_id: str) -> object:
+        raise UnpicklableError("stays where it is")
+
+
+@dataclass(frozen=True, slots=True)
+class KillsItsWorker:
+    def run(self, job_id: str) -> object:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return None
+
+
+class ToyJob:
+    """Runs the given works, some a step, and keeps what was folded: (step, values in task order)."""
+
+    def __init__(self, id: str, steps: Sequence[Sequence[Work]]) -> None:
+        self.id = id
+        self.steps = steps
+        self.issued = 0
+        self.folded: list[tuple[int, list[object]]] = []
+        self.core_seconds = 0.0
+
+    def next_step(self) -> Step | None:
+        if self.issued == len(self.steps):
+            return None
+        index = self.issued
+        self.issued += 1
+        works = enumerate(self.steps[index])
+        return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in works))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self.folded.append((step.index, [result.value for result in results]))
+        core_seconds = sum(result.core_seconds for result in results)
+        self.core_seconds += core_seconds
+        is_final = step.index == len(self.steps) - 1
+        return StepReport(step.index, 0.0, (step.index + 1) / len(self.steps), core_seconds, is_final)
+
+
+def counting_job(id: str, *, steps: int, tasks: int, core_seconds: float = 0.0) -> ToyJob:
+    """Return a job whose tasks give 0, 1, 2, …; a fold that lost, repeated or reordered one shows it."""
+    numbers = [[Number(step * tasks + i, core_seconds) for i in range(tasks)] for step in range(steps)]
+    return ToyJob(id, numbers)
+
+
+def counted(*, steps: int, tasks: int) -> list[tuple[int, list[int]]]:
+    """Return what a counting job must have folded."""
+    return [(step, list(range(step * tasks, (step + 1) * tasks))) for step in range(steps)]
