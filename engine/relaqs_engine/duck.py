@@ -179,6 +179,10 @@ def translated_errors(sql: str) -> Iterator[None]:
         raise DataError(f"the data could not be read: {error}") from error
     except duckdb.Error as error:
         raise DataError(f"DuckDB could not run the statement: {error}") from error
+    except RuntimeError as error:
+        if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
+            raise KeyboardInterrupt from error
+        raise
 
 
 def _sql_error(text: str) -> SqlError:

@@ -1,9 +1,9 @@
 """A table's folder and how it changes hands: at every instant it holds the old layout, the new one, or none.
 
     TABLE/manifest.json              which data folder counts; replacing it is the switch
-    TABLE/data-<16 hex digits>/       the partitions; a folder of its own for every write, so that no path is ever
-                                     used twice and caches keyed by path never go stale
-    TABLE/.writing-<16 hex digits>/   a write under way: partitions, staged source, spill
+    TABLE/data-<16 hex digits>/      the partitions; a new folder for each write, so that no path is used
+                                     twice and caches keyed by path never go stale
+    TABLE/.writing-<16 hex digits>/  a write under way: partitions, staged source, spill
 
 Whatever the manifest does not name was left by a write that died, and is swept by the next one. A lock on
 the folder, which the system drops when its holder dies, keeps two writers apart.
@@ -33,13 +33,14 @@ _SPARE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A write under way. scratch: everything in it is gone afterwards. parts: where partitions are written."""
+    """A write under way. directory: the table's folder. scratch: all that is in it is gone afterwards."""
 
     directory: Path
     scratch: Path
 
     @property
     def parts(self) -> Path:
+        """Return the folder that partitions are written into."""
         return self.scratch / "parts"
 
     @property
@@ -73,7 +74,7 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
         raise LayoutError(f"{directory} is no table's folder; name one, e.g. warehouse/trips")
     created = _make_directory(directory)
     try:
-        with _locked(directory):
+        with locked(directory, wait=False):
             _check_replaceable(directory, force=force)
             _sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
@@ -101,13 +102,19 @@ def _make_directory(directory: Path) -> list[Path]:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[None]:
+def locked(directory: Path, *, wait: bool) -> Iterator[None]:
+    """Hold a folder's lock, which the system drops if this process dies.
+
+    Raises LayoutError if another process holds it and `wait` is not given.
+    """
     handle = os.open(directory, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            raise LayoutError(f"{directory} is being written by another process; wait for it to end") from None
+            raise LayoutError(
+                f"{directory} is being written by another process; wait until it has ended"
+            ) from None
         yield
     finally:
         os.close(handle)

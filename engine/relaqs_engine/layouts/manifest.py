@@ -135,7 +135,7 @@ def read_manifest(directory: str | Path) -> Layout:
 
 
 def write_manifest(layout: Layout) -> None:
-    """Write the layout's manifest into its folder, on disk, in one step: a reader sees the old one or this."""
+    """Write the layout's manifest to disk, in one step: a reader sees the old one or this one."""
     entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
     # A table is named by its folder, so that a folder can be moved and renamed.
     del entries["table"], entries["directory"]
@@ -149,6 +149,19 @@ def write_manifest(layout: Layout) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def table_folders(warehouse: Path) -> list[Path]:
+    """Return the folders of a warehouse's tables, by name. Raises LayoutError if there are none."""
+    if not warehouse.is_dir():
+        raise LayoutError(f"{warehouse} is not a folder; name one that `relaqs shuffle` wrote tables into")
+    folders = sorted(path.parent for path in warehouse.glob(f"*/{MANIFEST_NAME}"))
+    if not folders:
+        hint = "lay one out with `relaqs shuffle SOURCE --into DIR/TABLE`"
+        if (warehouse / MANIFEST_NAME).exists():
+            hint = f"it is a table itself: open {warehouse.parent}"
+        raise LayoutError(f"{warehouse} holds no tables; {hint}")
+    return folders
 
 
 def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:

@@ -10,20 +10,19 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, quote_text
 from relaqs_engine.layouts.assignment import Assignment
+from relaqs_engine.layouts.build import Progress
+from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Partition
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ParquetSource
 
 WRITE_OPTIONS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 122880"
 """Parquet as DuckDB itself scans it fastest."""
-
-Progress = Callable[[float, str], None]
-"""Told the share of the work that is done, in [0, 1], and what is being done now."""
 
 _UNIT_HASH = f"{RESERVED_PREFIX}unit_hash"
 _PARTITION = f"{RESERVED_PREFIX}partition"
@@ -35,7 +34,7 @@ _SHARE_OF_MEMORY = 0.35
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartitions:
-    """partitions: with file names relative to the folder they were written into."""
+    """max_unit_rows: rows of the largest sampling unit."""
 
     partitions: tuple[Partition, ...]
     max_unit_rows: int
@@ -43,13 +42,13 @@ class WrittenPartitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter:
-    """Writes the partitions of one source into a folder. clustered: whether units are keys rather than rows."""
+    """Writes the partitions of one source. clustered: whether sampling units are keys rather than rows."""
 
     cursor: Cursor
     source: ParquetSource
+    target: Writing
     assignment: Assignment
     clustered: bool
-    folder: Path
     progress: Progress
 
     def write(self, memory_limit_bytes: int) -> WrittenPartitions:
@@ -114,26 +113,30 @@ class PartitionWriter:
             f"FROM (SELECT {_PARTITION}, count(*) AS unit_rows FROM {_PASS} GROUP BY {_PARTITION}, {key}) "
             f"GROUP BY {_PARTITION}"
         )
-        return {partition: (0, 0) for partition in chosen} | {row[0]: (row[1], row[2]) for row in rows}
+        return dict.fromkeys(chosen, (0, 0)) | {row[0]: (row[1], row[2]) for row in rows}
 
     def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
         count = self.assignment.partition_count
         self.progress(partition / count, f"writing partition {partition + 1} of {count}")
-        file = self.folder / f"part-{partition:05d}.parquet"
+        file = self.target.parts / f"part-{partition:05d}.parquet"
         copy_to_parquet(
-            self.cursor, f"SELECT * EXCLUDE ({_PARTITION}) FROM {_PASS} WHERE {_PARTITION} = {partition}", file
+            self.cursor,
+            f"SELECT * EXCLUDE ({_PARTITION}) FROM {_PASS} WHERE {_PARTITION} = {partition}",
+            file,
         )
-        byte_count, sha256 = settle(file)
-        return Partition(file.name, sum(block_rows), unit_count, byte_count, sha256, tuple(block_rows))
+        return settled(self.target, file, sum(block_rows), unit_count, tuple(block_rows))
 
 
 def copy_to_parquet(cursor: Cursor, select: str, file: Path) -> None:
     cursor.run(f"COPY ({select}) TO {quote_text(str(file))} ({WRITE_OPTIONS})")
 
 
-def settle(file: Path) -> tuple[int, str]:
-    """Make sure a written file is on disk, and return its size in bytes and its SHA-256."""
+def settled(
+    target: Writing, file: Path, row_count: int, unit_count: int, block_rows: tuple[int, ...] = ()
+) -> Partition:
+    """Make sure that a written file is on disk, and return its entry in the manifest."""
     with file.open("rb") as handle:
         os.fsync(handle.fileno())
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        return handle.tell(), digest
+        byte_count = handle.tell()
+    return Partition(f"{target.data_name}/{file.name}", row_count, unit_count, byte_count, digest, block_rows)

@@ -2,22 +2,113 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
-import os
 from collections.abc import Sequence
-from contextlib import closing
-from importlib.metadata import version
 from pathlib import Path
 
-from relaqs_engine.duck import DUCKDB_VERSION, open_for_writing
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
-from relaqs_engine.layouts.folder import Writing, writing
-from relaqs_engine.layouts.manifest import Layout, Partition, read_manifest
-from relaqs_engine.layouts.partitions import PartitionWriter, Progress, WrittenPartitions
-from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
-from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.partitions import PartitionWriter
+from relaqs_engine.layouts.sources import ParquetSource, TableSource
 
-DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
-MOST_PARTITIONS = 100_000
+_MOST_PARTITIONS = 100_000
+_SHARE_OF_WRITING = 0.9
+"""Of the whole work; the statistics are the rest."""
+
+
+def shuffle(
+    source: TableSource,
+    into: str | Path,
+    *,
+    partitions: int = 100,
+    cluster_by: str | Sequence[str] | None = None,
+    seed: int = 0,
+    force: bool = False,
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Layout:
+    """Return the layout of a table, written to the folder `into`, whose name becomes the table's.
+
+    source: Parquet or CSV (path, folder, glob, or a list of them), Arrow data, or a DuckDB relation.
+    cluster_by: the columns whose equal values stay together as one sampling unit; without it each row is one.
+    Tables clustered on the same key with the same number of partitions and seed meet partition by partition.
+    partitions: fewer are made of a table that has fewer rows, unless it is clustered: then some stay empty.
+    seed: the same source, seed and number of partitions give the same files. threads: all cores by default.
+    A crash or an interrupt at any point leaves what was there before, or nothing.
+
+    Raises LayoutError if it cannot be written (a layout is there and `force` is not given; the cluster key
+    is not a column; the table is empty; the disk is full), DataError if the source cannot be read.
+    """
+    if not 1 <= partitions <= _MOST_PARTITIONS:
+        raise LayoutError(f"partitions is {partitions}; between 1 and {_MOST_PARTITIONS} can be made")
+    report = progress or (lambda share, doing: None)
+    report(0.0, "opening the source")
+    with building(source, into, force=force, memory_limit_bytes=memory_limit_bytes, threads=threads) as build:
+        layout = sample(build, partitions, cluster_by=cluster_by, seed=seed, progress=report)
+    report(1.0, "done")
+    return layout
+
+
+def sample(
+    build: Build,
+    partitions: int,
+    *,
+    cluster_by: str | Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Progress = lambda share, doing: None,
+) -> Layout:
+    """Write an opened source as a sampled layout, and return it."""
+    key = _cluster_key(cluster_by, build.source)
+    writer = PartitionWriter(
+        build.cursor,
+        build.source,
+        build.target,
+        _assignment(build.source, key, partitions, seed),
+        clustered=bool(key),
+        progress=lambda share, doing: progress(_SHARE_OF_WRITING * share, doing),
+    )
+    written = writer.write(build.memory_limit_bytes)
+    progress(_SHARE_OF_WRITING, "counting distinct values")
+    return build.publish(
+        "sampled",
+        written.partitions,
+        cluster_key=tuple(name for name, _ in key),
+        seed=seed,
+        hash_scheme=HASH_SCHEME,
+        hash_probe=hash_probe(build.cursor),
+        max_unit_rows=written.max_unit_rows,
+    )
+
+
+def _assignment(
+    source: ParquetSource, key: Sequence[tuple[str, str]], partitions: int, seed: int
+) -> Assignment:
+    if source.row_count == 0:
+        raise LayoutError(f"{source.description} has no rows to sample; add it as a static table")
+    if key:
+        return Assignment(key_unit(key), seed, partitions)
+    return Assignment(source.row_identity, seed, min(partitions, source.row_count))
+
+
+def _cluster_key(
+    cluster_by: str | Sequence[str] | None, source: ParquetSource
+) -> tuple[tuple[str, str], ...]:
+    """Return the columns of the cluster key as (name, DuckDB type), found without regard to case."""
+    wanted = [cluster_by] if isinstance(cluster_by, str) else list(cluster_by or ())
+    columns = {name.lower(): (name, type_text) for name, type_text in source.columns}
+    for name in wanted:
+        if name.lower() not in columns:
+            near = difflib.get_close_matches(name.lower(), columns)
+            hint = (
+                f"did you mean {' or '.join(repr(columns[n][0]) for n in near)}?"
+                if near
+                else f"it has {', '.join(n for n, _ in source.columns)}"
+            )
+            raise LayoutError(f"the cluster key {name!r} is not a column of {source.description}; {hint}")
+    key = tuple(columns[name.lower()] for name in wanted)
+    if len(set(key)) < len(key):
+        raise LayoutError(f"the cluster key {', '.join(wanted)} names a column twice; name each once")
+    return key

@@ -1,4 +1,4 @@
-"""What can be laid out: files, Arrow data, DuckDB relations; each is made Parquet files that can be read again.
+"""What can be laid out: files, Arrow data, DuckDB relations; each becomes Parquet files.
 
 Laying a table out reads its source several times and needs a name for every row. Parquet files give both
 (file and row number); anything else is first copied, in its own order, to one Parquet file.
@@ -23,9 +23,7 @@ from relaqs_engine.errors import DataError, LayoutError, SqlError
 PathLike = str | os.PathLike[str]
 
 RESERVED_PREFIX = "_relaqs_"
-_CSV_ENDINGS = tuple(
-    ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst")
-)
+_CSV_ENDINGS = tuple(ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
 _ROWS_PER_BATCH = 122_880
 _NOT_KEPT_BY_PARQUET = {
     "HUGEINT": "cast it to DECIMAL(38,0) or BIGINT",
@@ -163,16 +161,20 @@ def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
             if first.get(name) != columns.get(name):
                 raise DataError(
                     f"the files do not have the same columns: {name!r} is {first.get(name, 'missing')} in "
-                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; leave one out or write it again"
+                    f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind"
                 )
 
 
 def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
     try:
-        return dict(cursor.describe(f"SELECT * FROM read_parquet({_list([file])}, hive_partitioning = false)"))
+        return dict(
+            cursor.describe(f"SELECT * FROM read_parquet({_list([file])}, hive_partitioning = false)")
+        )
     except (DataError, SqlError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"{file} cannot be read as Parquet ({reason}); write it again or leave it out") from error
+        raise DataError(
+            f"{file} cannot be read as Parquet ({reason}); write it again or leave it out"
+        ) from error
 
 
 def _check_names(columns: Sequence[tuple[str, str]]) -> None:
@@ -192,8 +194,8 @@ def _arrow_reader(source: object) -> Any:
     if isinstance(source, ArrowStream):
         return pa.RecordBatchReader.from_stream(source)
     raise LayoutError(
-        f"a {type(source).__name__} cannot be laid out; give Parquet or CSV files (path, glob, folder or list), "
-        "Arrow data or a DuckDB relation"
+        f"a {type(source).__name__} cannot be laid out; give Parquet or CSV files (a path, glob, folder or "
+        "list), Arrow data or a DuckDB relation"
     )
 
 
@@ -205,7 +207,9 @@ def _staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> 
         _check_names(columns)
         for name, type_text in columns:
             if advice := _NOT_KEPT_BY_PARQUET.get(type_text):
-                raise LayoutError(f"column {name!r} is {type_text}, which Parquet does not keep exactly; {advice}")
+                raise LayoutError(
+                    f"column {name!r} is {type_text}, which Parquet does not keep exactly; {advice}"
+                )
         cursor.run(f"COPY (SELECT * FROM {table_sql}) TO {quote_text(str(file))} (FORMAT parquet)")
     return _parquet((file,), cursor, description)
 

@@ -63,7 +63,7 @@ def _scalar(value: int | float | str | Decimal | None) -> Scalar:
 
 
 def _byte_counts(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
-    """Return the compressed bytes of each table column. A nested column is several in Parquet: a.list.element."""
+    """Return the compressed bytes of each table column; a nested one is several in Parquet, a.b and a.c."""
     totals: Counter[str] = Counter()
     for file in files:
         footer = pq.read_metadata(file)

@@ -1,0 +1,92 @@
+"""What every way of laying a table out shares: opening the source and the folder, and closing the layout."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from relaqs_engine.duck import DUCKDB_VERSION, Cursor, open_for_writing
+from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.folder import Writing, writing
+from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
+from relaqs_engine.layouts.statistics import column_statistics
+
+DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
+
+Progress = Callable[[float, str], None]
+"""Told the share of the work that is done, in [0, 1], and what is being done now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """A layout being made. state: what the source's files looked like when they were opened."""
+
+    target: Writing
+    cursor: Cursor
+    source: ParquetSource
+    memory_limit_bytes: int
+    state: tuple[tuple[str, int, int], ...]
+
+    def publish(
+        self,
+        kind: Literal["sampled", "static"],
+        partitions: tuple[Partition, ...],
+        *,
+        cluster_key: tuple[str, ...] = (),
+        seed: int = 0,
+        hash_scheme: str = "",
+        hash_probe: str = "",
+        max_unit_rows: int = 1,
+    ) -> Layout:
+        """Make the written partitions the table's layout, and return it.
+
+        Raises DataError if the source changed since it was opened: the partitions would not fit together.
+        """
+        row_count = sum(partition.row_count for partition in partitions)
+        if row_count != self.source.row_count or fingerprint(self.source.files) != self.state:
+            raise DataError(
+                f"{self.source.description} changed while it was being laid out; lay it out again"
+            )
+        files = [self.target.parts / Path(partition.file).name for partition in partitions]
+        layout = Layout(
+            table=self.target.directory.name,
+            directory=self.target.directory,
+            kind=kind,
+            columns=column_statistics(self.cursor, files, self.source.columns),
+            partitions=partitions,
+            row_count=row_count,
+            unit_count=sum(partition.unit_count for partition in partitions),
+            cluster_key=cluster_key,
+            seed=seed,
+            hash_scheme=hash_scheme,
+            hash_probe=hash_probe,
+            max_unit_rows=max_unit_rows,
+            source=self.source.description,
+            created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
+        )
+        self.target.publish(layout)
+        return layout
+
+
+@contextmanager
+def building(
+    source: TableSource, into: str | Path, *, force: bool, memory_limit_bytes: int, threads: int | None
+) -> Iterator[Build]:
+    """Open a source and the folder it is laid out into; clean up afterwards, whatever happened."""
+    with writing(into, force=force) as target:
+        cursor = open_for_writing(
+            threads=threads or os.cpu_count() or 1,
+            memory_limit_bytes=memory_limit_bytes,
+            temp_directory=target.scratch / "spill",
+        )
+        with closing(cursor):
+            opened = open_source(source, cursor, target.scratch)
+            state = fingerprint(opened.files)
+            target.check_space(opened.byte_count)
+            yield Build(target, cursor, opened, memory_limit_bytes, state)

@@ -1,0 +1,63 @@
+"""Whether counts look as equal chances make them: chi-square tests on where sampling units fell.
+
+Pure arithmetic on counts. Deviations are by Wilson and Hilferty's cube-root normal approximation (1931),
+close enough from three degrees of freedom on to tell a broken hash from luck.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.int64]
+
+_FEWEST_EXPECTED = 5.0
+"""Units a cell must be expected to hold for the chi-square distribution to describe it (Cochran 1954)."""
+_SUSPICIOUS_DEVIATION = 5.0
+"""Standard deviations from what chance gives, either way: one sound layout in two million is beyond."""
+
+
+@dataclass(frozen=True, slots=True)
+class RandomnessTest:
+    """deviation: in standard normal deviations; large means uneven, far below zero too even to be chance."""
+
+    chi_square: float
+    degrees: int
+    deviation: float
+
+    @property
+    def is_plausible(self) -> bool:
+        return abs(self.deviation) <= _SUSPICIOUS_DEVIATION
+
+
+def evenness(counts: Counts) -> RandomnessTest | None:
+    """Test counts, shape (cells,), against equal chances. None if there are too few units to tell."""
+    expected = counts.sum() / max(len(counts), 1)
+    if len(counts) < 4 or expected < _FEWEST_EXPECTED:
+        return None
+    return _test(float(((counts - expected) ** 2 / expected).sum()), len(counts) - 1)
+
+
+def independence(table: Counts) -> RandomnessTest | None:
+    """Test whether row and column of a unit are independent, given counts of shape (rows, columns).
+
+    Neighbouring rows are taken together until a cell is expected to hold enough units. None if even two
+    rows cannot be had.
+    """
+    groups = min(table.shape[0], int(table.sum() / (_FEWEST_EXPECTED * table.shape[1])))
+    if groups < 2:
+        return None
+    merged = np.add.reduceat(table, np.arange(groups) * table.shape[0] // groups, axis=0)
+    expected = np.outer(merged.sum(axis=1), merged.sum(axis=0)) / merged.sum()
+    filled = expected > 0
+    chi_square = float(((merged - expected)[filled] ** 2 / expected[filled]).sum())
+    return _test(chi_square, (groups - 1) * (table.shape[1] - 1))
+
+
+def _test(chi_square: float, degrees: int) -> RandomnessTest:
+    spread = 2.0 / (9.0 * degrees)
+    deviation = ((chi_square / degrees) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)
+    return RandomnessTest(chi_square, degrees, deviation)

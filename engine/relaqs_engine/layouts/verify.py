@@ -1,0 +1,222 @@
+"""Checking a layout against its manifest: the files are as written, and the rows are a random sample."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from relaqs_engine.duck import Cursor, list_literal, open_for_writing
+from relaqs_engine.errors import LayoutError, RelaqsError
+from relaqs_engine.layouts.assignment import key_unit
+from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COLUMN,
+    BLOCK_COUNT,
+    MANIFEST_NAME,
+    Layout,
+    Partition,
+    read_manifest,
+    table_folders,
+)
+from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
+
+_MOST_FAULTS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that must hold of a table. detail: what was found, in words."""
+
+    table: str
+    name: str
+    ok: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        return all(check.ok for check in self.checks)
+
+
+def verify(directory: str | Path) -> VerifyReport:
+    """Return what was checked of a table's folder, or of every table in a warehouse folder.
+
+    Every byte is read. What a sample must be is checked only of files that are as written. Raises LayoutError
+    if there is no layout to check.
+    """
+    folder = Path(os.path.abspath(directory))
+    tables = [folder] if (folder / MANIFEST_NAME).exists() else table_folders(folder)
+    with _scratch_cursor() as cursor:
+        return VerifyReport(tuple(check for table in tables for check in _checks(table, cursor)))
+
+
+@contextmanager
+def _scratch_cursor() -> Iterator[Cursor]:
+    with tempfile.TemporaryDirectory() as spill:
+        cursor = open_for_writing(
+            threads=os.cpu_count() or 1,
+            memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
+            temp_directory=Path(spill),
+        )
+        with closing(cursor):
+            yield cursor
+
+
+def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
+    try:
+        layout = read_manifest(folder)
+    except LayoutError as error:
+        yield Check(folder.name, "manifest", False, str(error))
+        return
+    files = list(_file_checks(layout, cursor))
+    yield from files
+    if layout.is_sampled and all(check.ok for check in files):
+        yield from _sample_checks(layout, _units_of(layout, cursor))
+
+
+def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
+    schema = [(column.name, column.type) for column in layout.columns]
+    schema += [(BLOCK_COLUMN, "UTINYINT")] * layout.is_sampled
+
+    def has_schema(path: Path, _: Partition) -> str | None:
+        found = cursor.describe(f"SELECT * FROM {_file_sql(path)}")
+        return None if found == schema else f"has the columns {found}, not {schema}"
+
+    def has_rows(path: Path, partition: Partition) -> str | None:
+        ((rows,),) = cursor.rows(f"SELECT count(*) FROM {_file_sql(path)}")
+        return None if rows == partition.row_count else f"has {rows} rows, not {partition.row_count}"
+
+    count = len(layout.partitions)
+    yield _of_every_file(layout, "files", f"{count} files of the recorded size", _has_size)
+    yield _of_every_file(layout, "checksums", "every byte is as written (SHA-256)", _has_checksum)
+    yield _of_every_file(layout, "schema", f"{len(schema)} columns of the recorded types", has_schema)
+    yield _of_every_file(layout, "rows", f"{layout.row_count:,} rows", has_rows)
+
+
+def _of_every_file(
+    layout: Layout, name: str, fine: str, fault_of: Callable[[Path, Partition], str | None]
+) -> Check:
+    """Return a check of all files. fault_of: what is wrong with one, or None."""
+    faults = []
+    for path, partition in zip(layout.paths, layout.partitions, strict=True):
+        try:
+            fault = fault_of(path, partition)
+        except (OSError, RelaqsError) as error:
+            fault = "is missing" if not path.exists() else f"cannot be read ({error})"
+        if fault:
+            faults.append(f"{path} {fault}")
+    return _check(layout, name, fine, faults)
+
+
+def _has_size(path: Path, partition: Partition) -> str | None:
+    size = path.stat().st_size
+    return None if size == partition.byte_count else f"has {size} bytes, not {partition.byte_count}"
+
+
+def _has_checksum(path: Path, partition: Partition) -> str | None:
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return None if digest == partition.sha256 else "does not hold the bytes that were written"
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """What a layout's files hold. rows, units: counts of shape (partitions, blocks).
+
+    split_keys: cluster keys found in more than one partition or block. largest: rows of the largest unit.
+    """
+
+    rows: Counts
+    units: Counts
+    split_keys: int
+    largest: int
+
+
+def _units_of(layout: Layout, cursor: Cursor) -> _Units:
+    key = key_unit([(name, layout.column(name).type) for name in layout.cluster_key])
+    names = [f"k{i}" for i in range(len(key))]
+    for i, path in enumerate(layout.paths):
+        columns = [f"{expression} AS {name}" for expression, name in zip(key, names, strict=True)]
+        selected = ", ".join([f"{i} AS part", f"{BLOCK_COLUMN} AS block", *columns, "count(*) AS row_count"])
+        begin = "INSERT INTO counted" if i else "CREATE OR REPLACE TEMP TABLE counted AS"
+        cursor.run(f"{begin} SELECT {selected} FROM {_file_sql(path)} GROUP BY ALL")
+    rows = np.zeros((len(layout.partitions), BLOCK_COUNT), dtype=np.int64)
+    units, split_keys, largest = rows, 0, 1
+    cells = cursor.rows("SELECT part, block, sum(row_count)::BIGINT, count(*) FROM counted GROUP BY ALL")
+    for part, block, row_count, _ in cells:
+        rows[part, block] = row_count
+    if key:
+        units = np.zeros_like(rows)
+        for part, block, _, unit_count in cells:
+            units[part, block] = unit_count
+        ((split_keys,),) = cursor.rows(
+            f"SELECT count(*) FROM (SELECT 1 FROM counted GROUP BY {', '.join(names)} HAVING count(*) > 1)"
+        )
+        ((largest,),) = cursor.rows("SELECT max(row_count) FROM counted")
+    cursor.run("DROP TABLE counted")
+    return _Units(rows, units, split_keys, largest)
+
+
+def _sample_checks(layout: Layout, found: _Units) -> Iterator[Check]:
+    recorded = np.array([partition.block_rows for partition in layout.partitions], dtype=np.int64)
+    wrong = np.flatnonzero((recorded != found.rows).any(axis=1))
+    yield _check(
+        layout,
+        "blocks",
+        f"{BLOCK_COUNT} blocks of the recorded rows in each partition",
+        [f"{layout.paths[i]} has other rows in its blocks than recorded" for i in wrong],
+    )
+    if layout.cluster_key:
+        key = ", ".join(layout.cluster_key)
+        split = [f"{found.split_keys} values of {key} are in several partitions or blocks"]
+        yield _check(
+            layout,
+            "cluster keys",
+            f"each value of {key} is whole in one partition and block",
+            split if found.split_keys else [],
+        )
+    recorded_units = (layout.unit_count, layout.max_unit_rows)
+    counted_units = (int(found.units.sum()), found.largest)
+    yield _check(
+        layout,
+        "sampling units",
+        f"{layout.unit_count:,} units, the largest of {layout.max_unit_rows} rows",
+        [] if recorded_units == counted_units else [f"found {counted_units}, recorded {recorded_units}"],
+    )
+    yield _random(layout, "even partitions", evenness(found.units.sum(axis=1)))
+    yield _random(layout, "even blocks", evenness(found.units.sum(axis=0)))
+    yield _random(layout, "blocks independent of partitions", independence(found.units))
+
+
+def _random(layout: Layout, name: str, test: RandomnessTest | None) -> Check:
+    if test is None:
+        return _check(layout, name, "too few sampling units to tell", [])
+    figures = f"chi-square {test.chi_square:,.1f} on {test.degrees} degrees of freedom"
+    return _check(
+        layout,
+        name,
+        f"as chance has it: {figures}",
+        [] if test.is_plausible else [f"{figures} is {test.deviation:+.1f} standard deviations from chance"],
+    )
+
+
+def _check(layout: Layout, name: str, fine: str, faults: list[str]) -> Check:
+    shown = "; ".join(faults[:_MOST_FAULTS_SHOWN])
+    if len(faults) > _MOST_FAULTS_SHOWN:
+        shown += f"; and {len(faults) - _MOST_FAULTS_SHOWN} more"
+    return Check(layout.table, name, not faults, shown or fine)
+
+
+def _file_sql(path: Path) -> str:
+    return f"read_parquet({list_literal([str(path)])}, hive_partitioning = false)"
