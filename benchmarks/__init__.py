@@ -1,1 +1,1 @@
-"""Measurements of what is promised, by one command each. They print ratios taken in one run; none is a test."""
+"""Measurements of what is promised, one command each. They print ratios taken in one run; none is a test."""

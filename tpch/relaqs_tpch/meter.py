@@ -22,11 +22,11 @@ class Meter:
         self._scale = scale
         self._to_generate = self._bytes(generating)
         self._all = self._to_generate + self._bytes(laying)
-        self._laid = 0.0
+        self._laid = 0
         self._progress = progress or (lambda share, doing: None)
 
     def generated(self, written_bytes: int) -> None:
-        self._report(min(float(written_bytes), self._to_generate), "generating")
+        self._report(min(written_bytes, self._to_generate), "generating")
 
     def laying_out(self, table: TpchTable) -> Progress:
         """Return what is to be told how far this table is; the tables named before it are laid out."""
@@ -36,7 +36,7 @@ class Meter:
         self._report(before, f"laying out {table.name}")
         return lambda share, _: self._report(before + share * size, f"laying out {table.name}")
 
-    def _bytes(self, tables: Sequence[TpchTable]) -> float:
+    def _bytes(self, tables: Sequence[TpchTable]) -> int:
         return sum(table.parquet_bytes_at(self._scale) for table in tables)
 
     def _report(self, done_bytes: float, doing: str) -> None:

@@ -22,11 +22,12 @@ class TpchTable:
     is_stream: bool = False
     grows: bool = True
 
-    def rows_at(self, scale: float) -> float:
-        return self.rows * scale if self.grows else self.rows
+    def rows_at(self, scale: float) -> int:
+        """Return about how many rows there are: lineitem's number varies a little."""
+        return round(self.rows * scale) if self.grows else self.rows
 
-    def parquet_bytes_at(self, scale: float) -> float:
-        return self.parquet_bytes * scale if self.grows else self.parquet_bytes
+    def parquet_bytes_at(self, scale: float) -> int:
+        return round(self.parquet_bytes * scale) if self.grows else self.parquet_bytes
 
     def is_sampled_at(self, scale: float) -> bool:
         """Whether the table is laid out in partitions, and not read whole by every worker."""
