@@ -38,15 +38,16 @@ class Basis(StrEnum):
     MAX = "max"
     MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
     M2 = "m2"
-    PRODUCT = "product"  # the sum over rows of two columns' contributions multiplied, for the closed form
+    PRODUCT = "product"  # of two columns' row contributions, summed; upper triangle, row by row
 
 
 @dataclass(frozen=True, slots=True)
 class BasisColumn:
     """One partial aggregate column. sql: its expression in the partial query. type: its DuckDB type.
 
-    row_sql: what one joined row adds to a COUNT or SUM. factors: the two columns of a PRODUCT. count_of: for MEAN and M2, the name of the count they are merged with; M2 names its MEAN in mean_of.
-    lowest, highest: provable bounds of one row's contribution, from the statistics, or None.
+    row_sql: what one joined row adds to a COUNT or SUM. count_of: for MEAN and M2, the name of the count they
+    are merged with; M2 names its MEAN in mean_of. lowest, highest: provable bounds of one row's contribution,
+    from the statistics, or None.
     """
 
     name: str
@@ -54,7 +55,6 @@ class BasisColumn:
     sql: str
     type: str
     row_sql: str = ""
-    factors: tuple[str, str] | None = None
     count_of: str | None = None
     mean_of: str | None = None
     lowest: float | None = None
@@ -116,9 +116,9 @@ class Hoist:
 class OnlinePlan:
     """Everything needed to run one query, and the reasons.
 
-    groups_are_local: each group's rows lie in one partition, so a group seen is complete. counts_every_row:
-    one table, no condition, no groups: COUNT(*) is known from the manifest.
-
+    leading: the streamed table whose rows measure what was scanned. groups_are_local: each group's rows lie in
+    one partition, so a group seen is complete. counts_every_row: one table, no condition, no groups: COUNT(*)
+    is known from the manifest.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
     the exact answer in DuckDB's own types.
@@ -131,6 +131,7 @@ class OnlinePlan:
     streams: tuple[Stream, ...]
     hoists: tuple[Hoist, ...]
     outputs: tuple[OutputColumn, ...]
+    leading: str = ""
     keys: tuple[str, ...] = ()
     basis: tuple[BasisColumn, ...] = ()
     method: Method = Method.NONE

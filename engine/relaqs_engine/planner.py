@@ -14,7 +14,7 @@ from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.rewrite import RULES
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
-from relaqs_engine.rewrite.render import key_names, partial_types, render, streams_of
+from relaqs_engine.rewrite.render import key_names, leading_table, partial_types, render, streams_of
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
@@ -47,6 +47,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         mode=Mode.MERGEABLE,
         reasons=("every aggregate is a function of sums that merge",),
         streams=streams_of(draft),
+        leading=leading_table(draft),
         hoists=draft.hoists,
         outputs=draft.outputs,
         keys=key_names(draft),

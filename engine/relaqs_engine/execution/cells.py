@@ -23,8 +23,8 @@ ADDITIVE = (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
 class ShownGroups:
     """The groups of one answer. keys: their key columns. sums: additive, unscaled, shape (groups, columns).
 
-    means: each group's mean where the column is a MEAN, else 0, same shape. products: sums over rows of the
-    columns' contributions multiplied, shape (groups, columns, columns), zero unless the plan keeps them.
+    means: each group's mean where the column is a MEAN, else 0, same shape. products: sums over rows of two
+    columns' contributions multiplied, the upper triangle row by row, no columns unless the plan keeps them.
     rows: joined rows seen.
     """
 
@@ -60,13 +60,8 @@ def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:
 
 
 def _products(plan: OnlinePlan, point: pa.Table) -> FloatArray:
-    names = [column.name for column in additive_columns(plan)]
-    products = np.zeros((point.num_rows, len(names), len(names)))
-    for column in plan.basis:
-        if column.factors is not None:
-            i, j = (names.index(name) for name in column.factors)
-            products[:, i, j] = products[:, j, i] = _doubles(point, column.name)
-    return products
+    columns = [_doubles(point, column.name) for column in plan.basis if column.kind is Basis.PRODUCT]
+    return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
 def _doubles(table: pa.Table, name: str) -> FloatArray:

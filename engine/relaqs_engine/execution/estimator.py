@@ -9,9 +9,10 @@ from relaqs_bootstrap import unseen_groups
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate, FloatArray
 from relaqs_engine.execution.cells import ShownGroups, doubles, shown_groups
-from relaqs_engine.execution.interval import CellIntervals, IntervalRequest, cell_intervals
+from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, IntervalRequest
 from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import SCALE, Method, OnlinePlan, OutputKind
 
@@ -30,7 +31,7 @@ class Estimator:
         self._leading = leading
         self._state = state
         self._cursor = cursor
-        self._request = request
+        self._intervals_of = IntervalEstimator(plan, leading, cursor, request)
 
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
@@ -40,8 +41,8 @@ class Estimator:
 
     def estimate(self) -> Estimate:
         """Return the answer so far, after at least one mini-batch and before the last."""
-        plan, fraction = self._plan, self._state.scanned_rows / self._leading.row_count
-        point = self._point(1.0 if plan.groups_are_local else 1.0 / fraction)
+        plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
+        point = self._point(1.0 if plan.groups_are_local else scan.scale)
         groups = shown_groups(plan, point)
         tiny = plan.has_limit and bool((groups.rows < MIN_ROWS_TO_SCALE_RANKED).any())
         so_far = tiny and not plan.groups_are_local
@@ -50,9 +51,9 @@ class Estimator:
         return present_estimate(
             plan,
             point,
-            self._intervals(point, groups, so_far),
-            fraction=fraction,
-            unseen_groups=self._unseen(groups, fraction),
+            self._intervals(point, groups, scan, so_far),
+            fraction=scan.fraction,
+            unseen_groups=self._unseen(groups, scan.fraction),
             rows_are_settled=not (so_far or plan.groups_are_local or plan.has_having),
             warnings=_warnings(plan, so_far),
         )
@@ -61,15 +62,13 @@ class Estimator:
         merged = f"SELECT *, CAST({scale!r} AS DOUBLE) AS {SCALE} FROM ({self._plan.merge_sql})"
         return self._cursor.small_table(f"WITH merged AS ({merged}) {self._plan.estimate_sql}")
 
-    def _intervals(self, point: pa.Table, groups: ShownGroups, so_far: bool) -> CellIntervals:
+    def _intervals(self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)
         if plan.groups_are_local:
             return CellIntervals.known(cells)
         if so_far or plan.method is Method.NONE or not cells.size:
             return CellIntervals.unknown(cells)
-        return cell_intervals(
-            plan, self._leading, groups, cells, self._state.block_rows, self._cursor, self._request
-        )
+        return self._intervals_of(groups, cells, scan)
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         if not self._plan.keys:
@@ -77,7 +76,7 @@ class Estimator:
         if self._plan.has_having or self._plan.has_limit or self._plan.groups_are_local:
             return None
         once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
-        return round(unseen_groups(once, twice, float(groups.rows.sum()), fraction))
+        return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
 
 
 def _cells(plan: OnlinePlan, point: pa.Table) -> FloatArray:

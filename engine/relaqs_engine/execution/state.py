@@ -36,11 +36,7 @@ class GroupState:
         self._in_duckdb = False
         self._row_count = 0
         self._compacted_row_count = 0
-        self.block_rows: NDArray[np.float64] = np.zeros(BLOCK_COUNT)
-
-    @property
-    def scanned_rows(self) -> int:
-        return int(self.block_rows.sum())
+        self.block_rows: NDArray[np.int64] = np.zeros(BLOCK_COUNT, dtype=np.int64)
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch: one partial table per task, in task order."""
@@ -52,7 +48,7 @@ class GroupState:
             else:
                 block = np.full(partial.num_rows, len(self.block_rows), dtype=np.int32)
                 partial = partial.append_column(BLOCK, pa.array(block))
-                self.block_rows = np.append(self.block_rows, float(sum(p.row_count for p in rows)))
+                self.block_rows = np.append(self.block_rows, sum(p.row_count for p in rows))
             pieces.append(self._aligned(partial))
         self._append(pa.concat_tables(pieces))
 

@@ -19,9 +19,8 @@ def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...],
 
 
 def leading_stream(plan: OnlinePlan, catalog: Catalog) -> Layout:
-    """Return the streamed layout with the most rows: its rows are the measure of what was scanned."""
-    layouts = [catalog.table(stream.table) for stream in plan.streams]
-    return max(layouts, key=lambda layout: (layout.row_count, layout.table))
+    """Return the layout whose rows measure what was scanned."""
+    return catalog.table(plan.leading)
 
 
 def used_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:

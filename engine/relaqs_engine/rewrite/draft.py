@@ -56,6 +56,8 @@ class Draft:
     # FROM and WHERE of the partial query, over stream tokens and hoists.
     scan: exp.Select | None = None
     method: Method = Method.NONE
+    # Sampled tables that subqueries read within the outer row's own partition.
+    local_tables: frozenset[str] = frozenset()
     groups_are_local: bool = False
     counts_every_row: bool = False
     notes: tuple[str, ...] = field(default=())

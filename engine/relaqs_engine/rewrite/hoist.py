@@ -139,7 +139,9 @@ def _scan(draft: Draft, kept: tuple[exp.Expression, ...], work: _Work) -> exp.Se
     select = draft.select.copy()
     originals = [select.args["from_"].this] + [join.this for join in select.args.get("joins") or []]
     for source, node in zip(draft.sources, originals, strict=True):
-        name = stream_token(source.alias) if source.streams else work.of_alias[source.alias].name
+        layout = source.layout
+        streams = source.streams and layout is not None
+        name = stream_token(layout.table) if streams else work.of_alias[source.alias].name
         node.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
     scan = exp.Select()
     scan.set("from_", select.args["from_"])
@@ -148,7 +150,7 @@ def _scan(draft: Draft, kept: tuple[exp.Expression, ...], work: _Work) -> exp.Se
         scan = scan.where(*kept)
     for table in list(tables_in(scan)):
         if table.name not in work.hoists and not table.name.startswith(_STREAM_PREFIX):
-            _hoist_table_of_subquery(draft, table, work)
+            _replace_table_of_subquery(draft, table, work)
     return scan
 
 
@@ -160,13 +162,16 @@ def _without_inner_condition(join: exp.Join) -> exp.Join:
     return join
 
 
-def _hoist_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> None:
+def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> None:
     layout = draft.catalog.table(table.name)
     source = Source(table.alias_or_name, table, layout)
-    hoist = _add(work, _projection(draft.select, source, layout, []), layout.table)
-    table.replace(exp.alias_(exp.to_table(hoist.name), source.alias, quoted=True, table=True))
+    if layout.table in draft.local_tables:
+        name = stream_token(layout.table)
+    else:
+        name = _add(work, _projection(draft.select, source, layout, []), layout.table).name
+    table.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
 
 
-def stream_token(alias: str) -> str:
-    """Return the name that stands for a stream's files in the partial SQL."""
-    return _STREAM_PREFIX + hashlib.sha256(alias.encode()).hexdigest()[:12]
+def stream_token(table: str) -> str:
+    """Return the name that stands for a streamed table's files in the partial SQL."""
+    return _STREAM_PREFIX + hashlib.sha256(table.encode()).hexdigest()[:12]

@@ -52,7 +52,6 @@ def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:
             kind=Basis.PRODUCT,
             sql=f"SUM(CAST({a.row_sql} AS DOUBLE) * CAST({b.row_sql} AS DOUBLE))",
             type="DOUBLE",
-            factors=(a.name, b.name),
         )
         for a, b in combinations_with_replacement(additive, 2)
     )

@@ -150,8 +150,11 @@ def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
 
 
 def streams_of(draft: Draft) -> tuple[Stream, ...]:
-    return tuple(
-        Stream(source.layout.table, stream_token(source.alias))
-        for source in draft.streams
-        if source.layout is not None
-    )
+    tables = {source.layout.table for source in draft.streams if source.layout is not None}
+    return tuple(Stream(table, stream_token(table)) for table in sorted(tables | draft.local_tables))
+
+
+def leading_table(draft: Draft) -> str:
+    """Return the streamed table with the most rows: its rows are the measure of what was scanned."""
+    layouts = [source.layout for source in draft.streams if source.layout is not None]
+    return max(layouts, key=lambda layout: (layout.row_count, layout.table)).table

@@ -82,7 +82,7 @@ def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expression]) 
     groups: list[set[str]] = []
     for source in sampled:
         joined = [
-            group for group in groups if any(_meet(other, source, pairs) for other in _of(sampled, group))
+            group for group in groups if any(meet(other, source, pairs) for other in _of(sampled, group))
         ]
         merged = {source.alias}.union(*joined)
         groups = [group for group in groups if group not in joined] + [merged]
@@ -97,7 +97,7 @@ def _of(sources: list[Source], aliases: set[str]) -> list[Source]:
     return [source for source in sources if source.alias in aliases]
 
 
-def _meet(a: Source, b: Source, pairs: list[tuple[exp.Column, exp.Column]]) -> bool:
+def meet(a: Source, b: Source, pairs: list[tuple[exp.Column, exp.Column]]) -> bool:
     """Whether rows of a and b that join lie in the same partition."""
     if a.layout is None or b.layout is None or not a.layout.is_co_clustered_with(b.layout):
         return False
@@ -117,7 +117,7 @@ def _check_outer_joins(sources: tuple[Source, ...], joins: list[exp.Join]) -> No
     for position, join in enumerate(joins, start=1):
         left, right = sources[:position], sources[position]
         on_keys = [pair for c in conjuncts_of(join.args.get("on")) if (pair := column_pair(c))]
-        both_meet = any(_meet(source, right, on_keys) for source in left if source.streams)
+        both_meet = any(meet(source, right, on_keys) for source in left if source.streams)
         left_streams = any(source.streams for source in left)
         sound = {
             "LEFT": (left_streams and (not right.streams or both_meet)) or _no_stream((*left, right)),

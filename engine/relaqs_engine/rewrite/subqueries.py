@@ -1,20 +1,72 @@
-"""Rule: subqueries in conditions and expressions may read static tables only."""
+"""Rule: subqueries in conditions read static tables, or rows of the same sampling unit.
+
+A subquery over static tables has its final value from the start. One over streamed tables has it too when it
+only looks at rows that share the outer row's cluster key, for those lie in the outer row's partition: EXISTS
+and correlated aggregates that equate the key, IN over the key.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, column_pair, conjuncts_of
+from relaqs_engine.rewrite.sources import meet
+from relaqs_engine.sql.parse import DIALECT
 
 
 def check_subqueries(draft: Draft) -> Draft:
-    """Return the draft unchanged: a subquery over static tables has its final value from the start."""
-    direct = {id(source.node) for source in draft.sources}
-    for node in draft.select.walk():
-        if not isinstance(node, exp.Table) or id(node) in direct:
+    """Return the draft with the sampled tables that local subqueries read."""
+    direct = {id(node) for source in draft.sources for node in source.node.find_all(exp.Table)}
+    local: set[str] = set()
+    for table in draft.select.find_all(exp.Table):
+        if id(table) in direct:
             continue
-        if not isinstance(node.this, exp.Identifier):
-            raise NotOnlineError(f"{node.sql()} is not a table of the catalog")
-        if draft.catalog.table(node.name).is_sampled:
-            raise NotOnlineError(f"a subquery reads the sampled table {node.name}")
-    return draft
+        if not isinstance(table.this, exp.Identifier):
+            raise NotOnlineError(f"{table.sql(DIALECT)} is not a table of the catalog")
+        layout = draft.catalog.table(table.name)
+        if layout.is_sampled:
+            query = table.find_ancestor(exp.Select)
+            assert query is not None
+            if not _is_local(draft, query, table):
+                raise NotOnlineError(
+                    f"a subquery reads rows of the sampled table {table.name} in all partitions"
+                )
+            local.add(layout.table)
+    return replace(draft, local_tables=frozenset(local))
+
+
+def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
+    """Whether the subquery sees, of this table, only rows with the outer row's cluster key."""
+    if query.args.get("limit") or query.args.get("offset") or query.parent_select is not draft.select:
+        return False
+    layout = draft.catalog.table(table.name)
+    inner = Source(table.alias_or_name, table, layout)
+    conditions = conjuncts_of(where.this if (where := query.args.get("where")) else None)
+    for join in query.args.get("joins") or []:
+        if join.side:
+            return False
+        conditions += conjuncts_of(join.args.get("on"))
+    pairs = [pair for condition in conditions if (pair := column_pair(condition))]
+    # With a NULL among the inner keys, IN would be unknown for outer rows of every partition.
+    if (membership := _membership(query)) and not layout.column(membership[1].name).null_count:
+        pairs.append(membership)
+    return any(meet(outer, inner, pairs) for outer in draft.streams if outer.alias != inner.alias)
+
+
+def _membership(query: exp.Select) -> tuple[exp.Column, exp.Column] | None:
+    """Return (outer column, inner column) of `outer IN (SELECT inner …)`, which equates them row by row.
+
+    With aggregation the inner column must be a group key: then each group lies within one key.
+    """
+    container = query.parent.parent if isinstance(query.parent, exp.Subquery) else query.parent
+    if not isinstance(container, exp.In) or len(query.expressions) != 1:
+        return None
+    outer, inner = container.this.unnest(), query.expressions[0].unalias()
+    if not isinstance(outer, exp.Column) or not isinstance(inner, exp.Column):
+        return None
+    group = query.args.get("group")
+    if group is not None and inner not in group.expressions:
+        return None
+    return outer, inner

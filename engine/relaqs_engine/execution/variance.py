@@ -1,0 +1,136 @@
+"""Variances of the cells shown, by the plan's method, and how each cell moves with its sums."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from relaqs_bootstrap import (
+    Variance,
+    closed_form_variance,
+    jackknife_variance,
+    leave_one_out,
+    linearised_variance,
+)
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.cells import (
+    BlockSums,
+    CellEvaluator,
+    ShownGroups,
+    additive_columns,
+    block_sums,
+    estimated_outputs,
+)
+from relaqs_engine.plan import Method, OnlinePlan
+
+# Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
+MAX_REPLICATE_CELLS = 20_000
+_STEP = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What has been read. block_rows: rows of each block, shape (blocks,), whether they match or not."""
+
+    block_rows: NDArray[np.int64]
+    population_rows: int
+
+    @property
+    def rows(self) -> int:
+        return int(self.block_rows.sum())
+
+    @property
+    def fraction(self) -> float:
+        return self.rows / self.population_rows
+
+    @property
+    def scale(self) -> float:
+        return self.population_rows / self.rows
+
+
+class VarianceEstimator:
+    """Variances and gradients of one query's cells, shapes (groups, outputs) and (groups, outputs, columns).
+
+    The gradient is by the unscaled sums, the scale held fixed.
+    """
+
+    def __init__(self, plan: OnlinePlan, cursor: Cursor) -> None:
+        self._plan = plan
+        self._cursor = cursor
+        self._evaluate = CellEvaluator(plan, cursor)
+
+    def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> tuple[Variance, FloatArray]:
+        rows = groups.rows.astype(np.int64)
+        if self._plan.method is Method.CLOSED_FORM:
+            gradient = self._gradient(groups, cells, scan)
+            products = groups.products
+            return closed_form_variance(
+                gradient, groups.sums, products, rows, scan.rows, scan.fraction
+            ), gradient
+        blocks = block_sums(self._plan, groups, self._cursor)
+        occupied = int(np.count_nonzero(scan.block_rows))
+        if not self._are_totals and occupied * cells.size <= MAX_REPLICATE_CELLS:
+            return self._jackknife(groups, blocks, cells, scan)
+        gradient = self._gradient(groups, cells, scan)
+        variance = linearised_variance(
+            gradient, blocks.group, blocks.block, blocks.sums, scan.block_rows, rows, scan.fraction
+        )
+        return variance, gradient
+
+    @property
+    def _are_totals(self) -> bool:
+        return all(output.total for output in estimated_outputs(self._plan))
+
+    def _jackknife(
+        self, groups: ShownGroups, blocks: BlockSums, cells: FloatArray, scan: Scan
+    ) -> tuple[Variance, FloatArray]:
+        """Evaluate every block's absence, and every sum's step, in one statement."""
+        occupied = scan.block_rows > 0
+        dense = np.zeros((len(scan.block_rows), *groups.sums.shape))
+        dense[blocks.block, blocks.group] = blocks.sums
+        rest, rest_rows = leave_one_out(dense[occupied], scan.block_rows[occupied])
+        variants, steps = _stepped(groups.sums)
+        scales = np.concatenate([scan.population_rows / rest_rows, np.full(len(variants), scan.scale)])
+        moved = self._evaluate(groups, np.concatenate([rest, variants]), scales)
+        variance = jackknife_variance(
+            cells,
+            moved[: len(rest)],
+            scan.block_rows[occupied],
+            groups.rows.astype(np.int64),
+            scan.fraction,
+        )
+        return variance, _differences(moved[len(rest) :], cells, steps)
+
+    def _gradient(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> FloatArray:
+        if self._are_totals:
+            return self._gradient_of_totals(len(cells), scan.scale)
+        variants, steps = _stepped(groups.sums)
+        moved = self._evaluate(groups, variants, np.full(len(variants), scan.scale))
+        return _differences(moved, cells, steps)
+
+    def _gradient_of_totals(self, group_count: int, scale: float) -> FloatArray:
+        names = [column.name for column in additive_columns(self._plan)]
+        outputs = estimated_outputs(self._plan)
+        gradient = np.zeros((group_count, len(outputs), len(names)))
+        for i, output in enumerate(outputs):
+            gradient[:, i, names.index(str(output.total))] = scale
+        return gradient
+
+
+def _stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps."""
+    typical = np.sqrt(np.abs(sums).mean(axis=1, keepdims=True)) + 1e-3
+    steps = _STEP * np.maximum(np.abs(sums), typical)
+    variants = np.repeat(sums[None], sums.shape[1], axis=0)
+    for k in range(sums.shape[1]):
+        variants[k, :, k] += steps[:, k]
+    return variants, steps
+
+
+def _differences(moved: FloatArray, cells: FloatArray, steps: FloatArray) -> FloatArray:
+    """Return the forward differences as a gradient, shape (groups, outputs, columns)."""
+    slopes = (moved - cells[None]) / steps.T[:, :, None]
+    return np.asarray(np.moveaxis(slopes, 0, 2))
