@@ -1,0 +1,99 @@
+"""What the README and ARCHITECTURE.md say can be done, is done here; what they say exists, exists."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+BINARIES = Path(sys.executable).parent
+TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+SMALLER = {"--scale": "0.001"}  # what a test can wait for
+
+
+def blocks(language: str) -> list[str]:
+    """Return the README's fenced blocks of a language, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    """Return every command a reader is told to type."""
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+
+
+def run(command: list[str], folder: Path) -> str:
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, f"{shlex.join(command)}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+def smaller(words: list[str]) -> list[str]:
+    """Return a command's words with the sizes a test can wait for."""
+    return [SMALLER.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """Return a folder in which the README's commands were typed one after another, and what each printed."""
+    folder = tmp_path_factory.mktemp("reader")
+    printed = {}
+    for command in commands():
+        program, *words = shlex.split(command)
+        if program != "make":
+            path = BINARIES / program.removeprefix(".venv/bin/")
+            printed[command] = run([str(path), *smaller(words)], folder)
+    return folder, printed
+
+
+def test_make_targets_exist() -> None:
+    named = re.findall(r"\bmake ([a-z-]+)\b(?=`|$)", README + MAKEFILE.split("\n\n")[0], re.MULTILINE)
+    assert {"demo", "check", "bench"} <= set(named) <= TARGETS
+
+
+def test_ci_runs_the_readmes_check() -> None:
+    script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert "make check" in commands()
+    assert re.search(r"^exec .*\bmake\b.* check$", script, re.MULTILINE)
+
+
+def test_every_command_runs_and_prints(typed: tuple[Path, dict[str, str]]) -> None:
+    _, printed = typed
+    assert len(printed) >= 3
+    assert all(text.strip() for text in printed.values())
+
+
+def test_the_program_runs_as_written(typed: tuple[Path, dict[str, str]]) -> None:
+    folder, _ = typed
+    (program,) = blocks("python")
+    printed = run([sys.executable, "-c", program], folder)
+    assert "Estimate" in printed
+    assert "Exact" in printed
+
+
+def test_the_picture_ends_in_the_true_answer(flights_oracle) -> None:
+    (program,) = blocks("python")
+    (picture,) = blocks("text")
+    sql = re.search(r'"""(.*?)"""', program, re.DOTALL)[1]
+    last = picture[picture.index("Exact") :]
+    for origin, late, count in flights_oracle.rows(sql):
+        (row,) = [line.split() for line in last.splitlines() if line.startswith(origin)]
+        assert float(row[1]) == pytest.approx(late, rel=1e-9)
+        assert row[2] == f"{count:,}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md"])
+def test_every_path_named_exists(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    in_code = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", text)
+    in_drawings = re.findall(r"\b((?:bootstrap|engine|relaqs|tpch|tests|docs)/[\w./-]*\w)", text)
+    linked = re.findall(r"\]\(([\w./-]+)\)", text)
+    missing = {path for path in [*in_code, *in_drawings, *linked] if not (ROOT / path).exists()}
+    assert missing == set()
