@@ -15,7 +15,14 @@ from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.tasks import leading_stream, partial_sql, used_bytes_per_partition
 from relaqs_engine.plan import Mode, OnlinePlan
-from relaqs_engine.schedule import MiniBatch, mini_batches, partition_order
+from relaqs_engine.rewrite.method import MANY_GROUPS
+from relaqs_engine.schedule import (
+    BATCH_SHARE,
+    BATCH_SHARE_OF_MANY_GROUPS,
+    MiniBatch,
+    mini_batches,
+    partition_order,
+)
 
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.worker import QueryWork
@@ -54,6 +61,7 @@ class MergeableQueryJob:
             partition_order(len(leading.partitions), seed),
             used_bytes_per_partition(plan, catalog),
             batches=batches,
+            batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
         )
         self._issued = 0
 

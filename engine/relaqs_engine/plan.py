@@ -116,9 +116,10 @@ class Hoist:
 class OnlinePlan:
     """Everything needed to run one query, and the reasons.
 
-    leading: the streamed table whose rows measure what was scanned. groups_are_local: each group's rows lie in
-    one partition, so a group seen is complete. counts_every_row: one table, no condition, no groups: COUNT(*)
-    is known from the manifest.
+    leading: the streamed table whose rows measure what was scanned. expected_groups: about how many groups
+    there are at most. block_count: blocks that partial_by_block_sql tells apart. groups_are_local: each
+    group's rows lie in one partition, so a group seen is complete. counts_every_row: one table, no condition,
+    no groups: COUNT(*) is known from the manifest.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
     the exact answer in DuckDB's own types.
@@ -135,6 +136,8 @@ class OnlinePlan:
     keys: tuple[str, ...] = ()
     basis: tuple[BasisColumn, ...] = ()
     method: Method = Method.NONE
+    expected_groups: int = 1
+    block_count: int = 1
     partial_sql: str = ""
     partial_by_block_sql: str = ""
     merge_sql: str = ""

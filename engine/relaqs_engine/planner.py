@@ -53,6 +53,8 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         keys=key_names(draft),
         basis=draft.basis,
         method=draft.method,
+        expected_groups=draft.expected_groups,
+        block_count=draft.block_count,
         partial_sql=texts.partial,
         partial_by_block_sql=texts.partial_by_block,
         merge_sql=texts.merge,

@@ -18,7 +18,9 @@ TASK_BYTES = 24 << 20
 # No task covers more than this share of the table: the last task would leave the other cores idle.
 TASK_SHARE = 1 / 24
 BATCH_GROWTH = 1.5
+# No mini-batch covers more than this share, so that snapshots keep coming; each of them costs a merge.
 BATCH_SHARE = 1 / 10
+BATCH_SHARE_OF_MANY_GROUPS = 1 / 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,21 @@ def partition_order(count: int, seed: int) -> tuple[int, ...]:
 
 
 def mini_batches(
-    order: Sequence[int], partition_bytes: float, *, batches: int | None = None, block_share: float = 0.06
+    order: Sequence[int],
+    partition_bytes: float,
+    *,
+    batches: int | None = None,
+    batch_share: float = BATCH_SHARE,
+    block_share: float = 0.06,
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
     partition_bytes: compressed bytes a task reads per partition. batches: this many equal ones, instead of
-    growing ones. block_share: the share of the partitions, from the start, whose partials are kept per
-    block; after it each task's partial is a block of its own, for nothing.
+    growing ones, which cover batch_share of the partitions at most. block_share: the share of the partitions,
+    from the start, whose partials are kept per block; after it each task's partial is a block of its own, for
+    nothing.
     """
-    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order))
+    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), batch_share)
     per_task = max(1, min(int(TASK_BYTES / max(partition_bytes, 1.0)), int(len(order) * TASK_SHARE)))
     done, result = 0, []
     for index, size in enumerate(sizes):
@@ -65,11 +73,11 @@ def _equal_sizes(count: int, batches: int) -> list[int]:
     return [b - a for a, b in pairwise(edges)]
 
 
-def _growing_sizes(count: int) -> list[int]:
-    """Return 1, 1, 2, 3, 5, … up to a tenth of the partitions each."""
+def _growing_sizes(count: int, share: float) -> list[int]:
+    """Return 1, 1, 2, 3, 5, … up to a share of the partitions each."""
     sizes: list[int] = []
     left, size = count, 1.0
-    limit = max(1.0, count * BATCH_SHARE)
+    limit = max(1.0, count * share)
     while left:
         # A rest smaller than half a mini-batch joins the last one: no snapshot for a sliver.
         take = left if left < 1.5 * int(size) else int(size)

@@ -27,7 +27,7 @@ _UNKNOWN = Bounds(None, None)
 ColumnLookup = Callable[[exp.Column], Column | None]
 
 
-def value_bounds(expression: exp.Expression, column_of: ColumnLookup) -> Bounds:
+def value_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     """Return bounds of the expression's non-NULL values; column_of gives a column's statistics or None."""
     expression = expression.unnest()
     if isinstance(expression, exp.Column):
@@ -104,7 +104,7 @@ def _is_nonnegative(bounds: Bounds) -> bool:
     return bounds.lowest is not None and bounds.lowest >= 0.0
 
 
-_COMBINE: dict[type[exp.Expression], Callable[[Bounds, Bounds], Bounds]] = {
+_COMBINE: dict[type[exp.Expr], Callable[[Bounds, Bounds], Bounds]] = {
     exp.Add: _add,
     exp.Sub: _sub,
     exp.Mul: _mul,

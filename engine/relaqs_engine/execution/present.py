@@ -95,7 +95,7 @@ def present_estimate(
         is_exact=False,
         values=_stack(values, shape),
         half_widths=_stack(halves, shape),
-        certified=_stack(certified, shape).astype(bool),
+        certified=np.stack(certified, axis=1) if certified else np.empty(shape, dtype=bool),
         unseen_groups=unseen_groups,
         rows_are_settled=rows_are_settled,
         warnings=warnings,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import BLOCK, ROWS, STATE, Method, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
@@ -22,7 +22,7 @@ ARROW_ROWS = 50_000
 
 
 class GroupState:
-    """Folds mini-batches. Blocks 0..63 are those stored in the data; each later task is one more block.
+    """Folds mini-batches. The first block_count blocks are those stored in the data; each later task is one.
 
     The cursor sees the partial rows as `state`. block_rows: rows scanned of each block, shape (blocks,).
     """
@@ -36,15 +36,17 @@ class GroupState:
         self._in_duckdb = False
         self._row_count = 0
         self._compacted_row_count = 0
-        self.block_rows: NDArray[np.int64] = np.zeros(BLOCK_COUNT, dtype=np.int64)
+        self.block_rows: NDArray[np.int64] = np.zeros(plan.block_count, dtype=np.int64)
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch: one partial table per task, in task order."""
+        blocks = self._plan.block_count
         pieces = []
         for partitions, partial in zip(batch.tasks, partials, strict=True):
             rows = [self._leading.partitions[i] for i in partitions]
             if batch.by_block:
-                self.block_rows[:BLOCK_COUNT] += np.sum([p.block_rows for p in rows], axis=0)
+                stored = np.sum([p.block_rows for p in rows], axis=0)
+                self.block_rows[:blocks] += stored.reshape(-1, blocks).sum(axis=0)
             else:
                 block = np.full(partial.num_rows, len(self.block_rows), dtype=np.int32)
                 partial = partial.append_column(BLOCK, pa.array(block))

@@ -30,6 +30,8 @@ _PASS = f"{RESERVED_PREFIX}pass"
 _PROBE_ROWS = 122_880
 _SHARE_OF_MEMORY = 0.35
 """Of the memory limit, for the rows of a pass; the rest is for reading, counting and writing them."""
+_PICKS_PER_READ = 7
+"""Partitions that can be picked out of the whole table in memory in the time the source is read once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,15 @@ class PartitionWriter:
         return WrittenPartitions(tuple(written), max_unit_rows)
 
     def _passes(self, memory_limit_bytes: int) -> Iterator[range]:
-        """Yield the partitions of each pass, as even as possible."""
+        """Yield the partitions of each pass, as even as possible.
+
+        As many passes as memory asks for, and at least those that make the work least: k passes read the
+        source k times and scan, for each partition, a k-th of the table.
+        """
         count = self.assignment.partition_count
         table_bytes = self.source.row_count * self._bytes_per_row()
-        passes = min(count, max(1, math.ceil(table_bytes / (_SHARE_OF_MEMORY * memory_limit_bytes))))
+        fitting = math.ceil(table_bytes / (_SHARE_OF_MEMORY * memory_limit_bytes))
+        passes = min(count, max(fitting, round(math.sqrt(count / _PICKS_PER_READ)), 1))
         for i in range(passes):
             yield range(i * count // passes, (i + 1) * count // passes)
 

@@ -28,8 +28,8 @@ def output_name(position: int) -> str:
 class _Final:
     """An aggregate over merged state: exact in DuckDB's types, and as an estimate in DOUBLE."""
 
-    exact: exp.Expression
-    estimate: exp.Expression
+    exact: exp.Expr
+    estimate: exp.Expr
 
 
 def split_aggregates(draft: Draft) -> Draft:
@@ -55,13 +55,13 @@ class _Splitter:
         return tuple(self._columns.values())
 
     def rewritten(
-        self, select: exp.Select, keys: tuple[exp.Expression, ...], side: Callable[[_Final], exp.Expression]
+        self, select: exp.Select, keys: tuple[exp.Expr, ...], side: Callable[[_Final], exp.Expr]
     ) -> exp.Select:
         """Return SELECT, HAVING and ORDER BY over columns k0…, b0…, m; nothing else of the query."""
         having, order = select.args.get("having"), select.args.get("order")
         positions = {item.alias: i for i, item in reversed(list(enumerate(select.expressions)))}
 
-        def rewrite(expression: exp.Expression) -> exp.Expression:
+        def rewrite(expression: exp.Expr) -> exp.Expr:
             return self._rewrite(expression, keys, side, positions)
 
         result = exp.Select(expressions=[rewrite(item) for item in select.expressions])
@@ -77,12 +77,12 @@ class _Splitter:
 
     def _rewrite(
         self,
-        expression: exp.Expression,
-        keys: tuple[exp.Expression, ...],
-        side: Callable[[_Final], exp.Expression],
+        expression: exp.Expr,
+        keys: tuple[exp.Expr, ...],
+        side: Callable[[_Final], exp.Expr],
         positions: dict[str, int],
-    ) -> exp.Expression:
-        def visit(node: exp.Expression) -> exp.Expression:
+    ) -> exp.Expr:
+        def visit(node: exp.Expr) -> exp.Expr:
             for position, key in enumerate(keys):
                 if node == key:
                     return exp.column(f"k{position}", quoted=True)
@@ -94,8 +94,8 @@ class _Splitter:
                 return node
             for name, child in list(node.args.items()):
                 if isinstance(child, list):
-                    node.set(name, [visit(c) if isinstance(c, exp.Expression) else c for c in child])
-                elif isinstance(child, exp.Expression):
+                    node.set(name, [visit(c) if isinstance(c, exp.Expr) else c for c in child])
+                elif isinstance(child, exp.Expr):
                     node.set(name, visit(child))
             return node
 
@@ -107,8 +107,8 @@ class _Splitter:
                 raise NotOnlineError(f"{shown} is neither a group key nor an aggregate that merges")
         return result
 
-    def _final(self, node: exp.Expression) -> _Final:
-        condition: exp.Expression | None = None
+    def _final(self, node: exp.Expr) -> _Final:
+        condition: exp.Expr | None = None
         if isinstance(node, exp.Filter):
             condition, aggregate = node.expression, node.this
         else:
@@ -122,7 +122,7 @@ class _Splitter:
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} returns several values")
         return build(self, aggregate, condition)
 
-    def column(self, kind: Basis, aggregate: exp.Expression, condition: exp.Expression | None) -> str:
+    def column(self, kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:
         """Return the name of the basis column for this partial aggregate, adding it if it is new."""
         node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
         sql = node.sql(DIALECT)
@@ -144,7 +144,7 @@ class _Splitter:
             if column.name in (mean, m2):
                 self._columns[key] = replace(column, count_of=count, mean_of=mean)
 
-    def _bounds(self, kind: Basis, aggregate: exp.Expression) -> Bounds:
+    def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:
             return Bounds(0.0, 1.0)
         if kind is Basis.SUM:
@@ -161,7 +161,7 @@ class _Splitter:
             return None
 
 
-def _contribution(kind: Basis, aggregate: exp.Expression, condition: exp.Expression | None) -> str:
+def _contribution(kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:
     """Return what one row adds to a COUNT or SUM, NULL where nothing."""
     counted = aggregate.this.sql(DIALECT)
     if kind is Basis.COUNT:
@@ -173,47 +173,47 @@ def _contribution(kind: Basis, aggregate: exp.Expression, condition: exp.Express
     return f"CASE WHEN {condition.this.sql(DIALECT)} THEN {counted} END" if condition else counted
 
 
-def _ordered(ordered: exp.Ordered, expression: exp.Expression) -> exp.Ordered:
+def _ordered(ordered: exp.Ordered, expression: exp.Expr) -> exp.Ordered:
     copy = ordered.copy()
     copy.set("this", expression)
     return copy
 
 
-def _double(name: str) -> exp.Expression:
+def _double(name: str) -> exp.Expr:
     return exp.cast(exp.column(name), "DOUBLE")
 
 
-def _scaled(name: str) -> exp.Expression:
+def _scaled(name: str) -> exp.Expr:
     return exp.Mul(this=_double(name), expression=exp.column(SCALE))
 
 
-def _divided(numerator: exp.Expression, denominator: exp.Expression) -> exp.Expression:
+def _divided(numerator: exp.Expr, denominator: exp.Expr) -> exp.Expr:
     return exp.Div(this=numerator, expression=exp.Nullif(this=denominator, expression=exp.Literal.number(0)))
 
 
-def _sum(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+def _sum(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
     name = splitter.column(Basis.SUM, aggregate, condition)
     return _Final(exp.column(name), _scaled(name))
 
 
-def _count(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+def _count(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
     name = splitter.column(Basis.COUNT, aggregate, condition)
     return _Final(exp.column(name), _scaled(name))
 
 
-def _count_if(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+def _count_if(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
     held = aggregate.this.copy() if condition is None else exp.and_(condition.this, aggregate.this)
     return _count(splitter, exp.Count(this=exp.Star()), exp.Where(this=held))
 
 
-def _avg(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+def _avg(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
     total = splitter.column(Basis.SUM, exp.Sum(this=aggregate.this.copy()), condition)
     count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
     return _Final(_divided(_double(total), exp.column(count)), _divided(_double(total), _double(count)))
 
 
 def _extreme(kind: Basis) -> Callable[..., _Final]:
-    def build(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+    def build(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
         name = splitter.column(kind, aggregate, condition)
         return _Final(exp.column(name), exp.column(name))
 
@@ -223,13 +223,13 @@ def _extreme(kind: Basis) -> Callable[..., _Final]:
 def _spread(population: bool, root: bool) -> Callable[..., _Final]:
     """Build VAR or STDDEV over (count, mean, m2)."""
 
-    def build(splitter: _Splitter, aggregate: exp.Expression, condition: exp.Expression | None) -> _Final:
+    def build(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
         value = exp.cast(aggregate.this.copy(), "DOUBLE")
         count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
         mean = splitter.column(Basis.MEAN, exp.Avg(this=value.copy()), condition)
         m2 = splitter.column(Basis.M2, exp.VariancePop(this=value.copy()), condition)
         splitter.link_moments(count, mean, m2)
-        divisor: exp.Expression = _double(count)
+        divisor: exp.Expr = _double(count)
         if not population:
             divisor = exp.paren(exp.Sub(this=divisor, expression=exp.Literal.number(1)))
         variance = _divided(exp.column(m2), divisor)
@@ -239,7 +239,7 @@ def _spread(population: bool, root: bool) -> Callable[..., _Final]:
     return build
 
 
-_AGGREGATES: dict[type[exp.Expression], Callable[..., _Final]] = {
+_AGGREGATES: dict[type[exp.Expr], Callable[..., _Final]] = {
     exp.Sum: _sum,
     exp.Count: _count,
     exp.CountIf: _count_if,

@@ -24,7 +24,7 @@ class Source:
     """
 
     alias: str
-    node: exp.Expression
+    node: exp.Expr
     layout: Layout | None
     nullable: bool = False
     streams: bool = False
@@ -45,8 +45,8 @@ class Draft:
     schema: tuple[tuple[str, str], ...]
     intervals: bool = True
     sources: tuple[Source, ...] = ()
-    conjuncts: tuple[exp.Expression, ...] = ()
-    keys: tuple[exp.Expression, ...] = ()
+    conjuncts: tuple[exp.Expr, ...] = ()
+    keys: tuple[exp.Expr, ...] = ()
     basis: tuple[BasisColumn, ...] = ()
     # The tree with aggregates and keys replaced by the columns of merged state: exact, then estimated.
     exact_tree: exp.Select | None = None
@@ -56,6 +56,8 @@ class Draft:
     # FROM and WHERE of the partial query, over stream tokens and hoists.
     scan: exp.Select | None = None
     method: Method = Method.NONE
+    expected_groups: int = 1
+    block_count: int = 1
     # Sampled tables that subqueries read within the outer row's own partition.
     local_tables: frozenset[str] = frozenset()
     groups_are_local: bool = False
@@ -76,16 +78,16 @@ class Draft:
         return next(source for source in self.sources if source.alias == alias)
 
 
-def aliases_in(expression: exp.Expression) -> frozenset[str]:
+def aliases_in(expression: exp.Expr) -> frozenset[str]:
     """Return the source aliases whose columns occur in a qualified expression."""
     return frozenset(column.table for column in expression.find_all(exp.Column))
 
 
-def tables_in(expression: exp.Expression) -> tuple[exp.Table, ...]:
+def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:
     return tuple(expression.find_all(exp.Table))
 
 
-def conjuncts_of(condition: exp.Expression | None) -> tuple[exp.Expression, ...]:
+def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     """Return the conditions that AND joins, without parentheses."""
     if condition is None:
         return ()
@@ -95,7 +97,7 @@ def conjuncts_of(condition: exp.Expression | None) -> tuple[exp.Expression, ...]
     return (condition,)
 
 
-def column_pair(condition: exp.Expression) -> tuple[exp.Column, exp.Column] | None:
+def column_pair(condition: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
     """Return both sides of `a.x = b.y` between two sources, else None."""
     if not isinstance(condition, exp.EQ):
         return None
@@ -105,10 +107,10 @@ def column_pair(condition: exp.Expression) -> tuple[exp.Column, exp.Column] | No
     return None
 
 
-def own_nodes(expression: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+def own_nodes(expression: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """Return the nodes of a kind that belong to this query, not to a subquery inside it."""
     found = []
     for node in expression.walk(prune=lambda node: isinstance(node, exp.Query)):
-        if isinstance(node, kind) and not (kind is exp.AggFunc and isinstance(node, exp.Query)):
+        if isinstance(node, kind):
             found.append(node)
     return found

@@ -32,7 +32,7 @@ def flatten(draft: Draft) -> Draft:
 
 
 def _qualified(draft: Draft, tree: exp.Select) -> exp.Select:
-    schema = {
+    schema: dict[str, object] = {
         name: {column.name: column.type for column in layout.columns}
         for name, layout in draft.catalog.tables.items()
     }
@@ -74,7 +74,7 @@ def _with_explicit_keys(tree: exp.Select) -> exp.Select:
     return tree
 
 
-def _has_outer_join_over_derived_table(tree: exp.Expression) -> bool:
+def _has_outer_join_over_derived_table(tree: exp.Expr) -> bool:
     """Merging a derived table below an outer join can turn its NULL-filled columns into constants."""
     for select in tree.find_all(exp.Select):
         joins = select.args.get("joins") or []

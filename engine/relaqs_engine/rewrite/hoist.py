@@ -15,9 +15,8 @@ from sqlglot import exp
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
+from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT
-
-_STREAM_PREFIX = "stream_"
 
 
 @dataclass(slots=True)
@@ -47,11 +46,11 @@ def _row_count(source: Source) -> int:
     return source.layout.row_count if source.layout else 0
 
 
-def _is_only_about(condition: exp.Expression, source: Source) -> bool:
+def _is_only_about(condition: exp.Expr, source: Source) -> bool:
     return aliases_in(condition) == {source.alias} and not condition.find(exp.Query)
 
 
-def _hoist_source(draft: Draft, source: Source, own: list[exp.Expression], work: _Work) -> None:
+def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work) -> None:
     if source.layout is None:
         body = source.node.copy()
         assert isinstance(body, exp.Subquery)
@@ -68,7 +67,7 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expression], work:
         work.reduced.add(source.alias)
 
 
-def implied_by_or(condition: exp.Expression, alias: str) -> exp.Expression | None:
+def implied_by_or(condition: exp.Expr, alias: str) -> exp.Expr | None:
     """Return what `(a and …) or (b and …)` implies for one source, or None if some branch says nothing."""
     condition = condition.unnest()
     if not isinstance(condition, exp.Or) or aliases_in(condition) == {alias}:
@@ -82,9 +81,9 @@ def implied_by_or(condition: exp.Expression, alias: str) -> exp.Expression | Non
     return exp.or_(*parts, copy=True)
 
 
-def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expression]:
+def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expr]:
     """Return `x IN (SELECT y FROM smaller)` for each smaller static table that has lost rows itself."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for condition in draft.conjuncts:
         pair = column_pair(condition)
         if pair is None or source.alias not in (pair[0].table, pair[1].table):
@@ -96,11 +95,11 @@ def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expressio
     return found
 
 
-def _projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expression]) -> str:
+def _projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expr]) -> str:
     """Return the SELECT that reads the used columns of a table and the rows that meet the conditions."""
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
-    query = exp.select(*(names or [exp.Literal.number(1)])).from_(
+    query = exp.select(*names, *([] if names else ["1"])).from_(
         exp.alias_(_files(layout), source.alias, quoted=True, table=True)
     )
     if conditions:
@@ -108,7 +107,7 @@ def _projection(select: exp.Select, source: Source, layout: Layout, conditions: 
     return query.sql(DIALECT)
 
 
-def _files(layout: Layout) -> exp.Expression:
+def _files(layout: Layout) -> exp.Expr:
     literal = exp.Array(expressions=[exp.Literal.string(str(path)) for path in layout.paths])
     return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[literal]))
 
@@ -119,7 +118,7 @@ def whole_table(layout: Layout) -> exp.Subquery:
     return exp.select(*columns).from_(_files(layout)).subquery(copy=False)
 
 
-def _read_files(draft: Draft, node: exp.Expression) -> None:
+def _read_files(draft: Draft, node: exp.Expr) -> None:
     """Put whole layouts in the place of catalog tables below the node."""
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
@@ -134,22 +133,27 @@ def _add(work: _Work, sql: str, about: str) -> Hoist:
     return work.hoists.setdefault(name, Hoist(name, sql, (about,)))
 
 
-def _scan(draft: Draft, kept: tuple[exp.Expression, ...], work: _Work) -> exp.Select:
+def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     """Return FROM and WHERE with stream tokens and hoists in the place of tables."""
     select = draft.select.copy()
     originals = [select.args["from_"].this] + [join.this for join in select.args.get("joins") or []]
     for source, node in zip(draft.sources, originals, strict=True):
-        layout = source.layout
-        streams = source.streams and layout is not None
-        name = stream_token(layout.table) if streams else work.of_alias[source.alias].name
+        if source.streams:
+            assert source.layout is not None
+            name = stream_token(source.layout.table)
+        else:
+            name = work.of_alias[source.alias].name
         node.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
     scan = exp.Select()
     scan.set("from_", select.args["from_"])
-    scan.set("joins", [_without_inner_condition(join) for join in select.args.get("joins") or []])
+    joins = select.args.get("joins") or []
+    moved = inner_conditions_hold_everywhere(joins)
+    scan.set("joins", [_without_inner_condition(join) if moved else join for join in joins])
     if kept:
         scan = scan.where(*kept)
+    tokens = {stream_token(name) for name in draft.catalog.tables}
     for table in list(tables_in(scan)):
-        if table.name not in work.hoists and not table.name.startswith(_STREAM_PREFIX):
+        if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
     return scan
 
@@ -174,4 +178,4 @@ def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> N
 
 def stream_token(table: str) -> str:
     """Return the name that stands for a streamed table's files in the partial SQL."""
-    return _STREAM_PREFIX + hashlib.sha256(table.encode()).hexdigest()[:12]
+    return "stream_" + hashlib.sha256(table.encode()).hexdigest()[:12]

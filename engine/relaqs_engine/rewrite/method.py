@@ -8,22 +8,32 @@ from math import prod
 
 from sqlglot import exp
 
+from relaqs_engine.layouts.manifest import BLOCK_COUNT
 from relaqs_engine.plan import Basis, BasisColumn, Method, OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair
 
 # Above this many groups, blocks of every group cost more than sums of products (FACTS: 5 times at 10,000).
 MANY_GROUPS = 10_000
+# Groups times blocks that the state is allowed to have before fewer blocks are told apart.
+_BLOCK_ROWS = 64 * 1024
+_FEWEST_BLOCKS = 16
 
 
 def choose_method(draft: Draft) -> Draft:
     """Return the draft with its estimation method."""
     local = any(_keys_hold_cluster_key(draft, source) for source in draft.streams)
     estimated = any(output.kind is OutputKind.ESTIMATE for output in draft.outputs)
-    every_row = len(draft.sources) == 1 and not draft.conjuncts and not draft.keys
-    draft = replace(draft, groups_are_local=local, counts_every_row=every_row)
+    groups = _expected_groups(draft)
+    draft = replace(
+        draft,
+        groups_are_local=local,
+        counts_every_row=len(draft.sources) == 1 and not draft.conjuncts and not draft.keys,
+        expected_groups=groups,
+        block_count=BLOCK_COUNT if groups * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
+    )
     if not draft.intervals or not estimated or local:
         return replace(draft, method=Method.NONE)
-    if _rows_are_units(draft) and _expected_groups(draft) > MANY_GROUPS:
+    if _rows_are_units(draft) and groups > MANY_GROUPS:
         return replace(draft, method=Method.CLOSED_FORM, basis=draft.basis + _products(draft.basis))
     return replace(draft, method=Method.REPLICATES)
 
@@ -37,10 +47,17 @@ def _rows_are_units(draft: Draft) -> bool:
 
 def _expected_groups(draft: Draft) -> int:
     """Return about how many groups there are at most: the keys' distinct values multiplied."""
-    layout = draft.sources[0].layout
-    assert layout is not None
-    counts = [layout.column(key.name).distinct_count for key in draft.keys if isinstance(key, exp.Column)]
-    return min(prod(counts), layout.row_count)
+    most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
+    return min(prod(_distinct_values(draft, key) for key in draft.keys), most)
+
+
+def _distinct_values(draft: Draft, key: exp.Expr) -> int:
+    """Return a column's distinct values. An expression over columns is taken to have a hundred at most."""
+    counts = []
+    for column in key.find_all(exp.Column):
+        layout = draft.source(column.table).layout
+        counts.append(layout.column(column.name).distinct_count if layout else 1)
+    return max(1, prod(counts) if isinstance(key, exp.Column) else min(100, prod(counts)))
 
 
 def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:

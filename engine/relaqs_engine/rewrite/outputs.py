@@ -31,7 +31,7 @@ def classify_outputs(draft: Draft) -> Draft:
     return replace(draft, outputs=outputs)
 
 
-def _output(name: str, type_: str, value: exp.Expression, basis: dict[str, BasisColumn]) -> OutputColumn:
+def _output(name: str, type_: str, value: exp.Expr, basis: dict[str, BasisColumn]) -> OutputColumn:
     used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
     bare = value.unnest()
     sql = value.sql(DIALECT)
@@ -48,7 +48,7 @@ def _output(name: str, type_: str, value: exp.Expression, basis: dict[str, Basis
     return OutputColumn(name, OutputKind.ESTIMATE, type_, sql, total=_plain_total(bare, basis))
 
 
-def _plain_total(value: exp.Expression, basis: dict[str, BasisColumn]) -> str | None:
+def _plain_total(value: exp.Expr, basis: dict[str, BasisColumn]) -> str | None:
     """Return the basis column if the value is nothing but its scaled total."""
     if isinstance(value, exp.Mul) and isinstance(value.left, exp.Cast):
         column = value.left.this
@@ -57,7 +57,7 @@ def _plain_total(value: exp.Expression, basis: dict[str, BasisColumn]) -> str | 
     return None
 
 
-def _own_columns(value: exp.Expression) -> Iterator[exp.Column]:
+def _own_columns(value: exp.Expr) -> Iterator[exp.Column]:
     for column in value.find_all(exp.Column):
         if not column.table:
             yield column

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
 from relaqs_engine.plan import BLOCK, ROWS, STATE, Basis, BasisColumn, OutputColumn, OutputKind, Stream
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft
@@ -51,14 +51,17 @@ def render(draft: Draft) -> Texts:
     )
 
 
-def _block(draft: Draft) -> exp.Expression:
+def _block(draft: Draft) -> exp.Expr:
     """Return the block of a joined row. Co-clustered rows share it; an outer join may hide one side's."""
     columns = [exp.column(BLOCK_COLUMN, source.alias, quoted=True) for source in draft.streams]
     preserved = [c for c, s in zip(columns, draft.streams, strict=True) if not s.nullable]
-    return preserved[0] if preserved else exp.Coalesce(this=columns[0], expressions=columns[1:])
+    block = preserved[0] if preserved else exp.Coalesce(this=columns[0], expressions=columns[1:])
+    if draft.block_count == BLOCK_COUNT:
+        return block
+    return exp.Mod(this=block, expression=exp.Literal.number(draft.block_count))
 
 
-def _partial(draft: Draft, scan: exp.Select, block: exp.Expression | None) -> str:
+def _partial(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
     if block is not None:
         keys.append(exp.alias_(block, BLOCK))

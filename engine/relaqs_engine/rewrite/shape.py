@@ -43,7 +43,7 @@ def _check_order_and_limit(select: exp.Select) -> None:
     order = select.args.get("order")
     for ordered in order.expressions if order else ():
         if isinstance(ordered.this, exp.Var) or ordered.args.get("with_fill"):
-            raise NotOnlineError(f"{order.sql(DIALECT)} is not rewritten")
+            raise NotOnlineError(f"ORDER BY {ordered.sql(DIALECT)} is not rewritten")
     limit = select.args.get("limit")
     options = limit.args.get("limit_options") if limit else None
     if isinstance(limit, exp.Fetch) or (options and options.args.get("percent")):

@@ -31,9 +31,10 @@ def choose_streams(draft: Draft) -> Draft:
     joins: list[exp.Join] = select.args.get("joins") or []
     sources = tuple(_sources(draft, select, joins))
     conjuncts = conjuncts_of(where.this if (where := select.args.get("where")) else None)
-    for join in joins:
-        if join.side not in _OUTER:
-            conjuncts += conjuncts_of(join.args.get("on"))
+    if inner_conditions_hold_everywhere(joins):
+        for join in joins:
+            if join.side not in _OUTER:
+                conjuncts += conjuncts_of(join.args.get("on"))
     sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
     if not sampled:
         raise NotOnlineError("it reads no sampled table: static tables are read whole")
@@ -44,12 +45,17 @@ def choose_streams(draft: Draft) -> Draft:
     return replace(draft, sources=sources, conjuncts=conjuncts)
 
 
+def inner_conditions_hold_everywhere(joins: Iterable[exp.Join]) -> bool:
+    """Whether an inner join's condition can stand in WHERE: no later join revives rows that fail it."""
+    return not any(join.side in ("RIGHT", "FULL") for join in joins)
+
+
 def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterator[Source]:
     from_ = select.args.get("from_")
     if from_ is None:
         raise NotOnlineError("it reads no table")
     nullable = {id(join.this) for join in joins if join.side in ("LEFT", "FULL")}
-    before: list[exp.Expression] = [from_.this]
+    before: list[exp.Expr] = [from_.this]
     for join in joins:
         if join.method or join.kind in ("SEMI", "ANTI", "POSITIONAL", "ASOF") or join.args.get("using"):
             raise NotOnlineError(f"{join.method or join.kind or 'USING'} JOIN is not rewritten")
@@ -60,7 +66,7 @@ def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterato
         yield _source(draft, node, id(node) in nullable)
 
 
-def _source(draft: Draft, node: exp.Expression, nullable: bool) -> Source:
+def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
         if node.args.get("sample"):
             raise NotOnlineError("TABLESAMPLE asks for a sample of its own")
@@ -76,7 +82,7 @@ def _source(draft: Draft, node: exp.Expression, nullable: bool) -> Source:
     raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
 
 
-def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expression]) -> frozenset[str]:
+def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expr]) -> frozenset[str]:
     """Return the aliases of the co-clustered, key-joined group of sources with the most rows."""
     pairs = [pair for condition in conditions if (pair := column_pair(condition))]
     groups: list[set[str]] = []
@@ -87,13 +93,13 @@ def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expression]) 
         merged = {source.alias}.union(*joined)
         groups = [group for group in groups if group not in joined] + [merged]
 
-    def rows(group: set[str]) -> int:
+    def rows(group: Iterable[str]) -> int:
         return sum(source.layout.row_count for source in _of(sampled, group) if source.layout)
 
     return frozenset(max(groups, key=lambda group: (rows(group), sorted(group))))
 
 
-def _of(sources: list[Source], aliases: set[str]) -> list[Source]:
+def _of(sources: list[Source], aliases: Iterable[str]) -> list[Source]:
     return [source for source in sources if source.alias in aliases]
 
 

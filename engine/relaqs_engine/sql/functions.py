@@ -15,7 +15,7 @@ from sqlglot import exp
 from relaqs_engine.errors import SqlError
 
 # Their value depends on the moment or on chance: one evaluation per query is the only sound one.
-VOLATILE: tuple[type[exp.Expression], ...] = (
+VOLATILE: tuple[type[exp.Expr], ...] = (
     exp.CurrentDate,
     exp.CurrentDatetime,
     exp.CurrentTime,
@@ -28,7 +28,7 @@ VOLATILE: tuple[type[exp.Expression], ...] = (
 )
 VOLATILE_NAMES = frozenset({"now", "today", "random", "uuid", "gen_random_uuid", "get_current_timestamp"})
 
-_REFUSED: tuple[type[exp.Expression], ...] = (
+_REFUSED: tuple[type[exp.Expr], ...] = (
     exp.CurrentCatalog,
     exp.CurrentSchema,
     exp.CurrentUser,
@@ -44,7 +44,7 @@ def allowed_functions() -> frozenset[str]:
     return frozenset(text.split())
 
 
-def check_functions(query: exp.Expression) -> None:
+def check_functions(query: exp.Expr) -> None:
     """Raise SqlError for a function that could see more than its arguments and the catalog."""
     for node in query.find_all(exp.Func):
         if isinstance(node, _REFUSED):
@@ -58,7 +58,7 @@ def check_functions(query: exp.Expression) -> None:
                 )
 
 
-def volatile_function(query: exp.Expression) -> str | None:
+def volatile_function(query: exp.Expr) -> str | None:
     """Return the name of a function in the query whose value depends on the moment or on chance."""
     for node in query.find_all(exp.Func):
         if isinstance(node, VOLATILE):

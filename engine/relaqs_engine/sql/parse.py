@@ -98,7 +98,7 @@ def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:
 def is_cte_reference(table: exp.Table) -> bool:
     """Whether an unqualified table name means a CTE in scope. A plain CTE sees only those before it."""
     name = table.name.lower()
-    node: exp.Expression = table
+    node: exp.Expr = table
     inside: exp.CTE | None = None
     while node.parent is not None:
         node = node.parent
@@ -124,7 +124,7 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
     )
 
 
-def _position(identifier: exp.Expression) -> tuple[int, int] | None:
+def _position(identifier: exp.Expr) -> tuple[int, int] | None:
     line, column = identifier.meta.get("line"), identifier.meta.get("col")
     if line is None or column is None:
         return None

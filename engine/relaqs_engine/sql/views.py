@@ -1,0 +1,84 @@
+"""Views: named SELECTs that queries read like tables; common table expressions once a query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
+
+
+def check_views(views: Mapping[str, str], tables: Iterable[str]) -> None:
+    """Raise SqlError unless each is one SELECT over tables and the views before it, under a free name."""
+    known = {name.lower(): name for name in tables}
+    for name, sql in views.items():
+        if name.lower() in known:
+            raise SqlError(f"the view {name!r} has the name of a table or another view; rename it")
+        try:
+            parse_query(sql, known.values())
+        except SqlError as error:
+            message = f"in the view {name!r}: {error.message}"
+            raise SqlError(message, error.position, error.candidates) from None
+        known[name.lower()] = name
+
+
+def expand_views(sql: str, views: Mapping[str, str]) -> str:
+    """Return the query with the views that it reads, and those they read, in front of it in its WITH.
+
+    SQL that reads no view, or does not parse, comes back as it is.
+    """
+    try:
+        tree = sqlglot.parse_one(sql, dialect=DIALECT)
+    except SqlglotError:
+        return sql
+    if not isinstance(tree, exp.Query):
+        return sql
+    wanted = _read_views(tree, views)
+    if not wanted:
+        return sql
+    _refuse_capture(tree, wanted)
+    parts = [_expression(name, wanted[name]) for name in views if name in wanted]
+    with_ = tree.args.get("with_")
+    if with_ is None:
+        tree.set("with_", exp.With(expressions=parts))
+    else:
+        with_.set("expressions", [*parts, *with_.expressions])
+    return tree.sql(DIALECT)
+
+
+def _read_views(tree: exp.Query, views: Mapping[str, str]) -> dict[str, exp.Query]:
+    """Return the views read, directly or by other views, by name, parsed."""
+    names = {name.lower(): name for name in views}
+    found: dict[str, exp.Query] = {}
+    pending = [tree]
+    while pending:
+        for table in pending.pop().find_all(exp.Table):
+            name = names.get(table.name.lower())
+            if name is None or name in found or table.db or is_cte_reference(table):
+                continue
+            parsed = sqlglot.parse_one(views[name], dialect=DIALECT)
+            assert isinstance(parsed, exp.Query)
+            found[name] = parsed
+            pending.append(parsed)
+    return found
+
+
+def _refuse_capture(tree: exp.Query, views: Mapping[str, exp.Query]) -> None:
+    """Raise SqlError where the query's own WITH would give another meaning to what its views read."""
+    with_ = tree.args.get("with_")
+    if with_ is None:
+        return
+    own = {cte.alias.lower() for cte in with_.expressions}
+    read = {table.name.lower() for view in views.values() for table in view.find_all(exp.Table)}
+    clashes = own & {name.lower() for name in views} | (own & read if with_.recursive else set())
+    if clashes:
+        name = min(clashes)
+        raise SqlError(f"the query's WITH defines {name!r}, which a view that it reads means too; rename it")
+
+
+def _expression(name: str, view: exp.Query) -> exp.CTE:
+    return exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
