@@ -1,4 +1,13 @@
-"""ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact."""
+"""ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
+
+Users import this package alone. Names are loaded when they are first used, so that `import relaqs` and the
+command line start at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from relaqs_engine.errors import (
     ClusterError,
@@ -9,11 +18,60 @@ from relaqs_engine.errors import (
     UnsupportedError,
 )
 
+if TYPE_CHECKING:
+    from relaqs_engine.layouts import Layout, add_static, shuffle, verify
+
+    from relaqs.online_query import OnlineQuery
+    from relaqs.options import ArgumentError
+    from relaqs.publisher import QueryTimeoutError
+    from relaqs.session import Session, connect, online_sql
+    from relaqs.snapshot import Snapshot
+
 __all__ = [
+    "ArgumentError",
     "ClusterError",
     "DataError",
+    "Layout",
     "LayoutError",
+    "OnlineQuery",
+    "QueryTimeoutError",
     "RelaqsError",
+    "Session",
+    "Snapshot",
     "SqlError",
     "UnsupportedError",
+    "add_static",
+    "connect",
+    "online_sql",
+    "shuffle",
+    "verify",
 ]
+
+_HOMES = {
+    "ArgumentError": "relaqs.options",
+    "Layout": "relaqs_engine.layouts",
+    "OnlineQuery": "relaqs.online_query",
+    "QueryTimeoutError": "relaqs.publisher",
+    "Session": "relaqs.session",
+    "Snapshot": "relaqs.snapshot",
+    "add_static": "relaqs_engine.layouts",
+    "connect": "relaqs.session",
+    "online_sql": "relaqs.session",
+    "shuffle": "relaqs_engine.layouts",
+    "verify": "relaqs_engine.layouts",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("relaqs")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'relaqs' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -33,6 +33,7 @@ class OnlineQuery:
     Each `for` or `async for` gets the newest snapshot each time round: a slow loop skips some, the last
     always arrives, and over a query that has ended it is the only one. Leaving a `with` stops the query; so
     do ctrl-C while waiting for a snapshot, and dropping the last reference to the query.
+    runner: drives the job, and outlives this handle by a task.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class OnlineQuery:
         elapsed_seconds: Callable[[], float],
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start the job. elapsed_seconds: since the query was submitted. on_end: called when it is over."""
+        """Set the job up. elapsed_seconds: since the query was submitted. on_end: called when it is over."""
         publisher = Publisher(job, plan.mode.value, options, elapsed_seconds)
 
         def end() -> None:
@@ -55,11 +56,14 @@ class OnlineQuery:
         runner = JobRunner(job, executor, weight=options.priority, on_report=publisher.on_report, on_end=end)
         self._plan = plan
         self._publisher = publisher
-        self._runner = runner
+        self.runner = runner
         self._own_reader = Reader(publisher.feed, partial(publisher.close, "stopped"))
         weakref.finalize(self, runner.stop).atexit = False  # at exit runners stop themselves
-        publisher.begin(runner.stop)
-        runner.start()
+
+    def start(self) -> None:
+        """Begin to answer, once."""
+        self._publisher.begin(self.runner.stop)
+        self.runner.start()
 
     @property
     def sql(self) -> str:
@@ -68,7 +72,7 @@ class OnlineQuery:
     @property
     def state(self) -> State:
         """One of waiting, running, paused; at the end stopped, exact or failed."""
-        return self._publisher.feed.end or _STATES[self._runner.state]
+        return self._publisher.feed.end or _STATES[self.runner.state]
 
     @property
     def latest(self) -> Snapshot | None:
@@ -87,18 +91,18 @@ class OnlineQuery:
     @property
     def priority(self) -> float:
         """The query's weight: with 2.0 it gets twice the cores of one with 1.0. Set it at any time."""
-        return self._runner.weight
+        return self.runner.weight
 
     @priority.setter
     def priority(self, priority: float) -> None:
-        self._runner.weight = check_priority(priority)
+        self.runner.weight = check_priority(priority)
 
     def pause(self) -> None:
         """Start no more mini-batches; those that run are finished. The timeout goes on."""
-        self._runner.pause()
+        self.runner.pause()
 
     def resume(self) -> None:
-        self._runner.resume()
+        self.runner.resume()
 
     def stop(self) -> None:
         """End the query with the snapshots it has. Returns at once; its cores are free within one task."""
@@ -131,7 +135,7 @@ class OnlineQuery:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether the query is over and its cores are free, within the timeout in seconds."""
-        return self._runner.wait(timeout)
+        return self.runner.wait(timeout)
 
     def __iter__(self) -> Reader:
         return Reader(self._publisher.feed, self.stop, owner=self)

@@ -52,8 +52,8 @@ class QueryOptions:
             check_seconds("timeout", self.timeout)
         if not _is_whole(self.seed) or self.seed < 0:
             raise _refusal("seed", self.seed, "a whole number from 0 on")
-        if self.batches is not None and (not _is_whole(self.batches) or self.batches < 1):
-            raise _refusal("batches", self.batches, "a whole number of mini-batches from 1 on, or None")
+        if self.batches is not None:
+            check_count("batches", self.batches)
 
 
 def relative_error(value: float | str | None, name: str = "target") -> float | None:
@@ -82,6 +82,12 @@ def check_priority(priority: float) -> float:
     if not _is_number(priority) or not 0 < priority < math.inf:
         raise _refusal("priority", priority, "a finite number above 0; 2.0 gets twice the share of 1.0")
     return float(priority)
+
+
+def check_count(name: str, count: int) -> int:
+    if not _is_whole(count) or count < 1:
+        raise _refusal(name, count, "a whole number from 1 on, or None")
+    return int(count)
 
 
 def check_seconds(name: str, seconds: float) -> float:

@@ -74,7 +74,8 @@ class Snapshot:
     def __repr__(self) -> str:
         from relaqs.rendering.view import heading
 
-        return f"<Snapshot #{self.batch}: {len(self)} rows · {heading(self)}>"
+        rows = "1 row" if len(self) == 1 else f"{len(self):,} rows"
+        return f"<Snapshot #{self.batch}: {rows} · {heading(self)}>"
 
     def __str__(self) -> str:
         from relaqs.rendering.terminal import plain_text

@@ -18,6 +18,7 @@ _EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to 
 _SUFFIXES = {0: "", 3: " k", 6: " M", 9: " B", 12: " T"}
 _SMALLEST_PLAIN, _LARGEST_PLAIN = -4, 17  # powers of ten; beyond these a number is written as 1.5e-7
 _MOST_DECIMALS = 4
+_SAME_SIDES = Decimal("0.1")  # sides that differ by less than this share of the half-width are shown as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +153,13 @@ def _show_spread(cell: _Spread, unit: Unit, certified: bool) -> Shown:
 
 
 def _two_sided(cell: _Spread, unit: Unit) -> str:
-    """Return the margin without the unit's text: one number where both sides round alike."""
+    """Return the margin without the unit's text: one number where both sides are about the same."""
     assert cell.low is not None
     assert cell.high is not None
     above, below, place = cell.high - cell.value, cell.value - cell.low, cell.place
     if above < 0 or below < 0:  # the interval does not hold the estimate (it may be corrected for bias)
         return f"in {unit.write(cell.low, place)} … {unit.write(cell.high, place)}"
-    if abs(above - below) < _power(place):
+    if abs(above - below) < max(_power(place), cell.half_width * _SAME_SIDES):
         return f"± {unit.write(cell.half_width, place)}"
     return f"+{unit.write(above, place)}/−{unit.write(below, place)}"
 

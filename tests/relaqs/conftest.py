@@ -127,13 +127,10 @@ def start(gate: Gate) -> Iterator[Start]:
 
     def begin(*, fails_at: int | None = None, **options: object) -> OnlineQuery:
         job = MeanJob(gate, fails_at=fails_at)
-        return OnlineQuery(
-            job,
-            PLAN,
-            executor,
-            QueryOptions(**options),
-            elapsed_seconds=lambda: float(next(clock)),  # type: ignore[arg-type]
-        )
+        chosen = QueryOptions(**options)  # type: ignore[arg-type]
+        query = OnlineQuery(job, PLAN, executor, chosen, elapsed_seconds=lambda: float(next(clock)))
+        query.start()
+        return query
 
     yield begin
     gate.let()

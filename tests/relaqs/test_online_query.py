@@ -225,7 +225,7 @@ def test_priority_can_be_changed(gate, start) -> None:
 
 def test_a_query_nobody_refers_to_stops(gate, start) -> None:
     query = start()
-    runner, gone = query._runner, weakref.ref(query)
+    runner, gone = query.runner, weakref.ref(query)
     gate.let(1)
     next(query)
     del query

@@ -1,0 +1,89 @@
+"""The program `relaqs`: one module a command, loaded when it is asked for, and the way every command ends.
+
+Commands parse arguments and print; what they do is done by `relaqs` and the packages above it. Exit codes:
+0, 1 for a failed run, 2 for bad usage, 130 after ctrl-C, 141 when nobody reads the output any more.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+import click
+from relaqs_engine.errors import RelaqsError
+
+from relaqs.options import ArgumentError
+
+# command → the module and the name in it, and what `relaqs --help` says of it without loading it
+COMMANDS = {
+    "demo": ("relaqs.cli.demo:demo", "Make data, run a query online and show it sharpen."),
+    "sql": ("relaqs.cli.sql:sql", "Answer one SELECT online."),
+    "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
+    "shuffle": ("relaqs.cli.data:shuffle", "Lay a table out: any part of it becomes a random sample."),
+    "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
+    "tpch": ("relaqs_tpch.cli:tpch", "TPC-H: data, queries, measurements."),
+}
+INTERRUPTED, TERMINATED, PIPE_CLOSED = (128 + number for number in (2, 15, 13))  # as a shell reports signals
+
+
+class Program(click.Group):
+    """Commands that are imported when they are needed, and errors as one line instead of a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            _discard_output()
+            raise click.exceptions.Exit(PIPE_CLOSED) from None
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        except ArgumentError as error:
+            raise click.UsageError(str(error), ctx) from error
+        except (RelaqsError, OSError) as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="relaqs", message="relaqs %(version)s")
+def program() -> None:
+    """SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact."""
+
+
+def main() -> NoReturn:
+    """Run the program and leave the process with its exit code."""
+    signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a run
+    program.main(prog_name="relaqs")
+    raise AssertionError("click leaves by SystemExit")
+
+
+def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
+    """Leave as after an error, so that what was started is ended and half-made files are removed."""
+    sys.exit(TERMINATED)
+
+
+def _discard_output() -> None:
+    """Let what is still buffered go nowhere, instead of failing once more when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

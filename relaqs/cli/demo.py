@@ -1,0 +1,161 @@
+"""`relaqs demo`: TPC-H data, one query that sharpens on screen, and DuckDB beside it."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from relaqs.session import Session
+    from relaqs.snapshot import Snapshot
+
+QUERY = """\
+SELECT n_name AS nation, sum(l_extendedprice * (1 - l_discount)) AS revenue
+FROM lineitem
+JOIN orders ON l_orderkey = o_orderkey
+JOIN customer ON o_custkey = c_custkey
+JOIN nation ON c_nationkey = n_nationkey
+JOIN region ON n_regionkey = r_regionkey
+WHERE r_name IN ('ASIA', 'EUROPE')
+GROUP BY n_name
+ORDER BY revenue DESC"""
+GOOD_ENOUGH = 0.01
+_DUCKDB_MEMORY_BYTES = 2 << 30
+
+
+@click.command("demo")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("demo-data"),
+    show_default=True,
+    metavar="DIR",
+    help="Where the data is, or is made once.",
+)
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Scale of TPC-H: 1 is 6 million rows and 0.4 GB.",
+)
+def demo(data: Path, scale: float) -> None:
+    """Make TPC-H data, ask for the revenue of ten nations, and watch the answer become exact.
+
+    On a terminal it sharpens in place; anywhere else each snapshot is one line.
+    """
+    from relaqs.session import connect
+
+    _make_data(data, scale)
+    click.echo(f"{QUERY}\n")
+    milestones = Milestones()
+    with connect(data) as session:
+        final = _show(milestones.noting(session.online_sql(QUERY)))
+        exact, duckdb_seconds = run_in_duckdb(session, QUERY)
+    click.echo()
+    for line in milestones.lines():
+        click.echo(line)
+    click.echo(f"{'DuckDB, exact or nothing:':32}{duckdb_seconds:6.2f} s")
+    if not equals(final.estimate, exact):
+        raise click.ClickException("the last answer differs from DuckDB's; please report this as a bug")
+    click.echo("The last answer equals DuckDB's.")
+
+
+@dataclass(slots=True)
+class Milestones:
+    """The snapshots by which a query's speed is told."""
+
+    first: Snapshot | None = None
+    good: Snapshot | None = None
+    exact: Snapshot | None = None
+
+    def noting(self, snapshots: Iterable[Snapshot]) -> Iterator[Snapshot]:
+        for snapshot in snapshots:
+            self.first = self.first or snapshot
+            if snapshot.error <= GOOD_ENOUGH:
+                self.good = self.good or snapshot
+            if snapshot.is_exact:
+                self.exact = snapshot
+            yield snapshot
+
+    def lines(self) -> Iterator[str]:
+        from relaqs.rendering.rounding import show_percent
+
+        named = (("First estimate:", self.first), ("All within ± 1 %:", self.good), ("Exact:", self.exact))
+        for name, snapshot in named:
+            if snapshot is not None:
+                read = show_percent(snapshot.fraction)
+                yield f"{name:32}{snapshot.elapsed_seconds:6.2f} s, {read} of the rows read"
+
+
+def run_in_duckdb(session: Session, sql: str) -> tuple[pa.Table, float]:
+    """Return DuckDB's own answer over the same files, with as many threads, and the seconds it took."""
+    from relaqs_engine.duck import Database, DatabaseConfig, list_literal, quote_name
+
+    layouts = session.tables
+    folders = tuple(str(layout.directory) for layout in layouts.values())
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    database = Database(DatabaseConfig(folders, _DUCKDB_MEMORY_BYTES, threads=threads))
+    try:
+        cursor = database.cursor()
+        for name, layout in layouts.items():
+            files = list_literal([str(path) for path in layout.paths])
+            cursor.run(f"CREATE VIEW {quote_name(name)} AS FROM read_parquet({files})")
+        started = time.perf_counter()
+        return cursor.table(sql), time.perf_counter() - started
+    finally:
+        database.close()
+
+
+def equals(answer: pa.Table, expected: pa.Table) -> bool:
+    """Whether both hold the same rows in the same order; floating point may differ by 1e-9 of a value."""
+
+    def same(left: object, right: object) -> bool:
+        if isinstance(left, float) and isinstance(right, float):
+            return math.isclose(left, right, rel_tol=1e-9)
+        return left == right
+
+    if answer.num_rows != expected.num_rows:
+        return False
+    columns = zip(answer.columns, expected.columns, strict=True)
+    return all(all(map(same, mine.to_pylist(), theirs.to_pylist())) for mine, theirs in columns)
+
+
+def _make_data(folder: Path, scale: float) -> None:
+    from relaqs_tpch import generate
+
+    from relaqs.cli.progress import progress_bar
+
+    if not folder.exists():
+        click.echo(f"Making TPC-H data at scale {scale:g} in {folder}, once.")
+    with progress_bar() as show:
+        generate(scale, folder, progress=show)
+
+
+def _show(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """Return the last snapshot, after showing all that came."""
+    from rich.console import Console
+
+    from relaqs.cli.output import as_text, show_live
+    from relaqs.rendering.view import heading
+
+    if sys.stdout.isatty():
+        final = show_live(snapshots, Console())
+    else:
+        final = None
+        for final in snapshots:
+            click.echo(heading(final))
+        if final is not None:
+            click.echo(as_text(final, sys.stdout))
+    assert final is not None, "a query that ends without an error has a last snapshot"
+    return final

@@ -1,0 +1,18 @@
+"""`relaqs explain`: what would run, and why."""
+
+from __future__ import annotations
+
+import click
+
+from relaqs.cli.parameters import data_option
+
+
+@click.command("explain")
+@click.argument("query", metavar="SELECT")
+@data_option
+def explain(query: str, data: str) -> None:
+    """Print the plan of SELECT: its mode and why, the tables it samples, and the SQL it runs."""
+    from relaqs.session import connect
+
+    with connect(data) as session:
+        click.echo(session.explain(query), nl=False)

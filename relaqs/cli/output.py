@@ -1,0 +1,135 @@
+"""How snapshots leave the program: a table for people, JSON lines or CSV for other programs.
+
+JSON lines: one object a snapshot, with the attributes of `Snapshot`; `table` and `estimate` are lists of row
+objects, `columns` names each approximate column's interval. Dates are ISO 8601, decimals numbers, bytes hex;
+NULL, NaN and infinity are null, so `error` is null until something is certified.
+CSV: the rows of the last snapshot under one header, or of each, which then begin with its number and the
+share of rows read; NULL is an empty field.
+"""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import json
+import math
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, fields
+from decimal import Decimal
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+
+from relaqs.rendering.terminal import Fitted, plain_text
+from relaqs.snapshot import Snapshot
+
+FORMATS = ("table", "jsonl", "csv")
+
+
+def write(snapshots: Iterable[Snapshot], format_name: str, *, every: bool = False) -> None:
+    """Write snapshots to standard output as they come. every: in a table or CSV, not the last alone."""
+    if format_name == "jsonl":
+        _write_lines((json_line(snapshot) for snapshot in snapshots), sys.stdout)
+    elif format_name == "csv":
+        write_csv(snapshots, sys.stdout, every=every)
+    elif sys.stdout.isatty() and not every:
+        show_live(snapshots, Console())
+    else:
+        chosen = snapshots if every else _last(snapshots)
+        _write_lines((as_text(snapshot, sys.stdout) + "\n" for snapshot in chosen), sys.stdout)
+
+
+def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
+    """Redraw each snapshot in place, leave the last on screen in full, and return it."""
+    last = None
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        for last in snapshots:
+            live.update(Fitted(last), refresh=True)
+    if last is not None:
+        console.print(last)
+    return last
+
+
+def as_text(snapshot: Snapshot, file: TextIO) -> str:
+    """Return the snapshot in the characters that the file can take."""
+    return plain_text(snapshot, ascii_only="utf" not in (file.encoding or "").lower())
+
+
+def json_line(snapshot: Snapshot) -> str:
+    """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII."""
+    values = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+    values |= {
+        "table": snapshot.table.to_pylist(),
+        "estimate": snapshot.estimate.to_pylist(),
+        "columns": [asdict(column) for column in snapshot.columns],
+    }
+    return json.dumps(_plain(values), allow_nan=False)
+
+
+def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> None:
+    writer = csv.writer(file, lineterminator="\n")
+    is_first = True
+    for snapshot in snapshots if every else _last(snapshots):
+        position = [snapshot.batch, snapshot.fraction] if every else []
+        if is_first:
+            names = snapshot.table.column_names
+            writer.writerow((["relaqs_batch", "relaqs_fraction"] if every else []) + names)
+            is_first = False
+        for row in snapshot.table.to_pylist():
+            writer.writerow([*position, *map(_field, row.values())])
+        file.flush()
+
+
+def _write_lines(lines: Iterable[str], file: TextIO) -> None:
+    for line in lines:
+        file.write(line + "\n")
+        file.flush()  # the next program wants the estimate now
+
+
+def _last(snapshots: Iterable[Snapshot]) -> Iterator[Snapshot]:
+    yield from deque(snapshots, maxlen=1)
+
+
+def _plain(value: object) -> object:
+    """Return the value as JSON knows it."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case Decimal():
+            return _decimal(value)
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case bytes():
+            return value.hex()
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case _:
+            return str(value)
+
+
+def _decimal(value: Decimal) -> int | float | None:
+    if not value.is_finite():
+        return None
+    return int(value) if value == value.to_integral_value() else float(value)
+
+
+def _field(value: object) -> object:
+    """Return the value as a field of CSV."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case None | int() | float() | str():
+            return value
+        case Decimal():
+            return f"{value:f}"
+        case dict() | list():
+            return json.dumps(_plain(value))
+        case _:
+            return _plain(value)

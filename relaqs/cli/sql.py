@@ -1,0 +1,86 @@
+"""`relaqs sql`: run one query online and print its snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from relaqs.cli.parameters import data_option, share
+
+if TYPE_CHECKING:
+    from relaqs.options import Fallback, Interval
+
+
+@click.command("sql")
+@click.argument("query", metavar="SELECT")
+@data_option
+@click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
+@click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
+@click.option("--confidence", type=share, default="95%", show_default=True, metavar="SHARE")
+@click.option(
+    "--interval",
+    type=click.Choice(["pointwise", "anytime"]),
+    default="pointwise",
+    show_default=True,
+    help="Valid at any one moment, or however often you look.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after this time."
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Order of the data.")
+@click.option("--batches", type=click.IntRange(min=1), help="Exactly this many equal mini-batches.")
+@click.option("--watch", multiple=True, metavar="COLUMN", help="Columns whose error counts (all by default).")
+@click.option(
+    "--fallback",
+    type=click.Choice(["exact", "error"]),
+    default="exact",
+    show_default=True,
+    help="What to do with a query that cannot be estimated: run it exactly, or refuse it.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["table", "jsonl", "csv"]),
+    default="table",
+    show_default=True,
+    help="For people, or for other programs.",
+)
+@click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
+def sql(
+    query: str,
+    data: str,
+    cluster: str | None,
+    target: float | None,
+    confidence: float,
+    interval: Interval,
+    timeout: float | None,
+    seed: int,
+    batches: int | None,
+    watch: tuple[str, ...],
+    fallback: Fallback,
+    format_name: str,
+    every: bool,
+) -> None:
+    """Answer SELECT online: a first estimate at once, then better ones, at the end the exact answer.
+
+    On a terminal the answer sharpens in place. JSON lines have one object a snapshot; a table or CSV that
+    goes to a file or a pipe has the last snapshot, or with --every all of them.
+    """
+    from relaqs.cli.output import write
+    from relaqs.session import connect
+
+    with connect(data, cluster=cluster) as session:
+        running = session.online_sql(
+            query,
+            target=target,
+            confidence=confidence,
+            interval=interval,
+            watch=watch or None,
+            timeout=timeout,
+            seed=seed,
+            batches=batches,
+            fallback=fallback,
+        )
+        with running:
+            write(running, format_name, every=every)

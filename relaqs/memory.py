@@ -1,0 +1,41 @@
+"""How much memory there is, and how people write amounts of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from relaqs.options import ArgumentError
+
+_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
+_SMALLEST_BYTES = 256 << 20
+
+
+def memory_bytes(amount: int | str) -> int:
+    """Return bytes for 4000000000, "4GB" and "3.7 GiB". Raises ArgumentError below 256 MiB."""
+    found = amount if isinstance(amount, int) else _parsed(amount)
+    if found is None or isinstance(found, bool) or found < _SMALLEST_BYTES:
+        raise ArgumentError(
+            f'memory_limit is {amount!r}; it must be bytes or text such as "4GB", and at least 256 MiB'
+        )
+    return found
+
+
+def machine_memory_bytes() -> int:
+    """Return the memory this process may use: the machine's, or less where its container has a limit."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (path.read_text(encoding="ascii").strip() for path in _CGROUP_LIMITS if path.is_file())
+    return min([physical, *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def _parsed(text: str) -> int | None:
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        return None
+    number, unit, binary_unit = match.groups()
+    factor = _BINARY_UNITS[binary_unit.lower()] if binary_unit else _UNITS[(unit or "").lower()]
+    return int(float(number) * factor)

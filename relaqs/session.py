@@ -1,0 +1,297 @@
+"""Session: a catalog of tables and a place to run, opened once; every query starts here."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from getpass import getuser
+from pathlib import Path
+from tempfile import gettempdir
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from relaqs_engine.binder import Binder
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.errors import RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.explain import explain
+from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
+from relaqs_engine.planner import plan_query
+from relaqs_engine.sql.views import check_views, expand_views
+
+from relaqs import worker
+from relaqs.executors import Executor, open_executor
+from relaqs.memory import machine_memory_bytes, memory_bytes
+from relaqs.online_query import OnlineQuery
+from relaqs.options import (
+    ArgumentError,
+    ErrorFunction,
+    Fallback,
+    Interval,
+    QueryOptions,
+    Watch,
+    check_count,
+    relative_error,
+    watched,
+)
+from relaqs.query_job import query_job
+from relaqs.runner import JobRunner
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from relaqs_engine.layouts.manifest import Layout
+
+_MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
+_STATE_SHARE = 0.25  # of the limit: for the merged states of this session's queries; the rest runs tasks
+_CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
+
+
+class Session:
+    """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
+
+    Closing it, or leaving its `with`, stops its queries. Snapshots live on.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        views: Mapping[str, str],
+        executor: Executor,
+        *,
+        memory_limit_bytes: int,
+        exact_threads: int,
+    ) -> None:
+        self._catalog = catalog
+        self._views = dict(views)
+        self._executor = executor
+        self._exact_threads = exact_threads
+        self._binder = Binder(catalog)
+        self._planning = threading.Lock()  # the binder has one cursor
+        state_bytes = int(memory_limit_bytes * _STATE_SHARE)
+        self._config = _database_config(catalog.readable_directories, memory_limit_bytes - state_bytes)
+        self._states = Database(_database_config((), state_bytes))
+        self._runners: dict[str, JobRunner] = {}  # those not over yet, also of queries nobody refers to
+        self._is_closed = False
+        # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
+        close = threading.Thread(target=executor.close, name="relaqs-close", daemon=True)
+        self._close_forgotten = weakref.finalize(self, close.start)
+        self._close_forgotten.atexit = False  # at exit executors close themselves
+
+    @property
+    def tables(self) -> Mapping[str, Layout]:
+        """The tables' layouts by name."""
+        return self._catalog.tables
+
+    def online_sql(
+        self,
+        sql: str,
+        *,
+        target: float | str | None = None,
+        confidence: float = 0.95,
+        interval: Interval = "pointwise",
+        priority: float = 1.0,
+        watch: Watch | None = None,
+        timeout: float | None = None,
+        seed: int = 0,
+        batches: int | None = None,
+        fallback: Fallback = "exact",
+    ) -> OnlineQuery:
+        """Start answering one SELECT, and return its handle at once.
+
+        target: stop when `snapshot.error` is that small; 0.01 and "1%" are the same. confidence: of the
+        intervals. interval: "pointwise" holds at any one moment, "anytime" however often one looks.
+        priority: the query's weight beside others. watch: names of the approximate columns that make up the
+        error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
+        after that many seconds. seed: the order in which partitions are taken. batches: exactly so many equal
+        mini-batches. fallback: run a query that cannot be estimated as a whole ("exact"), or refuse it.
+
+        Raises SqlError if the SQL is wrong, UnsupportedError if it is refused, ArgumentError for the rest.
+        """
+        submitted_at = time.perf_counter()
+        options = QueryOptions(
+            target=relative_error(target),
+            confidence=confidence,
+            interval=interval,
+            priority=priority,
+            watch=watched(watch),
+            timeout=timeout,
+            seed=seed,
+            batches=batches,
+            fallback=fallback,
+        )
+        plan = self._plan(sql)
+        if plan.mode is Mode.EXACT and fallback == "error":
+            raise UnsupportedError(
+                f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
+                'Give fallback="exact" to run it as a whole'
+            )
+        return self._start(plan, options, submitted_at)
+
+    def explain(self, sql: str) -> str:
+        """Return how a SELECT would be answered, in words and SQL."""
+        return explain(self._plan(sql))
+
+    def close(self) -> None:
+        """Stop the session's queries and free its cores. Does nothing the second time."""
+        self._is_closed = True
+        if self._close_forgotten.detach() is None:
+            return
+        runners = list(self._runners.values())
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            runner.wait(_CLOSE_SECONDS)
+        self._executor.close()
+        for threads in {1, self._exact_threads}:
+            worker.close_database(replace(self._config, threads=threads))
+        self._states.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        place = "closed" if self._is_closed else self._executor.describe()
+        return f"<Session: {len(self.tables)} tables, {place}>"
+
+    def _plan(self, sql: str) -> OnlinePlan:
+        if self._is_closed:
+            raise RelaqsError("this session is closed; open another with relaqs.connect")
+        expanded = expand_views(sql, self._views) if self._views else sql
+        try:
+            with self._planning:
+                return replace(plan_query(expanded, self._catalog, self._binder), sql=sql)
+        except SqlError as error:
+            if expanded != sql:  # positions would be those of a text that the user never saw
+                raise SqlError(error.message, None, error.candidates) from None
+            raise
+
+    def _start(self, plan: OnlinePlan, options: QueryOptions, submitted_at: float) -> OnlineQuery:
+        names = _watched_columns(plan, options.watch)
+        cursor = self._states.cursor()
+        job = query_job(
+            uuid.uuid4().hex[:12],
+            plan,
+            self._catalog,
+            database_config=self._config,
+            state_cursor=cursor,
+            exact_threads=self._exact_threads,
+            request=IntervalRequest(options.confidence, options.interval == "anytime"),
+            seed=options.seed,
+            batches=options.batches,
+            watch=names,
+        )
+
+        def end() -> None:  # keeps the session as long as the job runs; must not keep the query
+            cursor.close()
+            del self._runners[job.id]
+
+        query = OnlineQuery(
+            job,
+            plan,
+            self._executor,
+            options if names is None else replace(options, watch=names),
+            elapsed_seconds=lambda: time.perf_counter() - submitted_at,
+            on_end=end,
+        )
+        self._runners[job.id] = query.runner
+        query.start()
+        return query
+
+
+def connect(
+    data: str | Path | None = None,
+    *,
+    tables: Mapping[str, str | Path] | None = None,
+    cluster: str | Client | None = None,
+    views: Mapping[str, str] | None = None,
+    threads: int | None = None,
+    memory_limit: int | str | None = None,
+    cache_directory: str | Path | None = None,
+) -> Session:
+    """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
+
+    tables: name → Parquet or CSV files (path, folder or glob). views: name → SELECT, over tables and the
+    views before it. cluster: a Dask scheduler's address or a client; without it queries run on threads of
+    this process. threads: how many. memory_limit: in bytes or as "4GB", of each process that runs queries;
+    default: half of this machine's memory, a quarter with a cluster. cache_directory: where plain files are
+    laid out; default: $RELAQS_CACHE or ~/.cache/relaqs.
+    Raises LayoutError or DataError for tables that cannot be used, ClusterError for such a cluster.
+    """
+    limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
+    catalog = _open_catalog(data, tables or {}, cache_directory)
+    check_views(views or {}, catalog.tables)
+    executor = open_executor(cluster, cores=None if threads is None else check_count("threads", threads))
+    exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
+    return Session(catalog, views or {}, executor, memory_limit_bytes=limit, exact_threads=exact_threads)
+
+
+def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:
+    """Start answering one SELECT over `data`; the options are those of `Session.online_sql` and `connect`.
+
+    The session behind it closes when the query is no longer referred to.
+    """
+    opening = {name: options.pop(name) for name in _CONNECT_OPTIONS & set(options)}
+    return connect(data, **opening).online_sql(sql, **options)
+
+
+_CONNECT_OPTIONS = {"tables", "cluster", "views", "threads", "memory_limit", "cache_directory"}
+
+
+def _open_catalog(
+    data: str | Path | None, tables: Mapping[str, str | Path], cache_directory: str | Path | None
+) -> Catalog:
+    if data is None and not tables:
+        raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
+    laid_out = Catalog.open(data).layouts if data is not None else ()
+    cache = None if cache_directory is None else Path(cache_directory)
+    return Catalog((*laid_out, *Catalog.of_sources(tables, cache, _announce).layouts))
+
+
+def _announce(message: str) -> None:
+    print(f"relaqs: {message}", file=sys.stderr)
+
+
+def _default_memory_bytes(is_cluster: bool) -> int:
+    return int(machine_memory_bytes() * _MEMORY_SHARE / (2 if is_cluster else 1))
+
+
+def _database_config(readable: Sequence[str], memory_limit_bytes: int) -> DatabaseConfig:
+    spill = Path(gettempdir()) / f"relaqs-spill-{getuser()}"  # DuckDB keeps processes in it apart
+    return DatabaseConfig(tuple(readable), memory_limit_bytes, str(spill))
+
+
+def _watched_columns(
+    plan: OnlinePlan, watch: tuple[str, ...] | ErrorFunction | None
+) -> tuple[str, ...] | None:
+    """Return the names as the answer has them; None where all columns or a function are watched."""
+    if watch is None or callable(watch):
+        return None
+    is_exact = plan.mode is Mode.EXACT
+    known = {
+        output.name.lower(): output.name
+        for output in plan.outputs
+        if is_exact or output.kind is not OutputKind.KEY
+    }
+    for name in watch:
+        if name.lower() not in known:
+            near = difflib.get_close_matches(name.lower(), known, cutoff=0.5)
+            raise SqlError(
+                f"watch names {name!r}; the approximate columns are {', '.join(known.values()) or 'none'}",
+                candidates=tuple(known[each] for each in near),
+            )
+    return tuple(known[name.lower()] for name in watch)
