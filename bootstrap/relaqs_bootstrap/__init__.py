@@ -1,1 +1,42 @@
-"""Error bars: totals, variances, replicates, intervals. Arrays in, arrays out; numpy and scipy only."""
+"""Error bars: scaled totals, variances from blocks or sums of squares, intervals, unseen groups.
+
+Arrays in, arrays out. Shapes are G groups, C output columns, K basis columns, R blocks throughout.
+Nothing here knows SQL, Arrow, files, clocks or random generators; numpy and scipy.special only.
+"""
+
+from relaqs_bootstrap.anytime import anytime_multiplier
+from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
+from relaqs_bootstrap.certify import is_certified, largest_influence
+from relaqs_bootstrap.closed_form import closed_form_variance
+from relaqs_bootstrap.intervals import (
+    Intervals,
+    Level,
+    confidence_intervals,
+    gamma_interval,
+    student_interval,
+    unseen_units_bound,
+)
+from relaqs_bootstrap.jackknife import jackknife_variance
+from relaqs_bootstrap.linearised import linearised_variance
+from relaqs_bootstrap.unseen import unseen_groups
+from relaqs_bootstrap.variance import Variance
+
+__all__ = [
+    "Intervals",
+    "Level",
+    "Variance",
+    "anytime_multiplier",
+    "block_weights",
+    "closed_form_variance",
+    "confidence_intervals",
+    "gamma_interval",
+    "is_certified",
+    "jackknife_variance",
+    "largest_influence",
+    "leave_one_out",
+    "linearised_variance",
+    "scale_factor",
+    "student_interval",
+    "unseen_groups",
+    "unseen_units_bound",
+]

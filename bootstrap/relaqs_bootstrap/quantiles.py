@@ -1,0 +1,64 @@
+"""Quantiles of Student's t and of the gamma distribution, fast and safe for any number of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import gammainccinv, gammaincinv, ndtr, ndtri, stdtrit
+
+from relaqs_bootstrap.arrays import FloatArray
+
+
+def normal_quantile(probability: float) -> float:
+    return float(ndtri(probability))
+
+
+def normal_tail(deviate: float) -> float:
+    """Return the probability of exceeding so many standard errors, on one side."""
+    return float(ndtr(-deviate))
+
+
+def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
+    """Return the t quantile of an upper probability for each (real, possibly infinite) degrees of freedom.
+
+    From max(20, 5z²) on by the Cornish-Fisher series (relative error below 1e-6), which is ten times faster.
+    Source: Abramowitz and Stegun 26.7.5.
+    """
+    z = normal_quantile(probability)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        v = 1.0 / freedom
+    terms = (
+        79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z,
+        240 * (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z),
+        960 * (5 * z**5 + 16 * z**3 + 3 * z),
+        23040 * (z**3 + z),
+        92160 * z,
+    )
+    quantile = np.asarray(np.polyval(terms, v) / 92160.0, dtype=np.float64)
+    few = ~(freedom >= max(20.0, 5.0 * z * z))
+    quantile[few] = stdtrit(freedom[few], probability)
+    return quantile
+
+
+def gamma_lower(shape: FloatArray, tail: float) -> FloatArray:
+    """Return the gamma quantile with probability `tail` below it."""
+    return _gamma(shape, normal_quantile(tail), gammaincinv, tail)
+
+
+def gamma_upper(shape: FloatArray, tail: float) -> FloatArray:
+    """Return the gamma quantile with probability `tail` above it."""
+    return _gamma(shape, -normal_quantile(tail), gammainccinv, tail)
+
+
+def _gamma(
+    shape: FloatArray, z: float, exact: Callable[[FloatArray, float], FloatArray], tail: float
+) -> FloatArray:
+    """Return quantiles by Cornish-Fisher from shape 10·max(z², 4) on, with a relative error below 6e-6."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = 1.0 / np.sqrt(shape)
+        terms = (-(6 * z**4 + 14 * z**2 - 32) / 1620, (z**3 - 7 * z) / 36, (z**2 - 1) / 3, z, 1.0)
+        quantile = np.asarray(shape * np.polyval(terms, root), dtype=np.float64)
+    few = ~(shape >= 10.0 * max(z * z, 4.0))
+    quantile[few] = exact(shape[few], tail)
+    return quantile

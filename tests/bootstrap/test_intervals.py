@@ -1,0 +1,219 @@
+"""Intervals: the cases with a known answer, the edges, and the laws."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from relaqs_bootstrap import (
+    Intervals,
+    Level,
+    Variance,
+    anytime_multiplier,
+    confidence_intervals,
+    gamma_interval,
+    student_interval,
+    unseen_units_bound,
+)
+from scipy.special import gammainccinv, gammaincinv, stdtrit
+
+
+def one_total_one_ratio(**changes: Any) -> Intervals:
+    """Return the intervals of a SUM of 5000 (500 of it seen) and an AVG of 5, over 100 rows."""
+    arguments: dict[str, Any] = {
+        "estimate": np.array([[5000.0, 5.0]]),
+        "variance": Variance(np.array([[250_000.0, 0.25]]), np.full((1, 2), 40.0), np.full((1, 2), 20.0)),
+        "fraction": 0.1,
+        "confidence": 0.95,
+        "anytime": False,
+        "rows_matched": np.array([100]),
+        "nonnegative_total": np.array([True, False]),
+        "observed_total": np.array([[500.0, np.nan]]),
+        "unit_ceiling": np.array([70.0, np.nan]),
+    }
+    arguments |= changes
+    return confidence_intervals(arguments.pop("estimate"), arguments.pop("variance"), **arguments)
+
+
+def test_a_ratio_has_the_student_interval() -> None:
+    intervals = one_total_one_ratio()
+    half = stdtrit(40, 0.975) * 0.5
+    assert intervals.low[0, 1] == pytest.approx(5 - half, rel=1e-6)
+    assert intervals.high[0, 1] == pytest.approx(5 + half, rel=1e-6)
+    assert intervals.certified.all()
+
+
+def test_a_ratio_over_few_rows_has_no_more_freedom_than_rows() -> None:
+    intervals = one_total_one_ratio(rows_matched=np.array([4]))
+    assert intervals.high[0, 1] == pytest.approx(5 + stdtrit(3, 0.975) * 0.5)
+
+
+def test_a_total_has_the_gamma_interval_of_its_inflated_variance() -> None:
+    intervals = one_total_one_ratio()
+    shape = 5000**2 / (250_000 * (stdtrit(40, 0.975) / 1.959963985) ** 2)
+    assert intervals.low[0, 0] == pytest.approx(5000 * gammaincinv(shape, 0.025) / shape, rel=1e-5)
+    assert intervals.high[0, 0] == pytest.approx(5000 * gammainccinv(shape + 1, 0.025) / shape, rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 40])
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.9999])
+def test_a_count_scanned_almost_nowhere_has_the_exact_poisson_interval(count: int, confidence: float) -> None:
+    level, total = Level.of(confidence, anytime=False, fraction=1e-9), np.array([count * 1e9])
+    low, high = gamma_interval(total, total * 1e9, np.array([np.inf]), np.array([float(count)]), level)
+    assert low[0] == pytest.approx(max(gammaincinv(count, level.tail) * 1e9, count), rel=1e-5)
+    assert high[0] == pytest.approx(gammainccinv(count + 1, level.tail) * 1e9, rel=1e-5)
+
+
+def test_a_total_is_never_said_to_be_below_what_was_seen() -> None:
+    assert one_total_one_ratio(observed_total=np.array([[4990.0, np.nan]])).low[0, 0] == 4990.0
+
+
+def test_no_row_seen_bounds_the_units_that_can_have_been_missed() -> None:
+    intervals = one_total_one_ratio(
+        estimate=np.array([[0.0, np.nan]]),
+        variance=Variance(np.array([[0.0, np.nan]]), np.ones((1, 2)), np.zeros((1, 2))),
+        observed_total=np.zeros((1, 2)),
+        rows_matched=np.array([0]),
+    )
+    assert intervals.low[0, 0] == 0.0
+    assert intervals.high[0, 0] == pytest.approx(70 * log(0.025) / log(0.9))
+    assert np.isnan([intervals.low[0, 1], intervals.high[0, 1]]).all()
+    assert not intervals.certified.any()
+
+
+def test_no_row_seen_and_no_ceiling_known_leaves_the_high_end_unknown() -> None:
+    intervals = one_total_one_ratio(
+        estimate=np.array([[0.0, 5.0]]), observed_total=np.zeros((1, 2)), unit_ceiling=np.full(2, np.nan)
+    )
+    assert intervals.low[0, 0] == 0.0
+    assert np.isnan(intervals.high[0, 0])
+    assert not intervals.certified[0, 0]
+
+
+def test_the_bound_on_unseen_units_holds() -> None:
+    level = Level.of(0.9, anytime=False, fraction=0.2)
+    bound = unseen_units_bound(level, 0.2)
+    assert 0.8**bound == pytest.approx(0.05)
+    assert unseen_units_bound(level, 1.0) == 0.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), confidence=st.floats(0.5, 0.9999), anytime=st.booleans())
+def test_every_interval_is_the_estimate_once_everything_is_scanned(
+    seed: int, confidence: float, anytime: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    estimate = rng.choice([0.0, -1.5, 7e300, 1e-300, np.nan, np.inf, 3.25], (6, 2))
+    intervals = one_total_one_ratio(
+        estimate=estimate,
+        variance=Variance(np.zeros((6, 2)), np.ones((6, 2)), np.zeros((6, 2))),
+        rows_matched=rng.integers(0, 50, 6),
+        observed_total=estimate,
+        fraction=1.0,
+        confidence=confidence,
+        anytime=anytime,
+    )
+    np.testing.assert_array_equal(intervals.low, estimate)
+    np.testing.assert_array_equal(intervals.high, estimate)
+    assert intervals.certified.all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    total=st.floats(1e-3, 1e12),
+    relative_error=st.floats(1e-9, 10.0),
+    freedom=st.floats(1.0, 1e9),
+    fraction=st.floats(1e-4, 0.999),
+    anytime=st.booleans(),
+)
+def test_intervals_hold_the_estimate_and_widen_with_confidence(
+    total: float, relative_error: float, freedom: float, fraction: float, anytime: bool
+) -> None:
+    estimate = np.full((1, 2), total)
+    spread = Variance((relative_error * estimate) ** 2, np.full((1, 2), freedom), np.full((1, 2), 9.0))
+    inner, outer = (
+        one_total_one_ratio(
+            estimate=estimate,
+            variance=spread,
+            fraction=fraction,
+            observed_total=estimate * fraction,
+            confidence=confidence,
+            anytime=anytime,
+        )
+        for confidence in (0.8, 0.95)
+    )
+    assert (outer.low <= inner.low).all()
+    assert (inner.low <= estimate).all()
+    assert (estimate <= inner.high).all()
+    assert (inner.high <= outer.high).all()
+
+
+def test_anytime_stands_in_for_z_and_multiplies_t() -> None:
+    pointwise, anytime = one_total_one_ratio(), one_total_one_ratio(anytime=True)
+    wider = anytime_multiplier(0.1, 0.95) / 1.959963985
+    half = (pointwise.high - pointwise.low)[0, 1]
+    assert (anytime.high - anytime.low)[0, 1] == pytest.approx(wider * half, rel=1e-6)
+    assert anytime.low[0, 0] < pointwise.low[0, 0] < pointwise.high[0, 0] < anytime.high[0, 0]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_unknown_estimate_or_variance_leaves_both_ends_unknown(bad: float) -> None:
+    spread = Variance(np.array([[abs(bad), abs(bad)]]), np.full((1, 2), 40.0), np.full((1, 2), 20.0))
+    for intervals in (
+        one_total_one_ratio(estimate=np.full((1, 2), bad)),
+        one_total_one_ratio(variance=spread),
+    ):
+        assert np.isnan(intervals.low).all()
+        assert np.isnan(intervals.high).all()
+        assert not intervals.certified.any()
+
+
+def test_a_ratio_over_one_row_is_unknown() -> None:
+    intervals = one_total_one_ratio(rows_matched=np.array([1]))
+    assert np.isnan(intervals.low[0, 1])
+    assert np.isfinite(intervals.low[0, 0])
+
+
+def test_a_total_without_variation_has_no_width_and_is_not_certified() -> None:
+    intervals = one_total_one_ratio(
+        variance=Variance(np.array([[0.0, 0.25]]), np.full((1, 2), 40.0), np.array([[0.0, 20.0]]))
+    )
+    assert intervals.low[0, 0] == intervals.high[0, 0] == 5000.0
+    assert intervals.certified.tolist() == [[False, True]]
+
+
+def test_an_answer_without_rows_or_without_columns_has_no_intervals() -> None:
+    for shape in ((0, 2), (1, 0)):
+        empty = np.zeros(shape)
+        intervals = one_total_one_ratio(
+            estimate=empty,
+            variance=Variance(empty, empty, empty),
+            observed_total=empty,
+            rows_matched=np.zeros(shape[0], dtype=int),
+            nonnegative_total=np.ones(shape[1], dtype=bool),
+            unit_ceiling=np.ones(shape[1]),
+        )
+        assert intervals.low.shape == intervals.certified.shape == shape
+
+
+@pytest.mark.parametrize("confidence", [0.0, 0.49, 0.99999, 1.0, 95.0, float("nan")])
+def test_a_confidence_out_of_range_is_refused(confidence: float) -> None:
+    with pytest.raises(ValueError, match=r"must be in 0\.5\.\.0\.9999"):
+        Level.of(confidence, anytime=False, fraction=0.1)
+
+
+def test_a_variance_of_mixed_shapes_is_refused() -> None:
+    good = Variance(np.ones((2, 1)), np.ones((2, 1)), np.ones((2, 1)))
+    with pytest.raises(ValueError, match="must have one shape"):
+        replace(good, effective_terms=np.ones((1, 2)))
+
+
+def test_infinite_freedom_gives_the_normal_interval() -> None:
+    level = Level.of(0.95, anytime=False, fraction=0.1)
+    low, high = student_interval(np.array([1.0]), np.array([4.0]), np.array([np.inf]), level)
+    assert (high - low)[0] == pytest.approx(4 * 1.959963985)

@@ -1,0 +1,38 @@
+"""The number of groups not met yet."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from relaqs_bootstrap import unseen_groups
+
+
+@pytest.mark.parametrize(
+    ("singletons", "doubletons", "rows", "fraction", "expected"),
+    [
+        (0, 5, 100, 0.1, 0.0),
+        (12, 5, 100, 1.0, 0.0),
+        (9, 0, 100, 0.1, 81.0),  # only the sampled share speaks: f₁·(1−q)/q
+        (10, 4, 101, 0.5, 100 / (8 * 1.01 + 10)),
+    ],
+)
+def test_table(singletons: int, doubletons: int, rows: int, fraction: float, expected: float) -> None:
+    assert unseen_groups(singletons, doubletons, rows, fraction) == pytest.approx(expected)
+
+
+def test_it_is_near_the_truth_for_groups_of_equal_size_and_below_it_otherwise() -> None:
+    rng = np.random.default_rng(5)
+    for sizes, low, high in ((np.full(2000, 8), 0.95, 1.05), (rng.zipf(2.0, 2000).clip(1, 500), 0.4, 1.0)):
+        group = np.repeat(np.arange(2000), sizes)
+        ratios = []
+        for _ in range(30):
+            seen = rng.choice(group, len(group) // 5, replace=False)
+            counts = np.bincount(np.bincount(seen, minlength=2000), minlength=3)
+            ratios.append(unseen_groups(int(counts[1]), int(counts[2]), len(seen), 0.2) / counts[0])
+        assert low < np.mean(ratios) < high
+
+
+@pytest.mark.parametrize(("singletons", "doubletons", "rows"), [(-1, 0, 10), (0, -1, 10), (3, 4, 10)])
+def test_impossible_counts_are_refused(singletons: int, doubletons: int, rows: int) -> None:
+    with pytest.raises(ValueError, match=f"do not fit into {rows} rows"):
+        unseen_groups(singletons, doubletons, rows, 0.1)
