@@ -14,7 +14,7 @@ from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.rewrite import RULES
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
-from relaqs_engine.rewrite.render import key_names, leading_table, partial_types, render, streams_of
+from relaqs_engine.rewrite.render import Texts, key_names, leading_table, partial_types, render, streams_of
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
@@ -32,7 +32,8 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
         return _mergeable(draft)
     except NotOnlineError as reason:
         return _exact(parsed, catalog, schema, str(reason))
-    except SqlglotError as error:
+    except (SqlglotError, SqlError) as error:
+        # DuckDB has bound the query itself, so whatever does not bind now is our text and not the user's.
         return _exact(parsed, catalog, schema, f"it could not be rewritten ({error})")
 
 
@@ -40,7 +41,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
     types = partial_types(draft)
     draft = replace(draft, basis=tuple(replace(column, type=types[column.name]) for column in draft.basis))
     texts = render(draft)
-    _check_estimate_binds(draft, types)
+    _check_texts_bind(draft, texts, types)
     select = draft.select
     return OnlinePlan(
         sql=draft.sql,
@@ -68,9 +69,14 @@ def _mergeable(draft: Draft) -> OnlinePlan:
     )
 
 
-def _check_estimate_binds(draft: Draft, types: dict[str, str]) -> None:
-    """An expression may exist for DuckDB's own types and not for estimates, which are DOUBLE."""
+def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None:
+    """An expression may exist for DuckDB's own types and not for estimates, which are DOUBLE.
+
+    What remains of the query around its aggregates must itself aggregate nothing: DuckDB knows more
+    aggregates than the rewriter does.
+    """
     columns = ", ".join([f"NULL::{type_} AS {name}" for name, type_ in types.items()] + ["1.0 AS scale"])
+    draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.final}")
     for output in draft.outputs:
         try:
             draft.binder.describe(f"SELECT {output.estimate_sql} FROM (SELECT {columns})")

@@ -58,6 +58,8 @@ class IntervalEstimator:
 
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> CellIntervals:
         """Return intervals of cells of shape (groups, outputs)."""
+        if scan.occupied_blocks < 2:
+            return self._with_known_counts(CellIntervals.unknown(cells))
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
         observed = self._observed(groups)

@@ -6,6 +6,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.schedule import partition_order
 
 
 def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool) -> str:
@@ -14,13 +15,27 @@ def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...],
     for stream in plan.streams:
         paths = catalog.table(stream.table).paths
         files = list_literal([str(paths[i]) for i in partitions])
-        text = text.replace(stream.token, f"read_parquet({files})")
+        # A folder of the user's may be called "year=2020"; DuckDB would take that for a column.
+        text = text.replace(stream.token, f"read_parquet({files}, hive_partitioning = false)")
     return text
 
 
 def leading_stream(plan: OnlinePlan, catalog: Catalog) -> Layout:
     """Return the layout whose rows measure what was scanned."""
     return catalog.table(plan.leading)
+
+
+def scan_order(plan: OnlinePlan, catalog: Catalog, seed: int) -> tuple[int, ...]:
+    """Return the partitions that hold rows, in the order in which the query takes them.
+
+    A cluster key of few values leaves partitions empty. The first must hold rows of the leading stream: from
+    none nothing can be estimated.
+    """
+    streams = [catalog.table(stream.table) for stream in plan.streams]
+    leading = leading_stream(plan, catalog)
+    order = partition_order(len(leading.partitions), seed)
+    held = [i for i in order if any(stream.partitions[i].row_count for stream in streams)]
+    return tuple(sorted(held, key=lambda i: leading.partitions[i].row_count == 0))
 
 
 def used_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:

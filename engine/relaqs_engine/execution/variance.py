@@ -43,6 +43,11 @@ class Scan:
         return int(self.block_rows.sum())
 
     @property
+    def occupied_blocks(self) -> int:
+        """Return how many blocks hold rows. Clusters may be so few that one holds all that was read."""
+        return int(np.count_nonzero(self.block_rows))
+
+    @property
     def fraction(self) -> float:
         return self.rows / self.population_rows
 
@@ -71,8 +76,7 @@ class VarianceEstimator:
                 gradient, groups.sums, products, rows, scan.rows, scan.fraction
             ), gradient
         blocks = block_sums(self._plan, groups, self._cursor)
-        occupied = int(np.count_nonzero(scan.block_rows))
-        if not self._are_totals and occupied * cells.size <= MAX_REPLICATE_CELLS:
+        if not self._are_totals and scan.occupied_blocks * cells.size <= MAX_REPLICATE_CELLS:
             return self._jackknife(groups, blocks, cells, scan)
         gradient = self._gradient(groups, cells, scan)
         variance = linearised_variance(

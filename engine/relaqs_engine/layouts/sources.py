@@ -11,7 +11,7 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -51,18 +51,23 @@ TableSource = PathLike | Sequence[PathLike] | ArrowStream | Relation
 
 @dataclass(frozen=True, slots=True)
 class ParquetSource:
-    """A table in Parquet files. columns: (name, DuckDB type). description: for people, in the manifest."""
+    """A table in Parquet files. columns: (name, DuckDB type). description: for people, in the manifest.
+
+    is_staged: the file is a copy of our own, and the folders it lies in tell nothing of its columns.
+    """
 
     files: tuple[Path, ...]
     columns: tuple[tuple[str, str], ...]
     row_count: int
     byte_count: int
     description: str
+    is_staged: bool = False
 
     @property
     def sql(self) -> str:
         """Return what stands for the table after FROM."""
-        return f"read_parquet({list_literal([str(file) for file in self.files])})"
+        option = ", hive_partitioning = false" if self.is_staged else ""
+        return f"read_parquet({list_literal([str(file) for file in self.files])}{option})"
 
     @property
     def row_identity(self) -> tuple[str, ...]:
@@ -144,13 +149,16 @@ def _are_csv(files: Sequence[Path]) -> bool:
     return bool(csv)
 
 
-def _parquet(files: tuple[Path, ...], cursor: Cursor, description: str) -> ParquetSource:
+def _parquet(
+    files: tuple[Path, ...], cursor: Cursor, description: str, *, is_staged: bool = False
+) -> ParquetSource:
     _check_same_columns(files, cursor)
-    opened = ParquetSource(files, (), 0, sum(file.stat().st_size for file in files), description)
+    byte_count = sum(file.stat().st_size for file in files)
+    opened = ParquetSource(files, (), 0, byte_count, description, is_staged)
     columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
     _check_names(columns)
     ((row_count,),) = cursor.rows(f"SELECT count(*) FROM {opened.sql}")
-    return ParquetSource(files, columns, row_count, opened.byte_count, description)
+    return replace(opened, columns=columns, row_count=row_count)
 
 
 def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
@@ -211,7 +219,7 @@ def _staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> 
                     f"column {name!r} is {type_text}, which Parquet does not keep exactly; {advice}"
                 )
         cursor.run(f"COPY (SELECT * FROM {table_sql}) TO {quote_text(str(file))} (FORMAT parquet)")
-    return _parquet((file,), cursor, description)
+    return _parquet((file,), cursor, description, is_staged=True)
 
 
 @contextmanager

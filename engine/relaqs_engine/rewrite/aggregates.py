@@ -197,6 +197,8 @@ def _sum(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -
 
 
 def _count(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
+    if aggregate.this is None:  # COUNT()
+        aggregate = exp.Count(this=exp.Star())
     name = splitter.column(Basis.COUNT, aggregate, condition)
     return _Final(exp.column(name), _scaled(name))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -97,7 +98,15 @@ def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     return (condition,)
 
 
-def column_pair(condition: exp.Expr) -> tuple[exp.Column, exp.Column] | None:
+ColumnPair = tuple[exp.Column, exp.Column]
+
+
+def pairs_of(conditions: Iterable[exp.Expr]) -> list[ColumnPair]:
+    """Return the columns of two sources that the conditions equate."""
+    return [pair for condition in conditions if (pair := column_pair(condition))]
+
+
+def column_pair(condition: exp.Expr) -> ColumnPair | None:
     """Return both sides of `a.x = b.y` between two sources, else None."""
     if not isinstance(condition, exp.EQ):
         return None

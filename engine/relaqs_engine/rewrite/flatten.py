@@ -11,7 +11,9 @@ from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.sql.functions import volatile_function
-from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.sql.parse import DIALECT, referenced_cte
+
+_CTE = "cte"  # the key of a CTE's number in the metadata of nodes
 
 
 def flatten(draft: Draft) -> Draft:
@@ -46,6 +48,7 @@ def _qualified(draft: Draft, tree: exp.Select) -> exp.Select:
 
 def inline_ctes(tree: exp.Select) -> exp.Select:
     """Return the tree with each reference to a CTE replaced by its query. Sound: no function is volatile."""
+    _number_ctes(tree)
     while with_ := next((node for node in tree.find_all(exp.With) if node.expressions), None):
         scope = with_.parent
         assert scope is not None
@@ -53,12 +56,20 @@ def inline_ctes(tree: exp.Select) -> exp.Select:
         cte.pop()
         if not with_.expressions:
             with_.pop()
-        # Popped first, so that a table of the same name inside the CTE's own body is left alone.
         for table in list(scope.find_all(exp.Table)):
-            if table.name == cte.alias and not table.db:
+            if table.meta.get(_CTE) == cte.meta[_CTE]:
                 body = cte.this.copy()
                 table.replace(exp.Subquery(this=body, alias=exp.TableAlias(this=_alias(table))))
     return tree
+
+
+def _number_ctes(tree: exp.Select) -> None:
+    """Number the CTEs, and the references to each alike: a body that moves keeps its names' meaning."""
+    for number, cte in enumerate(tree.find_all(exp.CTE)):
+        cte.meta[_CTE] = number
+    for table in tree.find_all(exp.Table):
+        if not table.db and (referenced := referenced_cte(table)) is not None:
+            table.meta[_CTE] = referenced.meta[_CTE]
 
 
 def _alias(table: exp.Table) -> exp.Identifier:
@@ -66,11 +77,17 @@ def _alias(table: exp.Table) -> exp.Identifier:
 
 
 def _with_explicit_keys(tree: exp.Select) -> exp.Select:
-    """Return the tree with GROUP BY ALL as the outputs that aggregate nothing."""
+    """Return the tree with its keys one by one: GROUP BY ALL means the outputs that aggregate nothing."""
     group = tree.args.get("group")
-    if group is not None and group.args.get("all"):
+    if group is None:
+        return tree
+    keys = group.expressions
+    if group.args.get("all"):
         keys = [item.unalias() for item in tree.expressions if not own_nodes(item, exp.AggFunc)]
-        tree.set("group", exp.Group(expressions=[key.copy() for key in keys]) if keys else None)
+        group.set("all", None)
+    group.set("expressions", [key.unnest().copy() for key in keys if key != exp.Tuple()])
+    if not group.args.get("expressions") and not any(group.args.values()):
+        tree.set("group", None)  # GROUP BY (), or ALL of nothing but aggregates
     return tree
 
 

@@ -109,7 +109,8 @@ def _projection(select: exp.Select, source: Source, layout: Layout, conditions: 
 
 def _files(layout: Layout) -> exp.Expr:
     literal = exp.Array(expressions=[exp.Literal.string(str(path)) for path in layout.paths])
-    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[literal]))
+    option = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
+    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[literal, option]))
 
 
 def whole_table(layout: Layout) -> exp.Subquery:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.plan import Basis, BasisColumn, OutputColumn, OutputKind
-from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.sql.parse import DIALECT
 
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")
@@ -23,6 +23,8 @@ def classify_outputs(draft: Draft) -> Draft:
     """Return the draft with one OutputColumn per column of the answer."""
     assert draft.estimate_tree is not None
     items = draft.estimate_tree.expressions
+    if len(items) != len(draft.schema):
+        raise NotOnlineError("one of its outputs stands for several columns")
     basis = {column.name: column for column in draft.basis}
     outputs = tuple(
         _output(name, type_, item.unalias(), basis)

@@ -16,6 +16,8 @@ def check_shape(draft: Draft) -> Draft:
     for part, words in (("qualify", "QUALIFY"), ("sample", "TABLESAMPLE"), ("pivots", "PIVOT")):
         if select.args.get(part):
             raise NotOnlineError(f"{words} is not rewritten")
+    if select.find(exp.Columns):
+        raise NotOnlineError("COLUMNS stands for several columns")
     if any(own_nodes(item, exp.Window) for item in select.expressions):
         raise NotOnlineError("a window function needs all rows of its window")
     after = [*select.expressions, select.args.get("having"), select.args.get("order")]
@@ -35,7 +37,7 @@ def _check_group(select: exp.Select) -> None:
     several = (exp.Rollup, exp.Cube, exp.GroupingSets)
     if any(isinstance(part, several) for part in group.expressions):
         raise NotOnlineError("ROLLUP, CUBE and GROUPING SETS group several times over")
-    if any(own_nodes(key, exp.Subquery) for key in group.expressions):
+    if any(key.find(exp.Query) for key in group.expressions):
         raise NotOnlineError("a group key is a subquery")
 
 

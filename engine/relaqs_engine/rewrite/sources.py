@@ -13,11 +13,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import (
+    ColumnPair,
     Draft,
     NotOnlineError,
     Source,
-    column_pair,
     conjuncts_of,
+    pairs_of,
     tables_in,
 )
 from relaqs_engine.sql.parse import DIALECT
@@ -38,8 +39,7 @@ def choose_streams(draft: Draft) -> Draft:
     sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
     if not sampled:
         raise NotOnlineError("it reads no sampled table: static tables are read whole")
-    everywhere = list(conjuncts) + [c for join in joins for c in conjuncts_of(join.args.get("on"))]
-    chosen = _largest_group(sampled, everywhere)
+    chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
     _check_outer_joins(sources, joins)
     return replace(draft, sources=sources, conjuncts=conjuncts)
@@ -67,6 +67,8 @@ def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterato
 
 
 def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
+    if (alias := node.args.get("alias")) is not None and alias.columns:
+        raise NotOnlineError(f"the columns of {node.alias} are renamed in FROM")
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
         if node.args.get("sample"):
             raise NotOnlineError("TABLESAMPLE asks for a sample of its own")
@@ -82,9 +84,26 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
     raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
 
 
-def _largest_group(sampled: list[Source], conditions: Iterable[exp.Expr]) -> frozenset[str]:
+def _attaching_pairs(sampled: list[Source], joins: list[exp.Join]) -> list[ColumnPair]:
+    """Return the equated columns by which each outer join's right side meets one source on its left.
+
+    One only: rows of two left sources may be joined to each other without a match on the right, so that a
+    condition of the outer join says nothing about where they lie.
+    """
+    found: list[ColumnPair] = []
+    for join in joins:
+        if join.side not in _OUTER:
+            continue
+        pairs = pairs_of(conjuncts_of(join.args.get("on")))
+        right = next((source for source in sampled if source.alias == join.this.alias_or_name), None)
+        left = next((source for source in sampled if right and meet(source, right, pairs)), None)
+        if left and right:
+            found += [pair for pair in pairs if {c.table for c in pair} == {left.alias, right.alias}]
+    return found
+
+
+def _largest_group(sampled: list[Source], pairs: list[ColumnPair]) -> frozenset[str]:
     """Return the aliases of the co-clustered, key-joined group of sources with the most rows."""
-    pairs = [pair for condition in conditions if (pair := column_pair(condition))]
     groups: list[set[str]] = []
     for source in sampled:
         joined = [
@@ -103,7 +122,7 @@ def _of(sources: list[Source], aliases: Iterable[str]) -> list[Source]:
     return [source for source in sources if source.alias in aliases]
 
 
-def meet(a: Source, b: Source, pairs: list[tuple[exp.Column, exp.Column]]) -> bool:
+def meet(a: Source, b: Source, pairs: list[ColumnPair]) -> bool:
     """Whether rows of a and b that join lie in the same partition."""
     if a.layout is None or b.layout is None or not a.layout.is_co_clustered_with(b.layout):
         return False
@@ -122,7 +141,7 @@ def meet(a: Source, b: Source, pairs: list[tuple[exp.Column, exp.Column]]) -> bo
 def _check_outer_joins(sources: tuple[Source, ...], joins: list[exp.Join]) -> None:
     for position, join in enumerate(joins, start=1):
         left, right = sources[:position], sources[position]
-        on_keys = [pair for c in conjuncts_of(join.args.get("on")) if (pair := column_pair(c))]
+        on_keys = pairs_of(conjuncts_of(join.args.get("on")))
         both_meet = any(meet(source, right, on_keys) for source in left if source.streams)
         left_streams = any(source.streams for source in left)
         sound = {

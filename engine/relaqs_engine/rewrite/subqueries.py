@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, column_pair, conjuncts_of
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, conjuncts_of, pairs_of
 from relaqs_engine.rewrite.sources import meet
 from relaqs_engine.sql.parse import DIALECT
 
@@ -48,7 +48,7 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
         if join.side:
             return False
         conditions += conjuncts_of(join.args.get("on"))
-    pairs = [pair for condition in conditions if (pair := column_pair(condition))]
+    pairs = pairs_of(conditions)
     # With a NULL among the inner keys, IN would be unknown for outer rows of every partition.
     if (membership := _membership(query)) and not layout.column(membership[1].name).null_count:
         pairs.append(membership)

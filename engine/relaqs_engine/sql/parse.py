@@ -96,7 +96,16 @@ def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:
 
 
 def is_cte_reference(table: exp.Table) -> bool:
-    """Whether an unqualified table name means a CTE in scope. A plain CTE sees only those before it."""
+    """Whether an unqualified table name means a CTE in scope."""
+    return referenced_cte(table) is not None
+
+
+def referenced_cte(table: exp.Table) -> exp.CTE | None:
+    """Return the CTE that an unqualified table name means, or None. A CTE sees only those before it.
+
+    WITH RECURSIVE lets it see itself as well, if it is a UNION; otherwise its own name means what it means
+    outside.
+    """
     name = table.name.lower()
     node: exp.Expr = table
     inside: exp.CTE | None = None
@@ -106,11 +115,13 @@ def is_cte_reference(table: exp.Table) -> bool:
             inside = node
         elif isinstance(node, exp.Query) and (with_ := node.args.get("with_")) is not None:
             for cte in with_.expressions:
-                if cte is inside and not with_.recursive:
+                recursive = with_.recursive and isinstance(cte.this, exp.SetOperation)
+                if cte is inside and not recursive:
                     break
                 if cte.alias.lower() == name:
-                    return True
-    return False
+                    found: exp.CTE = cte
+                    return found
+    return None
 
 
 def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
