@@ -47,7 +47,7 @@ class OnlineQuery:
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Set the job up. elapsed_seconds: since the query was submitted. on_end: called when it is over."""
-        publisher = Publisher(job, plan.mode.value, options, elapsed_seconds)
+        publisher = Publisher(job, plan, options, elapsed_seconds)
 
         def end() -> None:
             publisher.close(_ENDS[runner.state], runner.error)

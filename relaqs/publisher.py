@@ -9,6 +9,7 @@ from typing import Protocol
 
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.estimate import Estimate
+from relaqs_engine.plan import Mode, OnlinePlan
 
 from relaqs.feed import End, Feed
 from relaqs.job import StepReport
@@ -38,11 +39,16 @@ class Publisher:
     """
 
     def __init__(
-        self, job: EstimatingJob, mode: str, options: QueryOptions, elapsed_seconds: Callable[[], float]
+        self,
+        job: EstimatingJob,
+        plan: OnlinePlan,
+        options: QueryOptions,
+        elapsed_seconds: Callable[[], float],
     ) -> None:
         self.feed = Feed()
         self._job = job
-        self._mode = mode
+        self._mode = plan.mode
+        self._reasons = plan.reasons if plan.mode is Mode.EXACT else ()
         self._options = options
         self._elapsed_seconds = elapsed_seconds
         self._target = options.target
@@ -101,7 +107,8 @@ class Publisher:
             batch=batch,
             batches=self._job.batch_count,
             elapsed_seconds=self._elapsed_seconds(),
-            mode=self._mode,
+            mode=self._mode.value,
+            warnings=(*(f"run as a whole: {reason}" for reason in self._reasons), *estimate.warnings),
         )
         watch, before = self._options.watch, self.feed.latest
         if not callable(watch):

@@ -101,6 +101,5 @@ def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
         fraction=estimate.fraction,
         is_exact=estimate.is_exact,
         unseen_groups=estimate.unseen_groups,
-        warnings=estimate.warnings,
         **circumstances,
     )

@@ -48,7 +48,6 @@ def test_an_estimate_becomes_a_snapshot() -> None:
         half_widths=np.array([[0.1]]),
         certified=np.array([[True]]),
         unseen_groups=2,
-        warnings=("slow",),
     )
     answer = snapshot_of(
         estimate,
@@ -59,6 +58,7 @@ def test_an_estimate_becomes_a_snapshot() -> None:
         batches=2,
         elapsed_seconds=0.5,
         mode="mergeable",
+        warnings=("slow",),
     )
     assert answer.estimate.column_names == ["x", "x_low"]
     assert answer.columns[0].low == "x_low_"

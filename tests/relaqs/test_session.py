@@ -1,0 +1,301 @@
+"""Sessions over real data: what a query is answered with, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import relaqs
+from relaqs.session import Session, connect
+from relaqs.snapshot import Snapshot
+from tests.conftest import Oracle
+
+REVENUE = """
+    SELECT l_returnflag, sum(l_extendedprice * (1 - l_discount)) AS revenue, avg(l_quantity) AS quantity
+    FROM lineitem GROUP BY l_returnflag ORDER BY l_returnflag
+"""
+NO_ESTIMATE = "SELECT l_orderkey, row_number() OVER (ORDER BY l_orderkey, l_linenumber) AS n FROM lineitem"
+
+
+@pytest.fixture(scope="module")
+def db(tpch_warehouse: Path) -> Iterator[Session]:
+    with connect(tpch_warehouse, threads=2) as session:
+        yield session
+
+
+def every_estimate(db: Session, **options: object) -> dict[int, Snapshot]:
+    """Return each snapshot before the last by its number; a reader might skip some, a watch function none."""
+    seen: dict[int, Snapshot] = {}
+
+    def note(before: Snapshot, now: Snapshot) -> float:
+        seen[before.batch], seen[now.batch] = before, now
+        return 1.0
+
+    db.online_sql(REVENUE, watch=note, **options).result()  # type: ignore[arg-type]
+    return seen
+
+
+def test_a_query_sharpens_and_ends_with_duckdbs_answer(db: Session, tpch_oracle: Oracle) -> None:
+    snapshots = list(db.online_sql(REVENUE))
+    first, last = snapshots[0], snapshots[-1]
+    assert first.mode == "mergeable"
+    assert 0 < first.fraction < 1
+    assert first.error > 0
+    assert last.is_exact
+    assert (last.fraction, last.error) == (1.0, 0.0)
+    assert last.estimate.column_names == ["l_returnflag", "revenue", "quantity"]
+    expected = tpch_oracle.table(REVENUE)
+    assert last.estimate["revenue"].to_pylist() == expected["revenue"].to_pylist()
+    assert last.estimate["quantity"].to_pylist() == pytest.approx(expected["quantity"].to_pylist(), rel=1e-9)
+    for column in last.columns:
+        assert last.table[column.low] == last.table[column.high]
+
+
+def test_the_same_seed_gives_the_same_snapshots_and_another_seed_others(db: Session) -> None:
+    one, same, other = (every_estimate(db, batches=4, seed=seed) for seed in (1, 1, 2))
+    assert sorted(one) == [1, 2, 3]
+    assert all(one[batch].table.equals(same[batch].table) for batch in one)
+    assert not one[1].table.equals(other[1].table)
+
+
+def test_batches_makes_as_many_equal_mini_batches(db: Session) -> None:
+    seen = every_estimate(db, batches=5)
+    assert {snapshot.batches for snapshot in seen.values()} == {5}
+    assert [round(seen[batch].fraction, 1) for batch in sorted(seen)] == [0.2, 0.4, 0.6, 0.8]
+
+
+def test_an_anytime_interval_is_wider_and_says_so(db: Session) -> None:
+    pointwise = every_estimate(db, batches=4)[1]
+    anytime = every_estimate(db, batches=4, interval="anytime")[1]
+    assert anytime.interval == "anytime"
+    assert anytime.estimate.equals(pointwise.estimate)
+    for column in anytime.columns:
+        for name, wider in ((column.low, min), (column.high, max)):
+            both = zip(anytime.table[name].to_pylist(), pointwise.table[name].to_pylist(), strict=True)
+            assert all(ours == wider(ours, theirs) != theirs for ours, theirs in both)
+
+
+def test_watching_some_columns_takes_their_error_alone(db: Session) -> None:
+    errors = {}
+    for watch in ("revenue", "QUANTITY", ["quantity", "revenue"]):
+        query = db.online_sql(REVENUE, watch=watch, batches=4)
+        errors[str(watch)] = next(query).error
+        query.stop()
+    assert errors["QUANTITY"] < errors["revenue"] == errors["['quantity', 'revenue']"]
+
+
+@pytest.mark.parametrize("watch", ["revenu", "l_returnflag", ("quantity", "revenu")])
+def test_watching_what_is_no_approximate_column(db: Session, watch: str) -> None:
+    with pytest.raises(relaqs.SqlError, match="approximate columns are revenue, quantity") as caught:
+        db.online_sql(REVENUE, watch=watch)
+    assert caught.value.candidates == (() if watch == "l_returnflag" else ("revenue",))
+
+
+def test_wrong_sql_is_refused_at_once(db: Session) -> None:
+    with pytest.raises(relaqs.SqlError) as caught:
+        db.online_sql("SELECT count(*) FROM lineitems")
+    assert caught.value.candidates == ("lineitem",)
+    with pytest.raises(relaqs.SqlError, match="only SELECT"):
+        db.online_sql("DROP TABLE lineitem")
+    with pytest.raises(relaqs.ArgumentError, match="confidence is 2"):
+        db.online_sql(REVENUE, confidence=2)
+    with pytest.raises(relaqs.ArgumentError, match="target is 0"):
+        db.online_sql(REVENUE, target=0)
+
+
+def test_a_query_without_an_estimate_runs_as_a_whole_and_says_why(db: Session, tpch_oracle: Oracle) -> None:
+    [snapshot] = db.online_sql(NO_ESTIMATE)
+    assert (snapshot.mode, snapshot.is_exact, snapshot.error) == ("exact", True, 0.0)
+    assert snapshot.warnings[0].startswith("run as a whole: ")
+    assert snapshot.warnings[0] in str(snapshot)
+    assert sorted(map(tuple, (row.values() for row in snapshot.table.to_pylist()))) == sorted(
+        tpch_oracle.rows(NO_ESTIMATE)
+    )
+
+
+def test_a_query_without_an_estimate_is_refused_where_that_is_asked_for(db: Session) -> None:
+    with pytest.raises(relaqs.UnsupportedError, match='fallback="exact"'):
+        db.online_sql(NO_ESTIMATE, fallback="error")
+
+
+def test_a_column_of_the_users_own_keeps_its_name(db: Session, tpch_oracle: Oracle) -> None:
+    sql = "SELECT sum(l_tax) AS x, min(l_returnflag) AS x_low FROM lineitem"
+    snapshot = db.online_sql(sql).result()
+    assert snapshot.estimate.column_names == ["x", "x_low"]
+    assert [tuple(row.values()) for row in snapshot.estimate.to_pylist()] == tpch_oracle.rows(sql)
+    assert snapshot.columns[0].low != "x_low"
+    assert snapshot.columns[0].low in snapshot.table.column_names
+
+
+def test_explain_tells_the_plan(db: Session) -> None:
+    assert "mode: mergeable" in db.explain(REVENUE)
+    query = db.online_sql(REVENUE)
+    assert query.explain() == db.explain(REVENUE)
+    query.stop()
+
+
+def test_queries_run_beside_each_other(db: Session) -> None:
+    queries = [db.online_sql(REVENUE, seed=seed, priority=seed + 1) for seed in range(4)]
+    answers = [query.result().estimate for query in queries]
+    assert all(answer.equals(answers[0]) for answer in answers)
+
+
+def test_async_iteration(db: Session) -> None:
+    async def read() -> list[Snapshot]:
+        return [snapshot async for snapshot in db.online_sql(REVENUE)]
+
+    assert asyncio.run(read())[-1].is_exact
+
+
+def test_a_target_is_met(db: Session) -> None:
+    query = db.online_sql(REVENUE, target="20%")
+    snapshot = list(query)[-1]
+    assert snapshot.error <= 0.2
+    assert query.state == "stopped"
+
+
+def test_views_are_read_like_tables(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
+    views = {
+        "returned": "SELECT * FROM lineitem WHERE l_returnflag = 'R'",
+        "Big_Returned": "SELECT l_orderkey, l_quantity FROM RETURNED WHERE l_quantity > 30",
+    }
+    with connect(tpch_warehouse, views=views, threads=2) as db:
+        query = db.online_sql(
+            "WITH b AS (FROM big_returned) SELECT count(*) AS n, sum(l_quantity) AS q FROM b"
+        )
+        expected = tpch_oracle.rows(
+            "SELECT count(*), sum(l_quantity) FROM lineitem WHERE l_returnflag = 'R' AND l_quantity > 30"
+        )
+        assert query.sql.startswith("WITH b AS")
+        answer = query.result()
+        assert answer.mode == "mergeable"
+        assert [tuple(row.values()) for row in answer.estimate.to_pylist()] == expected
+        with pytest.raises(relaqs.SqlError, match="defines 'returned'"):
+            db.online_sql("WITH returned AS (SELECT 1 AS l_quantity) SELECT * FROM big_returned, returned")
+
+
+@pytest.mark.parametrize(
+    ("views", "complaint"),
+    [
+        ({"v": "SELECT * FROM nothing"}, "in the view 'v': there is no table nothing"),
+        ({"v": "DROP TABLE lineitem"}, "in the view 'v': only SELECT"),
+        ({"LINEITEM": "SELECT 1"}, "'LINEITEM' has the name of a table"),
+        ({"a": "SELECT * FROM b", "b": "SELECT 1 AS x"}, "in the view 'a': there is no table b"),
+    ],
+)
+def test_a_view_that_cannot_be_used(tpch_warehouse: Path, views: dict[str, str], complaint: str) -> None:
+    with pytest.raises(relaqs.SqlError, match=complaint):
+        connect(tpch_warehouse, views=views)
+
+
+def test_plain_files_are_laid_out_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = 20_000
+    pq.write_table(
+        pa.table({"zone": [i % 3 for i in range(rows)], "fare": range(rows)}), tmp_path / "trips.parquet"
+    )
+    answers = []
+    for _ in range(2):
+        cache = tmp_path / "cache"
+        with connect(tables={"trips": tmp_path / "*.parquet"}, cache_directory=cache, threads=2) as db:
+            assert list(db.tables) == ["trips"]
+            answers.append(db.online_sql("SELECT avg(fare) AS fare FROM trips").result())
+    assert [answer.table["fare"][0].as_py() for answer in answers] == [(rows - 1) / 2] * 2
+    assert capfd.readouterr().err.count("relaqs: laying out trips") == 1
+
+
+def test_one_line(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
+    sql = "SELECT count(*) AS n FROM orders"
+    answer = relaqs.online_sql(sql, data=tpch_warehouse, threads=1, seed=3).result()
+    assert [tuple(row.values()) for row in answer.estimate.to_pylist()] == tpch_oracle.rows(sql)
+
+
+def test_closing_stops_queries_and_snapshots_live_on(tpch_warehouse: Path) -> None:
+    with connect(tpch_warehouse, threads=1) as db:
+        query = db.online_sql(REVENUE)
+        snapshot = next(query)
+    assert query.state in ("stopped", "exact")
+    assert query.wait(0)
+    assert len(snapshot) == 3
+    with pytest.raises(relaqs.RelaqsError, match="session is closed"):
+        db.online_sql(REVENUE)
+    with pytest.raises(relaqs.RelaqsError, match="session is closed"):
+        db.explain(REVENUE)
+    db.close()
+    assert repr(db) == "<Session: 8 tables, closed>"
+
+
+def test_a_session_nobody_refers_to_lets_its_threads_go(tpch_warehouse: Path) -> None:
+    db = connect(tpch_warehouse, threads=1)
+    [thread] = db._executor._threads  # type: ignore[attr-defined]
+    query = db.online_sql(REVENUE)
+    assert query.wait(10)
+    gone = weakref.ref(db)
+    del db, query
+    gc.collect()
+    assert gone() is None
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_query_keeps_its_session_open(tpch_warehouse: Path) -> None:
+    query = connect(tpch_warehouse, threads=1).online_sql(REVENUE)
+    gc.collect()
+    assert query.result().is_exact
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "complaint"),
+    [
+        ({}, relaqs.ArgumentError, "no tables"),
+        ({"data": "."}, relaqs.LayoutError, "relaqs shuffle"),
+        ({"data": "nowhere"}, relaqs.LayoutError, "nowhere"),
+        ({"tables": {"t": "nothing-*.parquet"}}, relaqs.LayoutError, "nothing-"),
+    ],
+)
+def test_data_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, object], error: type, complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELAQS_CACHE", str(tmp_path / "cache"))
+    with pytest.raises(error, match=complaint):
+        connect(**arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"threads": 0}, "threads is 0"),
+        ({"memory_limit": "a lot"}, "memory_limit is 'a lot'"),
+        ({"memory_limit": "1MB"}, "at least 256 MiB"),
+    ],
+)
+def test_arguments_of_connect(tpch_warehouse: Path, arguments: dict[str, object], complaint: str) -> None:
+    with pytest.raises(relaqs.ArgumentError, match=complaint):
+        connect(tpch_warehouse, **arguments)  # type: ignore[arg-type]
+
+
+def test_importing_loads_nothing_heavy_and_embedded_use_never_loads_dask(tpch_warehouse: Path) -> None:
+    program = f"""
+import sys, relaqs
+assert not {{"duckdb", "pyarrow", "numpy", "distributed", "rich", "sqlglot"}} & set(sys.modules)
+assert relaqs.__version__ and "connect" in dir(relaqs)
+with relaqs.connect({str(tpch_warehouse)!r}) as db:
+    assert db.online_sql("SELECT count(*) AS n FROM lineitem").result().is_exact
+assert not {{"distributed", "dask", "scipy.stats"}} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_name_that_is_promised_is_there() -> None:
+    assert all(getattr(relaqs, name) is not None for name in relaqs.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'stop'"):
+        relaqs.stop  # noqa: B018
