@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from math import exp, log, sqrt
 
+from relaqs_bootstrap.variance import check_fraction
+
 EFFICIENT_FROM = 0.01
 EFFICIENT_TO = 0.50
 
@@ -12,18 +14,19 @@ EFFICIENT_TO = 0.50
 def anytime_multiplier(fraction: float, confidence: float) -> float:
     """Return how many standard errors either side cover the truth at all scanned fractions together.
 
-    It stands in for z; with t degrees of freedom, multiply by t/z as `Level.half_width` does.
-    Infinite at fraction 1, where the standard error is zero.
+    It stands in for z; with t degrees of freedom, multiply by t/z as
+    `student_interval` does. Infinite at fraction 1, where the standard error is zero.
 
     Seen as a process in τ = f/(1−f), τ·(estimate − truth) is a Brownian motion (prefixes of a random order
-    are a Brownian bridge in f), so Robbins' normal mixture bounds its whole path: √((1 + 1/(ρ²τ))·ln((ρ²τ +
-    1)/α²)). Every ρ is valid. It is chosen so that the multiplier at f = 1 % and at f = 50 % are equal,
+    are a Brownian bridge in f), so Robbins' normal mixture bounds its whole path:
+    √((1+1/(ρ²τ))·ln((ρ²τ+1)/α²)). Every ρ is valid. It is chosen so that f = 1 % and f = 50 % cost the same,
     which minimises the largest between them: at 95 %, 3.34 at both ends and 3.03 in the middle (1.55–1.71
     times z), growing below 1 % (6.6 at f = 0.1 %).
     Source: Robbins 1970, Statistical methods related to the law of the iterated logarithm; Waudby-Smith and
     Ramdas 2020, Confidence sequences for sampling without replacement.
     """
-    if fraction >= 1.0:
+    check_fraction(fraction)
+    if fraction == 1.0:
         return float("inf")
     return _multiplier(_mixture(confidence) * fraction / (1.0 - fraction), confidence)
 

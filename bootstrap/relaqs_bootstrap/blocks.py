@@ -53,9 +53,9 @@ def block_weights(rows_matched: IntArray, block_rows: IntArray) -> FloatArray:
 
     A block of n_j rows is expected to hold μ = m·n_j/n of a group's m rows. Its term estimates the variance
     without bias whatever its size, with variance proportional to 2 + κ/μ (the excess kurtosis of a sum of μ
-    contributions is κ/μ), so it is weighted by 1/(2 + κ/μ). Dense groups weigh all blocks alike; of a
-    sparse group the small blocks say almost nothing: with equal weights a COUNT over 12 rows at 50 %
-    scanned was covered 89 % of the time, with these 97 % (docs/decisions/0002).
+    contributions is κ/μ), so it is weighted by 1/(2 + κ/μ). Dense groups weigh all blocks alike; of a sparse
+    group the small blocks say almost nothing. For a COUNT over 12 rows at 50 % scanned the relative error of
+    the variance is 0.78 with equal weights and 0.38 with these (docs/decisions/0002-unequal-blocks.md).
     """
     expected = np.maximum(rows_matched, 1)[:, None] * block_shares(block_rows)
     weights = expected / (2.0 * expected + TYPICAL_KURTOSIS)

@@ -31,9 +31,10 @@ def is_certified(
       finite-population correction), and at least 5 effective terms.
 
     The bound is worth having. The terms judge only what was seen: on skewed data a calm sample is one that
-    missed the large rows, so selecting calm samples selects misses. Averages of lognormal(1) rows, 100 to
-    200 a group: 80–90 % of cells certified by the terms alone are covered, 95–98 % with the bound. A cell
-    without variation is never certified: ten equal rows do not prove that all are equal.
+    missed the large rows, so selecting calm samples selects misses. Averages of lognormal(1) rows are covered
+    86–90 % of the time where 100 to 200 rows are certified by their terms; with the bound they are certified
+    from about 1000 rows on, and covered 94 %. A cell without variation is never certified: ten equal rows do
+    not prove that all are equal.
     """
     if fraction >= 1.0:
         return np.ones(variance.variance.shape, dtype=np.bool_)

@@ -32,7 +32,8 @@ def closed_form_variance(
     m−1 degrees of freedom, so a COUNT has infinitely many (its variance follows from m), a ratio m−1, a SUM
     something between. effective_terms: Σz²/max z² where `seen_influence` is given, otherwise m: squares
     alone hide heavy tails.
-    Source: Cochran 1977, Sampling Techniques, §2.9 and §5.2 (domains); measured in docs/decisions/0002.
+    Source: Cochran 1977, Sampling Techniques, §2.9 and §5.2 (domains); measured in
+    docs/decisions/0002-unequal-blocks.md.
     """
     check_fraction(fraction)
     matched = rows_matched.astype(np.float64)[:, None]
