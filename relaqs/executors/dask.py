@@ -30,7 +30,7 @@ from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs import worker
 from relaqs.executors.base import Done, run_measured
-from relaqs.executors.fair import FIRST_TASK_CORE_SECONDS, NEWEST_SHARE
+from relaqs.executors.fair import FairStarts
 from relaqs.job import Task, TaskKey, TaskResult
 
 CONNECT_SECONDS = 5.0
@@ -44,9 +44,7 @@ class _Flight:
     """What of one job is on the cluster. name: the job's, unique among all clients of the cluster."""
 
     name: str
-    weight: float
     futures: Futures = field(default_factory=dict)
-    task_core_seconds: float = FIRST_TASK_CORE_SECONDS
 
 
 class DaskExecutor:
@@ -61,7 +59,8 @@ class DaskExecutor:
         self._client = connect(cluster, connect_seconds) if isinstance(cluster, str) else checked(cluster)
         assert self._client.scheduler is not None  # it is connected
         assert self._client.loop is not None
-        self._address = self._client.scheduler.address
+        self._scheduler = self._client.scheduler
+        self._address = self._scheduler.address
         self._loop = self._client.loop
         self._session = uuid.uuid4().hex[:8]
         self._lock = threading.Lock()
@@ -70,6 +69,7 @@ class DaskExecutor:
         try:
             check_workers(self._client)
             self._client.register_plugin(InterruptReleased())
+            self._starts = FairStarts(max(1, self.capacity))
         except BaseException:
             self.close()
             raise
@@ -78,22 +78,22 @@ class DaskExecutor:
     def capacity(self) -> int:
         self._check_open()
         try:
-            return sum(self._client.nthreads().values())
+            # What Client.nthreads() asks, which would wait for a dead scheduler's answer for half a minute.
+            threads = self._client.sync(self._scheduler.ncores, callback_timeout=CONNECT_SECONDS)
         except OSError as error:
             raise self._lost(error) from error
+        return sum(threads.values())
 
     def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+        self._check_open()
         if not tasks:
             return
-        cores = max(1, self.capacity)
+        job = tasks[0].key.job
         with self._lock:
-            job = tasks[0].key.job
-            name = f"{KEY_PREFIX}{job}-{self._session}"
-            flight = self._flights.setdefault(job, _Flight(name, weight))
-            flight.weight = weight
-            starts = self._fair_starts(flight, len(tasks), cores)
+            flight = self._flights.setdefault(job, _Flight(f"{KEY_PREFIX}{job}-{self._session}"))
+            starts = self._starts.plan(job, weight, len(tasks), time.time())
             try:
-                futures = self._send(flight, tasks, starts)
+                futures = self._send(flight.name, weight, tasks, starts)
             except Exception as error:  # a closed client raises a bare Exception
                 raise self._lost(error) from error
             flight.futures |= futures
@@ -103,12 +103,12 @@ class DaskExecutor:
     def set_weight(self, job_id: str, weight: float) -> None:
         """Change the job's share, for the steps that are submitted from now on."""
         with self._lock:
-            if job_id in self._flights:
-                self._flights[job_id].weight = weight
+            self._starts.set_weight(job_id, weight)
 
     def cancel(self, job_id: str) -> None:
         with self._lock:
             flight = self._flights.pop(job_id, None)
+            self._starts.drop(job_id)
         if flight is None or not flight.futures or self._client.status != "running":
             return
         # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
@@ -131,30 +131,17 @@ class DaskExecutor:
         if self._client.status != "running":
             raise ClusterError(f"the client of the cluster at {self._address} is {self._client.status}")
 
-    def _fair_starts(self, flight: _Flight, count: int, cores: int) -> list[float]:
-        """Return when each new task would start if every job had its share: the earliest goes first.
-
-        A simple stand-in for a scheduler on the cluster. No job starves, also not beside other clients':
-        a waiting task's time comes nearer, while those of tasks submitted later lie ahead.
-        """
-        active = sum(each.weight for each in self._flights.values() if each.futures or each is flight)
-        seconds_apart = flight.task_core_seconds * active / (flight.weight * cores)
-        first = time.time() + len(flight.futures) * seconds_apart
-        return [first + position * seconds_apart for position in range(count)]
-
-    def _send(
-        self, flight: _Flight, tasks: Sequence[Task], starts: Sequence[float]
-    ) -> dict[TaskKey, Future[TaskResult]]:
-        """Submit the tasks in one message."""
-        keys = [(flight.name, task.key.step, task.key.index) for task in tasks]
+    def _send(self, name: str, weight: float, tasks: Sequence[Task], starts: Sequence[float]) -> Futures:
+        """Submit the tasks in one message. Of those that wait on the scheduler the earliest start is next."""
+        keys = [(name, task.key.step, task.key.index) for task in tasks]
         graph = {
             # A data producer waits on the scheduler until a core is free, instead of in a worker's own queue:
-            # so urgency, cancelling and workers that join take effect at once.
-            key: GraphTask(key, run_task, flight.name, pickle.dumps(task), _data_producer=True)
+            # so its order, cancelling and workers that join take effect at once.
+            key: GraphTask(key, run_task, name, pickle.dumps(task), _data_producer=True)
             for key, task in zip(keys, tasks, strict=True)
         }
-        urgency = dict(zip(keys, (-start for start in starts), strict=True))
-        with annotate(relaqs={"job": flight.name, "weight": flight.weight}, priority=urgency.get):
+        priorities = dict(zip(keys, (-start for start in starts), strict=True))
+        with annotate(relaqs={"job": name, "weight": weight}, priority=priorities.get):
             futures = self._client.get(graph, keys, sync=False)
         return {task.key: future for task, future in zip(tasks, futures, strict=True)}
 
@@ -163,14 +150,14 @@ class DaskExecutor:
         try:
             # Fetches of results that are there together are joined to one message by the client.
             result: TaskResult = await self._client.gather(future, asynchronous=True)
-        except (Exception, CancelledError, asyncio.CancelledError) as error:
+        except (Exception, asyncio.CancelledError) as error:
             result = TaskResult(key, None, 0.0, self._explained(key, error))
         future.release()
         with self._lock:
             flight = self._flights.get(job)
             if flight is None or flight.futures.pop(key, None) is None:
                 return  # cancelled meanwhile
-            flight.task_core_seconds += NEWEST_SHARE * (result.core_seconds - flight.task_core_seconds)
+            self._starts.settle(job, result.core_seconds, time.time())
         done(result)
 
     def _lost(self, error: BaseException) -> ClusterError:
@@ -191,9 +178,11 @@ class DaskExecutor:
                 f"the cluster at {self._address} lost {task} ({error}): its scheduler or the client was "
                 "closed or restarted; see whether it runs, and run the job again"
             )
+        cause = error.__cause__ or error
+        said = f"{type(cause).__name__}: {cause}".splitlines()[0]
         return ClusterError(
-            f"{task} could not be run by its worker ({type(error).__name__}: {error}); "
-            "give workers, scheduler and client the same packages"
+            f"{task} gave no result ({said}); see that it and its result can be pickled, and give workers, "
+            "scheduler and client the same packages"
         )
 
 
@@ -232,6 +221,10 @@ def check_workers(client: Client) -> None:
     """Raise ClusterError if a worker cannot import ReLAQS, or has another version of what must agree."""
     wanted = versions()
     for address, found in client.run(versions, on_error="return").items():
+        if isinstance(found, Exception):
+            raise ClusterError(
+                f"the worker at {address} cannot run ReLAQS ({found}); install there what is here: {wanted}"
+            )
         if found != wanted:
             raise ClusterError(
                 f"the worker at {address} has {found}, this process {wanted}; install the same packages there"

@@ -28,6 +28,7 @@ from relaqs.worker import QueryWork
 from tests.relaqs.executors.toy_jobs import (
     Fails,
     FailsUnpicklably,
+    GivesALock,
     KillsItsWorker,
     LongQuery,
     Number,
@@ -60,7 +61,7 @@ def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        process.terminate()
+        process.kill()  # a nanny's workers end with it
         process.wait(LONG_SECONDS)
 
 
@@ -211,6 +212,12 @@ def test_an_error_that_cannot_travel_is_told(executor: DaskExecutor) -> None:
     assert "stays where it is" in str(error)
 
 
+def test_a_result_that_cannot_travel_is_told(executor: DaskExecutor) -> None:
+    error = error_of(executor, ToyJob("locked", [[GivesALock()]]))
+    assert isinstance(error, ClusterError)
+    assert "task 0 of step 0 of job locked gave no result (TypeError" in str(error)
+
+
 def test_a_worker_that_does_not_see_the_data_is_named(executor: DaskExecutor, tmp_path: Path) -> None:
     path = tmp_path / "gone" / "part-0.parquet"
     config = DatabaseConfig((str(tmp_path),), 256 << 20)
@@ -222,8 +229,8 @@ def test_a_worker_that_does_not_see_the_data_is_named(executor: DaskExecutor, tm
 
 
 def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
-    heavy = counting_job("heavy", steps=8, tasks=8, core_seconds=0.02)
-    light = counting_job("light", steps=8, tasks=8, core_seconds=0.02)
+    heavy = counting_job("heavy", steps=12, tasks=8, core_seconds=0.02)
+    light = counting_job("light", steps=12, tasks=8, core_seconds=0.02)
     folded_of_light: list[int] = []
     first = JobRunner(heavy, executor, weight=4.0, on_end=lambda: folded_of_light.append(len(light.folded)))
     second = JobRunner(light, executor, weight=1.0)
@@ -233,7 +240,8 @@ def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
     second.stop()
     assert second.wait(LONG_SECONDS)
     assert first.state is RunState.EXACT
-    assert 1 <= folded_of_light[0] <= 4  # a fair share is 2 of 8 steps; first come, first served would give 8
+    # The share is 3 of 12 steps; first come, first served gives 11 or 12. test_fair.py has the exact test.
+    assert 1 <= folded_of_light[0] <= 8
 
 
 def test_results_are_not_kept_on_the_cluster(executor: DaskExecutor, client: Client) -> None:
@@ -277,6 +285,36 @@ def test_workers_with_other_versions_are_refused(cluster: str, monkeypatch: pyte
         DaskExecutor(cluster)
 
 
+WITHOUT_RELAQS = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name == "relaqs":
+            raise ModuleNotFoundError("No module named 'relaqs'", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""
+
+
+def test_a_worker_without_relaqs_is_named(tmp_path: Path) -> None:
+    port = free_port()
+    address = f"tcp://127.0.0.1:{port}"
+    preload = tmp_path / "hide.py"
+    preload.write_text(WITHOUT_RELAQS)
+    with (
+        started(*scheduler_command(port)),
+        started("worker", address, "--no-nanny", "--no-dashboard", "--preload", str(preload)),
+        Client(address, timeout=LONG_SECONDS, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(1, timeout=LONG_SECONDS)
+        with pytest.raises(
+            ClusterError, match=r"worker at tcp.* cannot run ReLAQS .*No module named 'relaqs'"
+        ):
+            DaskExecutor(client)
+        assert client.status == "running"
+
+
 def test_an_unreachable_address_is_told_soon() -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
     with pytest.raises(ClusterError, match=f"no Dask scheduler answered at {address} within 0.2 s"):
@@ -285,23 +323,24 @@ def test_an_unreachable_address_is_told_soon() -> None:
         DaskExecutor("nowhere", connect_seconds=0.2)
 
 
-def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_the_job() -> None:
+def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks() -> None:
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
-    with (
-        started(*scheduler_command(port)) as scheduler,
-        closing(DaskExecutor(address, connect_seconds=30)) as executor,
-    ):
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(started(*scheduler_command(port)))
+        client = stack.enter_context(Client(address, timeout=LONG_SECONDS, set_as_default=False))
+        executor = stack.enter_context(closing(DaskExecutor(address)))
         assert executor.capacity == 0
         with started("worker", address, "--nthreads", "3", "--no-nanny", "--no-dashboard"):
-            executor._client.wait_for_workers(1, timeout=LONG_SECONDS)
+            client.wait_for_workers(1, timeout=LONG_SECONDS)
             assert executor.capacity == 3
-            executor._client.retire_workers()
+            client.retire_workers()
             assert executor.capacity == 0
-        runner = JobRunner(counting_job("waiting", steps=1, tasks=1), executor)
-        runner.start()
+        results: SimpleQueue[TaskResult] = SimpleQueue()
+        executor.submit([Task(TaskKey("waiting", 0, 0), Number(1))], 1.0, results.put)
         scheduler.kill()
-        assert runner.wait(LONG_SECONDS)
-    assert runner.state is RunState.FAILED
-    assert isinstance(runner.error, ClusterError)
-    assert address in str(runner.error)
+        lost = results.get(timeout=LONG_SECONDS).error
+        refused = error_of(executor, counting_job("late", steps=1, tasks=1))
+    assert [type(error) for error in (lost, refused)] == [ClusterError, ClusterError]
+    assert f"the cluster at {address} lost task 0 of step 0 of job waiting" in str(lost)
+    assert address in str(refused)

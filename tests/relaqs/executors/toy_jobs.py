@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.worker import QueryWork
 
-LONG_SQL = "SELECT count(*) AS n FROM range(100_000_000) a, range(100_000_000) b"  # takes days
+LONG_SQL = "SELECT sum(a % 7) AS n FROM range(1_000_000_000_000_000) t(a)"  # takes days, and no memory
 DATABASE = DatabaseConfig(readable=(), memory_limit_bytes=256 << 20)
 
 
@@ -69,6 +70,14 @@ class UnpicklableError(Exception):
 class FailsUnpicklably:
     def run(self, job_id: str) -> object:
         raise UnpicklableError("stays where it is")
+
+
+@dataclass(frozen=True, slots=True)
+class GivesALock:
+    """Gives what cannot be pickled."""
+
+    def run(self, job_id: str) -> object:
+        return threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
