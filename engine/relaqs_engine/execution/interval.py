@@ -14,6 +14,8 @@ from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Basis, BasisColumn, OnlinePlan
 
+_ROUNDING = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class IntervalRequest:
@@ -125,7 +127,9 @@ def _without_spread(
 
     A total that cannot fall is at least what was seen; of nothing seen, `found` already has the bound.
     """
-    flat = (variance.variance <= 0.0) & ~(nonnegative & (observed == 0.0))
+    # Differences in the gradient leave a trace of rounding where nothing varies.
+    rounding = (_ROUNDING * found.value) ** 2
+    flat = (variance.variance <= rounding) & ~(nonnegative & (observed == 0.0))
     low = np.where(flat, np.where(nonnegative, observed, np.nan), found.low)
     high = np.where(flat, np.nan, found.high)
     return CellIntervals(found.value, low, high, found.certified & ~flat)

@@ -153,12 +153,7 @@ class _Splitter:
 
     def _statistics(self, column: exp.Column) -> Column | None:
         source = next((s for s in self._draft.sources if s.alias == column.table), None)
-        if source is None or source.layout is None:
-            return None
-        try:
-            return source.layout.column(column.name)
-        except KeyError:
-            return None
+        return source.column(column.name) if source else None
 
 
 def _contribution(kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:

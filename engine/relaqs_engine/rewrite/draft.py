@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.plan import BasisColumn, Hoist, Method, OutputColumn
 
 
@@ -21,7 +21,10 @@ class NotOnlineError(Exception):
 class Source:
     """One relation of the FROM clause. layout: None for a derived table over static tables.
 
-    nullable: an outer join may fill this source with NULLs. streams: it is sampled by this plan.
+    nullable: an outer join may fill this source with NULLs. streams: it is sampled by this plan. is_derived:
+    a derived table; with a layout, one whose rows lie in the partition of that layout's cluster key.
+    key_columns: the columns of this source that hold the cluster key, none where it is not there.
+    block_alias: inside a derived table, the source whose blocks its groups have.
     """
 
     alias: str
@@ -29,6 +32,15 @@ class Source:
     layout: Layout | None
     nullable: bool = False
     streams: bool = False
+    is_derived: bool = False
+    key_columns: tuple[str, ...] = ()
+    block_alias: str = ""
+
+    def column(self, name: str) -> Column | None:
+        """Return a column's statistics, None for a derived table's."""
+        if self.layout is None or self.is_derived:
+            return None
+        return next((c for c in self.layout.columns if c.name.lower() == name.lower()), None)
 
 
 @dataclass(frozen=True, slots=True)

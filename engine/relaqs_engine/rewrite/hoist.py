@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.plan import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
@@ -139,12 +139,11 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     select = draft.select.copy()
     originals = [select.args["from_"].this] + [join.this for join in select.args.get("joins") or []]
     for source, node in zip(draft.sources, originals, strict=True):
-        if source.streams:
-            assert source.layout is not None
-            name = stream_token(source.layout.table)
+        if source.streams and source.is_derived:
+            node.this.select(_block_of_groups(source), copy=False)
         else:
-            name = work.of_alias[source.alias].name
-        node.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
+            name = _name_in_partial(source, work)
+            node.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
     scan = exp.Select()
     scan.set("from_", select.args["from_"])
     joins = select.args.get("joins") or []
@@ -157,6 +156,19 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
         if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
     return scan
+
+
+def _name_in_partial(source: Source, work: _Work) -> str:
+    if not source.streams:
+        return work.of_alias[source.alias].name
+    assert source.layout is not None
+    return stream_token(source.layout.table)
+
+
+def _block_of_groups(source: Source) -> exp.Expr:
+    """Return the block of a local derived table's groups: all rows of a group share it."""
+    block = exp.column(BLOCK_COLUMN, source.block_alias, quoted=True)
+    return exp.alias_(exp.AnyValue(this=block), BLOCK_COLUMN, quoted=True)
 
 
 def _without_inner_condition(join: exp.Join) -> exp.Join:

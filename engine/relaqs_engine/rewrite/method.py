@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
 from relaqs_engine.plan import Basis, BasisColumn, Method, OutputKind
-from relaqs_engine.rewrite.draft import Draft, Source, column_pair
+from relaqs_engine.rewrite.draft import Draft, Source
+from relaqs_engine.rewrite.sources import grouped_columns
 
 # Above this many groups, blocks of every group cost more than sums of products (FACTS: 5 times at 10,000).
 MANY_GROUPS = 10_000
@@ -27,7 +28,7 @@ def choose_method(draft: Draft) -> Draft:
     draft = replace(
         draft,
         groups_are_local=local,
-        counts_every_row=len(draft.sources) == 1 and not draft.conjuncts and not draft.keys,
+        counts_every_row=_counts_every_row(draft),
         expected_groups=groups,
         block_count=BLOCK_COUNT if groups * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
     )
@@ -36,6 +37,11 @@ def choose_method(draft: Draft) -> Draft:
     if _rows_are_units(draft) and groups > MANY_GROUPS:
         return replace(draft, method=Method.CLOSED_FORM, basis=draft.basis + _products(draft.basis))
     return replace(draft, method=Method.REPLICATES)
+
+
+def _counts_every_row(draft: Draft) -> bool:
+    plain = len(draft.sources) == 1 and not draft.sources[0].is_derived
+    return plain and not draft.conjuncts and not draft.keys
 
 
 def _rows_are_units(draft: Draft) -> bool:
@@ -55,8 +61,8 @@ def _distinct_values(draft: Draft, key: exp.Expr) -> int:
     """Return a column's distinct values. An expression over columns is taken to have a hundred at most."""
     counts = []
     for column in key.find_all(exp.Column):
-        layout = draft.source(column.table).layout
-        counts.append(layout.column(column.name).distinct_count if layout else 1)
+        known = draft.source(column.table).column(column.name)
+        counts.append(known.distinct_count if known else 100)
     return max(1, prod(counts) if isinstance(key, exp.Column) else min(100, prod(counts)))
 
 
@@ -76,11 +82,7 @@ def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:
 
 def _keys_hold_cluster_key(draft: Draft, source: Source) -> bool:
     """Whether each group's rows lie in one partition: its keys contain the cluster key of a stream."""
-    if source.layout is None or not source.layout.cluster_key or source.nullable:
+    if not source.key_columns or source.nullable:
         return False
-    grouped = {(key.table, key.name.lower()) for key in draft.keys if isinstance(key, exp.Column)}
-    for left, right in filter(None, map(column_pair, draft.conjuncts)):
-        pair = {(left.table, left.name.lower()), (right.table, right.name.lower())}
-        if pair & grouped:
-            grouped |= pair
-    return all((source.alias, column.lower()) in grouped for column in source.layout.cluster_key)
+    grouped = grouped_columns(draft.keys, draft.conjuncts)
+    return all((source.alias, column.lower()) in grouped for column in source.key_columns)

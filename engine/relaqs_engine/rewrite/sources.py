@@ -23,6 +23,7 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.sql.parse import DIALECT
 
+_ACROSS_GROUPS = ("limit", "offset", "distinct", "qualify", "windows", "sample", "pivots")
 _OUTER = ("LEFT", "RIGHT", "FULL")
 
 
@@ -41,6 +42,10 @@ def choose_streams(draft: Draft) -> Draft:
         raise NotOnlineError("it reads no sampled table: static tables are read whole")
     chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
+    if whole := next((s for s in sources if s.is_derived and s.layout is not None and not s.streams), None):
+        raise NotOnlineError(
+            f"the derived table {whole.alias} reads a sampled table that is not streamed here"
+        )
     _check_outer_joins(sources, joins)
     return replace(draft, sources=sources, conjuncts=conjuncts)
 
@@ -72,16 +77,78 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
         if node.args.get("sample"):
             raise NotOnlineError("TABLESAMPLE asks for a sample of its own")
-        return Source(node.alias_or_name, node, draft.catalog.table(node.name), nullable)
+        layout = draft.catalog.table(node.name)
+        return Source(node.alias_or_name, node, layout, nullable, key_columns=layout.cluster_key)
     if isinstance(node, exp.Subquery):
-        for table in tables_in(node):
-            if draft.catalog.table(table.name).is_sampled:
-                raise NotOnlineError(
-                    f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled "
-                    f"table {table.name} before the outer query aggregates"
-                )
-        return Source(node.alias, node, None, nullable)
+        sampled = [t for t in tables_in(node) if draft.catalog.table(t.name).is_sampled]
+        if sampled:
+            return _local_derived_table(draft, node, nullable, sampled[0].name)
+        return Source(node.alias, node, None, nullable, is_derived=True)
     raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
+
+
+def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampled: str) -> Source:
+    """Return a derived table whose groups lie in one partition each, for it groups by a cluster key."""
+    refusal = NotOnlineError(
+        f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled table "
+        f"{sampled} across partitions, before the outer query aggregates"
+    )
+    select, group = node.this, node.this.args.get("group")
+    one_level = isinstance(select, exp.Select) and len(list(select.find_all(exp.Query))) == 1
+    if not one_level or group is None or any(select.args.get(part) for part in _ACROSS_GROUPS):
+        raise refusal
+    inner = choose_streams(replace(draft, tree=select))
+    if any(
+        source.layout is not None and source.layout.is_sampled and not source.streams
+        for source in inner.sources
+    ):
+        raise refusal
+    grouped = grouped_columns(group.expressions, inner.conjuncts)
+    for source in inner.streams:
+        keys = [(source.alias, column.lower()) for column in source.key_columns]
+        if keys and not source.nullable and all(key in grouped for key in keys):
+            names = [_output_of(select, grouped[key]) for key in keys]
+            held = tuple(name for name in names if name is not None)
+            complete = held if len(held) == len(keys) else ()
+            return Source(
+                node.alias,
+                node,
+                source.layout,
+                nullable,
+                is_derived=True,
+                key_columns=complete,
+                block_alias=source.alias,
+            )
+    raise refusal
+
+
+def grouped_columns(
+    keys: Iterable[exp.Expr], conjuncts: Iterable[exp.Expr]
+) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
+    """Return the columns that are constant within a group, each with those it is equated with.
+
+    Columns are (alias, name in lower case).
+    """
+    grouped = {
+        (key.table, key.name.lower()): frozenset({(key.table, key.name.lower())})
+        for key in keys
+        if isinstance(key, exp.Column)
+    }
+    for pair in pairs_of(conjuncts):
+        ends = frozenset((column.table, column.name.lower()) for column in pair)
+        if known := next((grouped[end] for end in ends if end in grouped), None):
+            for column in known | ends:
+                grouped[column] = known | ends
+    return grouped
+
+
+def _output_of(select: exp.Select, columns: frozenset[tuple[str, str]]) -> str | None:
+    """Return the name of the output that is one of these columns."""
+    for item in select.expressions:
+        value = item.unalias()
+        if isinstance(value, exp.Column) and (value.table, value.name.lower()) in columns:
+            return str(item.alias_or_name)
+    return None
 
 
 def _attaching_pairs(sampled: list[Source], joins: list[exp.Join]) -> list[ColumnPair]:
@@ -126,16 +193,15 @@ def meet(a: Source, b: Source, pairs: list[ColumnPair]) -> bool:
     """Whether rows of a and b that join lie in the same partition."""
     if a.layout is None or b.layout is None or not a.layout.is_co_clustered_with(b.layout):
         return False
+    if not a.key_columns or not b.key_columns:
+        return False
     equated = {
         (left.name.lower(), right.name.lower())
         for one, two in pairs
         for left, right in ((one, two), (two, one))
         if (left.table, right.table) == (a.alias, b.alias)
     }
-    return all(
-        (x.lower(), y.lower()) in equated
-        for x, y in zip(a.layout.cluster_key, b.layout.cluster_key, strict=True)
-    )
+    return all((x.lower(), y.lower()) in equated for x, y in zip(a.key_columns, b.key_columns, strict=True))
 
 
 def _check_outer_joins(sources: tuple[Source, ...], joins: list[exp.Join]) -> None:

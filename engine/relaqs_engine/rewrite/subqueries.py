@@ -19,7 +19,13 @@ from relaqs_engine.sql.parse import DIALECT
 def check_subqueries(draft: Draft) -> Draft:
     """Return the draft with the sampled tables that local subqueries read."""
     direct = {id(node) for source in draft.sources for node in source.node.find_all(exp.Table)}
-    local: set[str] = set()
+    local = {
+        draft.catalog.table(table.name).table
+        for source in draft.streams
+        if source.is_derived
+        for table in source.node.find_all(exp.Table)
+        if draft.catalog.table(table.name).is_sampled
+    }
     for table in draft.select.find_all(exp.Table):
         if id(table) in direct:
             continue
@@ -42,7 +48,7 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
     if query.args.get("limit") or query.args.get("offset") or query.parent_select is not draft.select:
         return False
     layout = draft.catalog.table(table.name)
-    inner = Source(table.alias_or_name, table, layout)
+    inner = Source(table.alias_or_name, table, layout, key_columns=layout.cluster_key)
     conditions = conjuncts_of(where.this if (where := query.args.get("where")) else None)
     for join in query.args.get("joins") or []:
         if join.side:
