@@ -78,6 +78,12 @@ def test_the_program_runs_as_written(typed: tuple[Path, dict[str, str]]) -> None
     assert "Exact" in printed
 
 
+def test_make_demo_runs_the_demo(tmp_path: Path) -> None:
+    assert re.search(r"^demo: .*\n\t@\$\(BIN\)/relaqs demo$", MAKEFILE, re.MULTILINE)
+    printed = run([str(BINARIES / "relaqs"), "demo", "--scale", "0.01"], tmp_path)
+    assert "The last answer equals DuckDB's." in printed
+
+
 def test_the_picture_ends_in_the_true_answer(flights_oracle) -> None:
     (program,) = blocks("python")
     (picture,) = blocks("text")
@@ -97,3 +103,10 @@ def test_every_path_named_exists(page: str) -> None:
     linked = re.findall(r"\]\(([\w./-]+)\)", text)
     missing = {path for path in [*in_code, *in_drawings, *linked] if not (ROOT / path).exists()}
     assert missing == set()
+
+
+@pytest.mark.parametrize("folder", ["bootstrap", "engine", "relaqs", "tpch"])
+def test_every_page_that_code_points_to_exists(folder: str) -> None:
+    code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py"))
+    pages = set(re.findall(r"docs/[\w/.-]+\.md", code))
+    assert {page for page in pages if not (ROOT / page).exists()} == set()

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 from relaqs_engine.layouts import Layout
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from relaqs.cli.progress import progress_bar
 from relaqs_tpch.data import generate
 from relaqs_tpch.queries import QUERIES, query
 
@@ -36,17 +36,7 @@ def generate_command(
 
     Stopped, it goes on where it stopped when it is started again.
     """
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description:22}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        disable=not console.is_terminal,
-        transient=True,
-    ) as bar:
-        task = bar.add_task("starting", total=1.0)
+    with progress_bar() as show:
         layouts = generate(
             scale,
             into,
@@ -54,7 +44,7 @@ def generate_command(
             seed=seed,
             force=force,
             keep_raw=keep_raw,
-            progress=lambda share, doing: bar.update(task, description=doing, completed=share),
+            progress=show,
         )
     Console().print(_listing(layouts))
 
