@@ -1,0 +1,198 @@
+"""The program as its users meet it, in processes of its own where pipes, terminals and signals matter."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from relaqs.cli import COMMANDS, program
+from tests.conftest import Oracle
+
+PROGRAM = [sys.executable, "-c", "from relaqs.cli import main; main()"]
+REVENUE = "SELECT l_returnflag, sum(l_tax) AS tax FROM lineitem GROUP BY l_returnflag ORDER BY l_returnflag"
+# 3 billion joined rows: a first estimate comes soon, but nothing ends this query soon except a signal.
+LONG = "SELECT sum((l_orderkey * p_partkey * n_nationkey) % 7) AS n FROM lineitem, part, nation"
+
+
+def run(*arguments: str | Path) -> Result:
+    """Run the program in this process."""
+    return CliRunner().invoke(program, [str(argument) for argument in arguments])
+
+
+def run_alone(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PROGRAM, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        timeout=120,
+        check=False,
+    )
+
+
+@contextmanager
+def started(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([*PROGRAM, *map(str, arguments)], stderr=subprocess.PIPE, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_help_names_every_command_and_each_has_its_own() -> None:
+    text = run("--help").stdout
+    assert all(f"  {name} " in text for name in COMMANDS)
+    for name in COMMANDS:
+        shown = run(name, "--help")
+        assert (shown.exit_code, shown.stderr) == (0, "")
+    assert run("--version").stdout.startswith("relaqs ")
+
+
+def test_json_lines(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
+    options = ("--format", "jsonl", "--batches", "4", "--confidence", "0.9")
+    done = run_alone("sql", REVENUE, "--data", tpch_warehouse, *options)
+    assert (done.returncode, done.stderr) == (0, "")
+    snapshots = [json.loads(line) for line in done.stdout.splitlines()]
+    fractions = [snapshot["fraction"] for snapshot in snapshots]
+    assert fractions == sorted(fractions)
+    last = snapshots[-1]
+    assert (last["is_exact"], last["error"], last["confidence"], last["batches"]) == (True, 0.0, 0.9, 4)
+    expected = [(flag, float(tax)) for flag, tax in tpch_oracle.rows(REVENUE)]
+    assert [(row["l_returnflag"], row["tax"]) for row in last["estimate"]] == expected
+
+
+def test_csv_into_a_pipe(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
+    done = run("sql", REVENUE, "--data", tpch_warehouse, "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [(row["l_returnflag"], row["tax"]) for row in rows] == [
+        (flag, str(tax)) for flag, tax in tpch_oracle.rows(REVENUE)
+    ]
+
+
+def test_a_table_into_a_pipe(tpch_warehouse: Path) -> None:
+    options = ("--target", "50%", "--interval", "anytime")
+    done = run_alone("sql", REVENUE, "--data", tpch_warehouse, *options, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "anytime interval" in done.stdout
+    assert "+/-" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_explain(tpch_warehouse: Path) -> None:
+    done = run("explain", REVENUE, "--data", tpch_warehouse)
+    assert done.stdout.startswith("mode: mergeable\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["sql", "SELECT count(*) FROM lineitms"], 1, "did you mean 'lineitem'?"),
+        (["sql", "SELECT 1; SELECT 2"], 1, "2 statements"),
+        (["sql", "SELECT count(*) FROM lineitem", "--watch", "x"], 1, "watch names 'x'"),
+        (["explain", "SELEC"], 1, "only SELECT"),
+        (["sql", "SELECT 1", "--confidence", "40%"], 2, "between 0.5 and 1"),
+        (["sql", "SELECT 1", "--target", "much"], 2, "'much' is no share"),
+        (["sql", "SELECT 1", "--timeout", "0"], 2, "timeout"),
+        (["sql"], 2, "Missing argument"),
+    ],
+)
+def test_errors_are_one_line_and_have_their_exit_code(
+    tpch_warehouse: Path, arguments: list[str], code: int, complaint: str
+) -> None:
+    done = run(*arguments, "--data", tpch_warehouse)
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert complaint in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+
+
+def test_bad_usage(tmp_path: Path) -> None:
+    assert run("sql", "SELECT 1", "--data", tmp_path / "nothing").exit_code == 2
+    assert run("sing").exit_code == 2
+    empty = run("sql", "SELECT 1", "--data", tmp_path)
+    assert (empty.exit_code, "relaqs shuffle" in empty.stderr) == (1, True)
+
+
+def test_a_timeout_without_a_snapshot_fails(tpch_warehouse: Path) -> None:
+    done = run("sql", LONG, "--data", tpch_warehouse, "--batches", "1", "--timeout", "0.05")
+    assert done.exit_code == 1
+    assert "no snapshot came within 0.05 s" in done.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_quietly_and_at_once(tpch_warehouse: Path, number: int, code: int) -> None:
+    arguments = ("sql", LONG, "--data", tpch_warehouse, "--format", "jsonl")
+    with started(*arguments, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert json.loads(process.stdout.readline())["is_exact"] is False
+        process.send_signal(number)
+        assert process.wait(10) == code
+        assert process.stderr.read().strip() == b""
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(tpch_warehouse: Path) -> None:
+    arguments = ("sql", LONG, "--data", tpch_warehouse, "--format", "jsonl")
+    with started(*arguments, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+def on_a_terminal(*arguments: str | Path, **environment: str) -> str:
+    """Return what the program writes to a terminal of 80 × 24."""
+    controller, terminal = pty.openpty()
+    size = {"COLUMNS": "80", "LINES": "24", "TERM": "xterm-256color"}
+    with started(*arguments, stdout=terminal, env=os.environ | size | environment) as process:
+        os.close(terminal)
+        written = b""
+        try:
+            while part := os.read(controller, 65536):
+                written += part
+        except OSError:  # the terminal's last user has left
+            pass
+        assert process.wait(60) == 0
+    os.close(controller)
+    return written.decode()
+
+
+def test_an_answer_sharpens_in_place_on_a_terminal(tpch_warehouse: Path) -> None:
+    arguments = ("sql", REVENUE, "--data", tpch_warehouse, "--batches", "5")
+    text = on_a_terminal(*arguments)
+    assert "\x1b[1A" in text  # the cursor goes up again before the next snapshot
+    assert text.rindex("Exact · ") > text.index("Estimate · ")
+    assert "\x1b[2m" in text
+    no_colour = on_a_terminal(*arguments, NO_COLOR="1", TERM="dumb")
+    assert not re.search(r"\x1b\[[\d;]*m", no_colour)
+
+
+def test_the_demo(tmp_path: Path) -> None:
+    arguments = ("demo", "--data", tmp_path / "demo", "--scale", "0.01")
+    first = run_alone(*arguments)
+    assert (first.returncode, first.stderr) == (0, "")
+    lines = first.stdout.splitlines()
+    assert lines[0].startswith("Making TPC-H data at scale 0.01")
+    assert any(line.startswith("Estimate · ") for line in lines)
+    assert sum(line.startswith("Exact · ") for line in lines) == 2
+    assert any(re.fullmatch(r"First estimate: +\d+\.\d\d s, .* of the rows read", line) for line in lines)
+    assert lines[-1] == "The last answer equals DuckDB's."
+    again = on_a_terminal(*arguments)
+    assert "Making" not in again
+    assert "The last answer equals DuckDB's." in again
