@@ -13,15 +13,9 @@ from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import leading_stream, partial_sql, scan_order, used_bytes_per_partition
+from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
 from relaqs_engine.plan import Mode, OnlinePlan
-from relaqs_engine.rewrite.method import MANY_GROUPS
-from relaqs_engine.schedule import (
-    BATCH_SHARE,
-    BATCH_SHARE_OF_MANY_GROUPS,
-    MiniBatch,
-    mini_batches,
-)
+from relaqs_engine.schedule import MiniBatch
 
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.worker import QueryWork
@@ -56,12 +50,7 @@ class MergeableQueryJob:
         leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
         self._estimator = Estimator(plan, leading, self._state, state_cursor, request)
-        self._batches = mini_batches(
-            scan_order(plan, catalog, seed),
-            used_bytes_per_partition(plan, catalog),
-            batches=batches,
-            batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
-        )
+        self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._issued = 0
 
     @property

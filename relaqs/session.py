@@ -114,7 +114,6 @@ class Session:
 
         Raises SqlError if the SQL is wrong, UnsupportedError if it is refused, ArgumentError for the rest.
         """
-        submitted_at = time.perf_counter()
         options = QueryOptions(
             target=relative_error(target),
             confidence=confidence,
@@ -126,8 +125,17 @@ class Session:
             batches=batches,
             fallback=fallback,
         )
-        plan = self._plan(sql)
-        if plan.mode is Mode.EXACT and fallback == "error":
+        return self.submit(sql, options)
+
+    def submit(self, sql: str, options: QueryOptions, *, intervals: bool = True) -> OnlineQuery:
+        """Start answering one SELECT with options made beforehand.
+
+        intervals: False leaves error bars out, so that what they cost can be measured.
+        Raises SqlError and UnsupportedError as `online_sql` does.
+        """
+        submitted_at = time.perf_counter()
+        plan = self._plan(sql, intervals=intervals)
+        if plan.mode is Mode.EXACT and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
@@ -168,13 +176,14 @@ class Session:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session: {len(self.tables)} tables, {place}>"
 
-    def _plan(self, sql: str) -> OnlinePlan:
+    def _plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
         if self._is_closed:
             raise RelaqsError("this session is closed; open another with relaqs.connect")
         expanded = expand_views(sql, self._views) if self._views else sql
         try:
             with self._planning:
-                return replace(plan_query(expanded, self._catalog, self._binder), sql=sql)
+                plan = plan_query(expanded, self._catalog, self._binder, intervals=intervals)
+                return replace(plan, sql=sql)
         except SqlError as error:
             if expanded != sql:  # positions would be those of a text that the user never saw
                 raise SqlError(error.message, None, error.candidates) from None

@@ -6,7 +6,14 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import OnlinePlan
-from relaqs_engine.schedule import partition_order
+from relaqs_engine.rewrite.method import MANY_GROUPS
+from relaqs_engine.schedule import (
+    BATCH_SHARE,
+    BATCH_SHARE_OF_MANY_GROUPS,
+    MiniBatch,
+    mini_batches,
+    partition_order,
+)
 
 
 def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool) -> str:
@@ -23,6 +30,18 @@ def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...],
 def leading_stream(plan: OnlinePlan, catalog: Catalog) -> Layout:
     """Return the layout whose rows measure what was scanned."""
     return catalog.table(plan.leading)
+
+
+def scheduled_batches(
+    plan: OnlinePlan, catalog: Catalog, seed: int, batches: int | None = None
+) -> tuple[MiniBatch, ...]:
+    """Return the mini-batches of a query. batches: so many equal ones, instead of growing ones."""
+    return mini_batches(
+        scan_order(plan, catalog, seed),
+        used_bytes_per_partition(plan, catalog),
+        batches=batches,
+        batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
+    )
 
 
 def scan_order(plan: OnlinePlan, catalog: Catalog, seed: int) -> tuple[int, ...]:
