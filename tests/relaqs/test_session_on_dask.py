@@ -1,0 +1,75 @@
+"""The same session on a Dask cluster of processes: the same code, and the same snapshots."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from distributed import Client, LocalCluster
+
+from relaqs.cli import program
+from relaqs.session import connect
+from relaqs.snapshot import Snapshot
+
+SQL = """
+    SELECT n_name, sum(l_extendedprice) AS revenue, count(*) AS n
+    FROM lineitem JOIN orders ON l_orderkey = o_orderkey JOIN customer ON o_custkey = c_custkey
+    JOIN nation ON c_nationkey = n_nationkey
+    WHERE n_regionkey = 2 GROUP BY n_name ORDER BY revenue DESC
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with LocalCluster(**options) as cluster:
+        yield cluster
+
+
+def every_snapshot(**connection: object) -> list[Snapshot]:
+    """Return all snapshots, none skipped: a watch function sees each with the one before."""
+    seen: dict[int, Snapshot] = {}
+
+    def note(before: Snapshot, now: Snapshot) -> float:
+        seen[before.batch], seen[now.batch] = before, now
+        return 1.0
+
+    with connect(**connection) as db:  # type: ignore[arg-type]
+        last = db.online_sql(SQL, seed=5, batches=4, watch=note).result()
+    return [*(seen[batch] for batch in sorted(seen)), last]
+
+
+def test_snapshots_are_those_of_an_embedded_run(cluster: LocalCluster, tpch_warehouse: Path) -> None:
+    embedded = every_snapshot(data=tpch_warehouse, threads=2)
+    with Client(cluster, set_as_default=False) as client:
+        for place in (cluster.scheduler_address, client):
+            there = every_snapshot(data=tpch_warehouse, cluster=place)
+            assert [snapshot.batch for snapshot in there] == [1, 2, 3, 4]
+            for here, away in zip(embedded, there, strict=True):
+                assert away.table.equals(here.table)
+                assert (away.fraction, away.is_exact) == (here.fraction, here.is_exact)
+        assert client.status == "running"  # a client that was handed in stays open
+
+
+def test_a_query_that_runs_as_a_whole(cluster: LocalCluster, tpch_warehouse: Path) -> None:
+    with connect(tpch_warehouse, cluster=cluster.scheduler_address) as db:
+        [snapshot] = db.online_sql("SELECT max(l_suppkey) - 1 + row_number() OVER () AS n FROM lineitem")
+    assert snapshot.mode == "exact"
+    assert snapshot.table["n"].to_pylist() == [100]
+
+
+def test_the_program_on_a_cluster(cluster: LocalCluster, tpch_warehouse: Path) -> None:
+    arguments = ["sql", SQL, "--data", str(tpch_warehouse), "--cluster", cluster.scheduler_address]
+    done = CliRunner().invoke(program, [*arguments, "--format", "jsonl"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout.splitlines()[-1])["is_exact"] is True
+
+
+def test_a_cluster_that_is_not_there(tpch_warehouse: Path) -> None:
+    arguments = ["sql", SQL, "--data", str(tpch_warehouse), "--cluster", "tcp://127.0.0.1:1"]
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: no Dask scheduler answered at tcp://127.0.0.1:1")
