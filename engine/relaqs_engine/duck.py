@@ -144,6 +144,7 @@ def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: P
         f"SET temp_directory = {quote_text(str(temp_directory))}",
         "SET enable_progress_bar = false",
         "SET python_enable_replacements = false",
+        "SET scheduler_process_partial = true",  # DuckDB looks for ctrl-C between tasks: make them short
     ):
         connection.execute(statement)
     return Cursor(connection)

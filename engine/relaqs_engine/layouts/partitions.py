@@ -28,7 +28,7 @@ _UNIT_HASH = f"{RESERVED_PREFIX}unit_hash"
 _PARTITION = f"{RESERVED_PREFIX}partition"
 _PASS = f"{RESERVED_PREFIX}pass"
 _PROBE_ROWS = 122_880
-_SHARE_OF_MEMORY = 0.35
+_SHARE_OF_MEMORY = 0.5
 """Of the memory limit, for the rows of a pass; the rest is for reading, counting and writing them."""
 _PICKS_PER_READ = 7
 """Partitions that can be picked out of the whole table in memory in the time the source is read once."""

@@ -90,6 +90,8 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
             return _parquet(files, cursor, _names(source))
         return _staged(f"read_csv({_list(files)}, sample_size = -1)", cursor, scratch, _names(source))
     reader = _arrow_reader(source)
+    if not reader.schema.names:
+        raise LayoutError(f"a {type(source).__name__} without columns cannot be laid out")
     with cursor.registered(relaqs_source=reader):
         return _staged("relaqs_source", cursor, scratch, f"a {type(source).__name__} in memory")
 

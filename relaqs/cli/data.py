@@ -1,0 +1,150 @@
+"""The commands that lay tables out and check them: `relaqs shuffle` and `relaqs verify`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from relaqs.memory import memory_bytes
+from relaqs.options import ArgumentError
+
+if TYPE_CHECKING:
+    from relaqs_engine.layouts import Layout, VerifyReport
+    from relaqs_engine.layouts.build import Progress
+
+
+def _memory(text: str) -> int:
+    try:
+        return memory_bytes(text)
+    except ArgumentError as error:
+        raise click.BadParameter(
+            f"{text!r} is no amount of memory from 256 MiB up; write it as 4GB"
+        ) from error
+
+
+@click.command("shuffle")
+@click.argument("source", nargs=-1, required=True)
+@click.option(
+    "--into",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR/TABLE",
+    help="Folder of the table; its last part becomes the table's name.",
+)
+@click.option("--partitions", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--cluster-by",
+    multiple=True,
+    metavar="COLUMN",
+    help="Keep rows of equal values together (again for each column of a key). Tables clustered on the same "
+    "key, with the same partitions and seed, join partition by partition.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Which random order the rows get.")
+@click.option("--force", is_flag=True, help="Replace the layout that is there.")
+@click.option(
+    "--memory-limit", type=_memory, default="4GB", show_default=True, help="Beyond it, disk is used."
+)
+@click.option("--static", is_flag=True, help="Store a small table whole, to be joined to sampled ones.")
+def shuffle(
+    source: tuple[str, ...],
+    into: Path,
+    partitions: int,
+    cluster_by: tuple[str, ...],
+    seed: int,
+    force: bool,
+    memory_limit: int,
+    static: bool,
+) -> None:
+    """Lay out SOURCE (Parquet or CSV files, folders, globs) so that any part of it is a random sample.
+
+    Stopped at any point, it leaves what was there before.
+    """
+    from relaqs_engine.layouts import add_static
+    from relaqs_engine.layouts import shuffle as lay_out
+
+    if static and cluster_by:
+        raise click.UsageError("--static stores the table whole: there is nothing to cluster; leave one out")
+    if static:
+        layout = add_static(source, into, force=force, memory_limit_bytes=memory_limit)
+    else:
+        with _progress_bar() as progress:
+            layout = lay_out(
+                source,
+                into,
+                partitions=partitions,
+                cluster_by=cluster_by,
+                seed=seed,
+                force=force,
+                memory_limit_bytes=memory_limit,
+                progress=progress,
+            )
+    click.echo(_summary(layout))
+
+
+@click.command("verify")
+@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["table", "jsonl"]),
+    default="table",
+    show_default=True,
+    help="For people, or one JSON object a check.",
+)
+@click.pass_context
+def verify(context: click.Context, directory: Path, output: str) -> None:
+    """Check a table's folder, or all tables below DIR: every byte, every count, and that samples are random.
+
+    The exit code is 1 if anything is wrong.
+    """
+    from relaqs_engine.layouts import verify as check
+
+    report = check(directory)
+    if output == "jsonl":
+        for each in report.checks:
+            click.echo(json.dumps(asdict(each)))
+    else:
+        _print_report(report)
+    if not report.ok:
+        context.exit(1)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Progress]:
+    """Give a function that moves a bar on a terminal, and does nothing where nobody watches."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description:28}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
+        bar = bars.add_task("starting", total=1.0)
+        yield lambda share, doing: bars.update(bar, completed=share, description=doing)
+
+
+def _print_report(report: VerifyReport) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("table", "check", "", "found")
+    for check in report.checks:
+        verdict = "ok" if check.ok else "[bold red]WRONG[/]"
+        table.add_row(escape(check.table), check.name, verdict, escape(check.detail))
+    Console().print(table)
+
+
+def _summary(layout: Layout) -> str:
+    stored = "static, read whole"
+    if layout.is_sampled:
+        stored = f"{len(layout.partitions)} partitions"
+    if layout.cluster_key:
+        stored += f", clustered by {', '.join(layout.cluster_key)} ({layout.unit_count:,} values)"
+    return f"{layout.table}: {layout.row_count:,} rows, {stored}, in {layout.directory}"

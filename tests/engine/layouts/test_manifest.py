@@ -1,0 +1,156 @@
+"""A manifest comes back as it was written, or not at all and with a reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    MANIFEST_NAME,
+    Column,
+    Layout,
+    Partition,
+    read_manifest,
+    write_manifest,
+)
+
+
+def make_layout(directory: Path, **changes: Any) -> Layout:
+    directory.mkdir(exist_ok=True)
+    blocks = (5, *[1] * (BLOCK_COUNT - 1))
+    layout = Layout(
+        table=directory.name,
+        directory=directory,
+        kind="sampled",
+        columns=(
+            Column('größe "x"', "DECIMAL(12,2)", -1.25, 7, 3, 10, 99),
+            Column("day", "DATE", "1992-01-02", None, 0, 5, 1),
+            Column("flag", "BOOLEAN", False, True, 0, 2, 1),
+        ),
+        partitions=(
+            Partition("data-0/part-00000.parquet", sum(blocks), 68, 1234, "ab" * 32, blocks),
+            Partition("data-0/part-00001.parquet", 0, 0, 12, "cd" * 32, (0,) * BLOCK_COUNT),
+        ),
+        row_count=sum(blocks),
+        unit_count=68,
+        cluster_key=("day",),
+        seed=-3,
+        hash_scheme="scheme",
+        hash_probe="probe",
+        max_unit_rows=7,
+        source="somewhere",
+        created_with="tests",
+    )
+    return dataclasses.replace(layout, **changes)
+
+
+def edit(directory: Path, **fields: Any) -> None:
+    path = directory / MANIFEST_NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_comes_back_as_written(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path / "t")
+    write_manifest(layout)
+    assert read_manifest(tmp_path / "t") == layout
+
+
+def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
+    write_manifest(make_layout(tmp_path / "old"))
+    (tmp_path / "old").rename(tmp_path / "new")
+    moved = read_manifest(tmp_path / "new")
+    assert (moved.table, moved.paths[0]) == ("new", tmp_path / "new" / "data-0" / "part-00000.parquet")
+
+
+def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
+    write_manifest(make_layout(tmp_path / "t"))
+    edit(tmp_path / "t", manifest_version=2)
+    with pytest.raises(
+        LayoutError, match=r"manifest version 2 is newer than this program understands \(1\); upgrade relaqs"
+    ):
+        read_manifest(tmp_path / "t")
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"manifest_version": None}, "no manifest_version"),
+        ({"partitions": None}, "not those of a manifest"),
+        ({"surprise": 1}, "surprise"),
+        ({"row_count": 1}, "do not add up"),
+        ({"columns": [{"name": "x"}]}, "not those of a manifest"),
+    ],
+)
+def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
+    write_manifest(make_layout(tmp_path / "t"))
+    edit(tmp_path / "t", **fields)
+    with pytest.raises(LayoutError, match=reason):
+        read_manifest(tmp_path / "t")
+
+
+@pytest.mark.parametrize("file", ["/etc/passwd", "../other/part-00000.parquet"])
+def test_a_partition_outside_the_folder_is_refused(tmp_path: Path, file: str) -> None:
+    partition = make_layout(tmp_path / "t").partitions[0]
+    write_manifest(make_layout(tmp_path / "t", partitions=(dataclasses.replace(partition, file=file),)))
+    with pytest.raises(LayoutError, match="outside the table's folder"):
+        read_manifest(tmp_path / "t")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1, 2]", '"text"'])
+def test_what_is_no_manifest_is_called_damaged(tmp_path: Path, content: str) -> None:
+    (tmp_path / MANIFEST_NAME).write_text(content)
+    with pytest.raises(LayoutError, match="is damaged"):
+        read_manifest(tmp_path)
+
+
+def test_a_folder_without_a_manifest_names_the_next_step(tmp_path: Path) -> None:
+    with pytest.raises(LayoutError, match="relaqs shuffle SOURCE --into"):
+        read_manifest(tmp_path)
+
+
+def test_a_failed_write_leaves_the_old_manifest_alone(tmp_path: Path) -> None:
+    old = make_layout(tmp_path / "t")
+    write_manifest(old)
+    unwritable = Column("x", "DOUBLE", float("nan"), None, 0, 1, 1)
+    with pytest.raises(ValueError, match="JSON"):
+        write_manifest(dataclasses.replace(old, columns=(unwritable,)))
+    assert read_manifest(tmp_path / "t") == old
+    assert [path.name for path in (tmp_path / "t").iterdir()] == [MANIFEST_NAME]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meet"),
+    [
+        ("INTEGER", "BIGINT", True),
+        ("UTINYINT", "SMALLINT", True),
+        ("FLOAT", "DOUBLE", True),
+        ("DECIMAL(12,2)", "DECIMAL(30,2)", True),
+        ("DECIMAL(12,2)", "DECIMAL(12,3)", False),
+        ("INTEGER", "DOUBLE", False),
+        ("VARCHAR", "VARCHAR", True),
+        ("DATE", "TIMESTAMP", False),
+    ],
+)
+def test_layouts_meet_on_keys_whose_equal_values_hash_equal(
+    tmp_path: Path, one: str, other: str, meet: bool
+) -> None:
+    first, second = (
+        make_layout(tmp_path / name, columns=(Column("k", kind, None, None, 0, 1, 1),), cluster_key=("k",))
+        for name, kind in (("first", one), ("second", other))
+    )
+    assert first.is_co_clustered_with(second) is meet
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 4}, {"hash_probe": "other"}, {"hash_scheme": "other"}, {"cluster_key": ()}, {"kind": "static"}],
+)
+def test_layouts_made_differently_do_not_meet(tmp_path: Path, change: dict[str, Any]) -> None:
+    layout = make_layout(tmp_path / "t")
+    assert layout.is_co_clustered_with(layout)
+    assert not layout.is_co_clustered_with(dataclasses.replace(layout, **change))

@@ -1,0 +1,239 @@
+"""Every kind of source gives the same rows, and a source that cannot be used says why."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from relaqs_engine.duck import open_for_writing
+from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts import Layout, add_static, shuffle
+from relaqs_engine.layouts.sources import find_files
+
+from tests.engine.layouts.reading import rows_in_any_order, stored_rows
+
+Writer = Callable[..., Path]
+
+ROWS = pa.table({"id": range(1_000), "name": [f"name {i % 7}" for i in range(1_000)]})
+
+
+def halves(write: Writer) -> Path:
+    """Write the rows as two files and return their folder."""
+    write("folder/a.parquet", ROWS.slice(0, 400))
+    return write("folder/b.parquet", ROWS.slice(400)).parent
+
+
+def csv_file(write: Writer, name: str) -> Path:
+    path = write("marker.parquet", ROWS).with_name(name)
+    with gzip.open(path, "wb") if name.endswith(".gz") else path.open("wb") as file:
+        pyarrow.csv.write_csv(ROWS, file)
+    return path
+
+
+SOURCES: dict[str, Callable[[Writer], Any]] = {
+    "path": lambda write: write("t.parquet", ROWS),
+    "text": lambda write: str(write("t.parquet", ROWS)),
+    "glob": lambda write: str(halves(write) / "*.parquet"),
+    "folder": lambda write: halves(write),
+    "list": lambda write: sorted(halves(write).iterdir()),
+    "glob and its own files": lambda write: [halves(write) / "a.parquet", str(halves(write) / "*")],
+    "CSV": lambda write: csv_file(write, "t.csv"),
+    "packed CSV": lambda write: csv_file(write, "t.csv.gz"),
+    "Arrow table": lambda write: ROWS,
+    "Arrow batch": lambda write: ROWS.to_batches()[0],
+    "Arrow reader": lambda write: ROWS.to_reader(max_chunksize=64),
+    "pandas": lambda write: pd.DataFrame(ROWS.to_pydict()),
+    "polars": lambda write: pl.DataFrame(ROWS.to_pydict()),
+}
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_every_kind_of_source_is_laid_out_alike(write: Writer, tmp_path: Path, kind: str) -> None:
+    layout = shuffle(SOURCES[kind](write), tmp_path / "t", partitions=3)
+    assert rows_in_any_order(stored_rows(layout)) == rows_in_any_order(ROWS)
+    assert [(column.name, column.type) for column in layout.columns] == [
+        ("id", "BIGINT"),
+        ("name", "VARCHAR"),
+    ]
+    assert {path.name for path in layout.directory.iterdir()} == {
+        "manifest.json",
+        layout.paths[0].parent.name,
+    }
+
+
+def test_a_duckdb_relation_is_read_from_the_users_own_connection(tmp_path: Path) -> None:
+    with closing(duckdb.connect()) as connection:
+        connection.register("in_memory", ROWS)
+        connection.execute("CREATE TEMP TABLE mine AS SELECT *, sum(id) OVER () AS total FROM in_memory")
+        layout = shuffle(connection.table("mine"), tmp_path / "t", partitions=3)
+        assert connection.execute("SELECT count(*) FROM mine").fetchone() == (1_000,)
+    # HUGEINT, which Parquet would turn into DOUBLE, comes over Arrow as an exact decimal.
+    assert [column.type for column in layout.columns] == ["BIGINT", "VARCHAR", "DECIMAL(38,0)"]
+    assert layout.column("total").minimum == sum(range(1_000))
+
+
+def test_a_folder_named_like_a_hive_partition_adds_no_column_to_the_layout(
+    write: Writer, tmp_path: Path
+) -> None:
+    layout = shuffle(write("t.parquet", ROWS), tmp_path / "year=2024" / "t", partitions=2)
+    assert [column.name for column in layout.columns] == ["id", "name"]
+
+
+def test_a_hive_partitioned_source_keeps_its_column(write: Writer, tmp_path: Path) -> None:
+    for year in (2023, 2024):
+        write(f"hive/year={year}/part.parquet", ROWS.slice(0, year - 2020))
+    layout = add_static(tmp_path / "hive", tmp_path / "t")
+    assert [(c.name, c.minimum, c.maximum) for c in layout.columns][-1] == ("year", 2023, 2024)
+    assert stored_rows(layout)["year"].to_pylist() == [2023] * 3 + [2024] * 4
+
+
+def _layout_of_types(tmp_path: Path, expression: str) -> tuple[Layout, list[Any]]:
+    with closing(open_for_writing(threads=1, memory_limit_bytes=1 << 28, temp_directory=tmp_path)) as cursor:
+        cursor.run(f"COPY (SELECT {expression} AS x) TO '{tmp_path}/typed.parquet'")
+        original = cursor.rows(f"SELECT x::VARCHAR, typeof(x) FROM '{tmp_path}/typed.parquet'")
+        layout = add_static(tmp_path / "typed.parquet", tmp_path / "t")
+        stored = cursor.rows(f"SELECT x::VARCHAR, typeof(x) FROM '{layout.paths[0]}'")
+    assert stored == original
+    return layout, original
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "TIMESTAMPTZ '2020-01-01 12:00:00+02'",
+        "TIMESTAMP_NS '2020-01-01 00:00:00.000000001'",
+        "TIME '10:00:01'",
+        "uuid()",
+        "1.234::DECIMAL(38,3)",
+        "{'a': 1, 'b': [1, 2]}",
+        "MAP {'a': 1}",
+        "'x'::BLOB",
+        "'{}'::JSON",
+        "'nan'::FLOAT",
+        "INTERVAL 3 DAY",
+        "18446744073709551615::UBIGINT",
+        "NULL",
+    ],
+)
+def test_every_parquet_type_is_stored_unchanged(tmp_path: Path, expression: str) -> None:
+    layout, ((_, type_text),) = _layout_of_types(tmp_path, expression)
+    assert layout.columns[0].type == type_text
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda write: write("lines.parquet", ROWS).with_name("line.parquet"), LayoutError,
+         r"there is no file .*line\.parquet; did you mean lines\.parquet"),
+        (lambda write: "nowhere/at/all.parquet", LayoutError, r"no file nowhere/at/all\.parquet \(looked for /"),
+        (lambda write: "nowhere/*.parquet", LayoutError, r"no file matches nowhere/\*\.parquet"),
+        (lambda write: write("t.txt", ROWS).parent, LayoutError, r"holds no \.parquet file"),
+        (lambda write: [], LayoutError, "no source was given"),
+        (lambda write: "s3://bucket/t.parquet", LayoutError, "not a file on this machine.*DuckDB relation"),
+        (lambda write: 42, LayoutError, "a int cannot be laid out; give Parquet or CSV"),
+        (lambda write: [write("a.parquet", ROWS), csv_file(write, "b.csv")], LayoutError,
+         r"b\.csv is CSV and a\.parquet is not"),
+        (lambda write: pa.table({"_RELAQS_block": [1]}), LayoutError, "'_RELAQS_block' has a name that layouts keep"),
+        (lambda write: pa.table({"x": pa.array([(1, 2, 3)], pa.month_day_nano_interval())}), LayoutError,
+         "'x' is INTERVAL, which Parquet does not keep exactly"),
+        (lambda write: pa.table({}), LayoutError, "a Table without columns cannot be laid out"),
+    ],
+)  # fmt: skip
+def test_a_source_that_cannot_be_used_says_why(
+    write: Writer, tmp_path: Path, make: Callable[[Writer], Any], error: type[Exception], message: str
+) -> None:
+    source = make(write)
+    with pytest.raises(error, match=message):
+        shuffle(source, tmp_path / "warehouse" / "t")
+    assert not (tmp_path / "warehouse").exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (ROWS.rename_columns(["id", "label"]), "'(name|label)' is (VARCHAR|missing) in .*a.parquet"),
+        (ROWS.set_column(0, "id", ROWS["id"].cast(pa.int32())), "'id' is BIGINT in .*INTEGER in .*b.parquet"),
+    ],
+)
+def test_files_with_different_columns_name_the_file_and_the_column(
+    write: Writer, tmp_path: Path, other: pa.Table, message: str
+) -> None:
+    write("folder/a.parquet", ROWS)
+    write("folder/b.parquet", other)
+    with pytest.raises(DataError, match=message):
+        shuffle(tmp_path / "folder", tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_files_with_columns_in_another_order_are_one_table(write: Writer, tmp_path: Path) -> None:
+    write("folder/a.parquet", ROWS.slice(0, 10))
+    write("folder/b.parquet", ROWS.slice(10).select(["name", "id"]))
+    layout = shuffle(tmp_path / "folder", tmp_path / "t", partitions=2)
+    assert rows_in_any_order(stored_rows(layout)) == rows_in_any_order(ROWS)
+
+
+@pytest.mark.parametrize("keep_bytes", [0, 3, 1_000, -1])
+def test_a_truncated_parquet_file_is_named(write: Writer, tmp_path: Path, keep_bytes: int) -> None:
+    path = write("t.parquet", ROWS)
+    path.write_bytes(path.read_bytes()[:keep_bytes])
+    with pytest.raises(
+        DataError, match=r"t\.parquet cannot be read as Parquet.*write it again or leave it out"
+    ):
+        shuffle(path, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_damaged_data_behind_a_sound_footer_is_an_error_and_leaves_nothing(
+    write: Writer, tmp_path: Path
+) -> None:
+    path = write("t.parquet", ROWS)
+    content = bytearray(path.read_bytes())
+    content[4:1_000] = bytes(996)
+    path.write_bytes(content)
+    with pytest.raises(DataError):
+        shuffle(path, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+def test_csv_files_of_different_columns_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text("x,z\n1,2\n")
+    with pytest.raises(DataError, match=r'(?s)b\.csv.*"y" is missing'):
+        shuffle(str(tmp_path / "*.csv"), tmp_path / "t")
+
+
+def test_types_of_a_csv_column_come_from_all_its_rows(tmp_path: Path) -> None:
+    # DuckDB looks at 20,480 rows unless told otherwise; the fraction comes later.
+    (tmp_path / "t.csv").write_text("x\n" + "1\n" * 30_000 + "2.5\n")
+    assert add_static(tmp_path / "t.csv", tmp_path / "t").columns[0].type == "DOUBLE"
+
+
+def test_a_source_that_changes_while_it_is_read_is_refused(write: Writer, tmp_path: Path) -> None:
+    path = write("t.parquet", ROWS)
+
+    def replace_source(share: float, doing: str) -> None:
+        if doing == "writing partition 2 of 2":
+            state = path.stat()
+            os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+
+    with pytest.raises(DataError, match="changed while it was being laid out"):
+        shuffle(path, tmp_path / "t", partitions=2, progress=replace_source)
+    assert not (tmp_path / "t").exists()
+
+
+def test_paths_are_absolute_and_named_once(
+    write: Writer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("t.parquet", ROWS)
+    monkeypatch.chdir(tmp_path)
+    assert find_files(["t.parquet", "./t.parquet", "*.parquet"]) == (tmp_path / "t.parquet",)
