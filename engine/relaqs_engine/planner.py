@@ -15,6 +15,7 @@ from relaqs_engine.rewrite import RULES
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.rewrite.render import Texts, key_names, leading_table, partial_types, render, streams_of
+from relaqs_engine.rewrite.travel import check_types_travel
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
@@ -39,6 +40,7 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
 
 def _mergeable(draft: Draft) -> OnlinePlan:
     types = partial_types(draft)
+    check_types_travel(draft, types)
     draft = replace(draft, basis=tuple(replace(column, type=types[column.name]) for column in draft.basis))
     texts = render(draft)
     _check_texts_bind(draft, texts, types)

@@ -128,6 +128,17 @@ def column_pair(condition: exp.Expr) -> ColumnPair | None:
     return None
 
 
+def relates_all_rows(select: exp.Select) -> bool:
+    """Whether what the SELECT returns of one group depends on others: on their rank, number or order."""
+    distinct = select.args.get("distinct")
+    parts = ("limit", "offset", "qualify", "windows", "sample", "pivots")
+    return (
+        any(select.args.get(part) for part in parts)
+        or select.find(exp.Window) is not None
+        or bool(distinct and distinct.args.get("on"))
+    )
+
+
 def own_nodes(expression: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
     """Return the nodes of a kind that belong to this query, not to a subquery inside it."""
     found = []

@@ -19,11 +19,11 @@ from relaqs_engine.rewrite.draft import (
     Source,
     conjuncts_of,
     pairs_of,
+    relates_all_rows,
     tables_in,
 )
 from relaqs_engine.sql.parse import DIALECT
 
-_ACROSS_GROUPS = ("limit", "offset", "distinct", "qualify", "windows", "sample", "pivots")
 _OUTER = ("LEFT", "RIGHT", "FULL")
 
 
@@ -95,7 +95,7 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
     )
     select, group = node.this, node.this.args.get("group")
     one_level = isinstance(select, exp.Select) and len(list(select.find_all(exp.Query))) == 1
-    if not one_level or group is None or any(select.args.get(part) for part in _ACROSS_GROUPS):
+    if not one_level or group is None or select.args.get("distinct") or relates_all_rows(select):
         raise refusal
     inner = choose_streams(replace(draft, tree=select))
     if any(

@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, conjuncts_of, pairs_of
+from relaqs_engine.rewrite.draft import (
+    ColumnPair,
+    Draft,
+    NotOnlineError,
+    Source,
+    conjuncts_of,
+    pairs_of,
+    relates_all_rows,
+)
 from relaqs_engine.rewrite.sources import meet
 from relaqs_engine.sql.parse import DIALECT
 
@@ -45,7 +53,7 @@ def check_subqueries(draft: Draft) -> Draft:
 
 def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
     """Whether the subquery sees, of this table, only rows with the outer row's cluster key."""
-    if query.args.get("limit") or query.args.get("offset") or query.parent_select is not draft.select:
+    if relates_all_rows(query) or query.parent_select is not draft.select:
         return False
     layout = draft.catalog.table(table.name)
     inner = Source(table.alias_or_name, table, layout, key_columns=layout.cluster_key)
@@ -55,13 +63,25 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
             return False
         conditions += conjuncts_of(join.args.get("on"))
     pairs = pairs_of(conditions)
-    # With a NULL among the inner keys, IN would be unknown for outer rows of every partition.
-    if (membership := _membership(query)) and not layout.column(membership[1].name).null_count:
+    if (membership := _membership(query)) and _has_no_null(draft, inner, membership):
         pairs.append(membership)
     return any(meet(outer, inner, pairs) for outer in draft.streams if outer.alias != inner.alias)
 
 
-def _membership(query: exp.Select) -> tuple[exp.Column, exp.Column] | None:
+def _has_no_null(draft: Draft, inner: Source, membership: ColumnPair) -> bool:
+    """Whether neither side of IN is ever NULL.
+
+    A NULL among the inner keys makes IN unknown for outer rows of every partition. An outer NULL makes it
+    unknown too, unless the set is empty, as it may be in one partition only.
+    """
+    outer = next((source for source in draft.sources if source.alias == membership[0].table), None)
+    if outer is None or outer.nullable or membership[1].table != inner.alias:
+        return False
+    columns = outer.column(membership[0].name), inner.column(membership[1].name)
+    return all(column is not None and not column.null_count for column in columns)
+
+
+def _membership(query: exp.Select) -> ColumnPair | None:
     """Return (outer column, inner column) of `outer IN (SELECT inner …)`, which equates them row by row.
 
     With aggregation the inner column must be a group key: then each group lies within one key.

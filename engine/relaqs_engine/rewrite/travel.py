@@ -1,0 +1,23 @@
+"""Check: keys and extremes come back from workers as what they were. Partial aggregates travel as Arrow."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from relaqs_engine.plan import Basis
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+
+# Arrow has no bit string (bytes, padded), no order of an ENUM's values, no zone beside a time.
+_LOST = re.compile(r"\b(BIT|ENUM|TIME WITH TIME ZONE)\b")
+# Comes back as DECIMAL(38,0), which not every function of integers takes.
+_CHANGED = re.compile(r"\bU?HUGEINT\b")
+
+
+def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:
+    """Raise NotOnlineError for a type whose values would not mean the same. types: of the partial query."""
+    extremes = [column.name for column in draft.basis if column.kind in (Basis.MIN, Basis.MAX)]
+    keys = [f"k{position}" for position in range(len(draft.keys))]
+    for name in keys + extremes:
+        if _LOST.search(types[name]) or (name in keys and _CHANGED.search(types[name])):
+            raise NotOnlineError(f"values of type {types[name]} change on their way between processes")
