@@ -44,17 +44,18 @@ def evenness(counts: Counts) -> RandomnessTest | None:
 def independence(table: Counts) -> RandomnessTest | None:
     """Test whether row and column of a unit are independent, given counts of shape (rows, columns).
 
-    Neighbouring rows are taken together until a cell is expected to hold enough units. None if even two
-    rows cannot be had.
+    Rows and columns without units do not count. Neighbouring rows are taken together until a cell is expected
+    to hold enough units. None if even two rows cannot be had.
     """
-    groups = min(table.shape[0], int(table.sum() / (_FEWEST_EXPECTED * table.shape[1])))
-    if groups < 2:
+    used = table[table.any(axis=1)][:, table.any(axis=0)]
+    rows, columns = used.shape
+    groups = min(rows, int(used.sum() / (_FEWEST_EXPECTED * max(columns, 1))))
+    if groups < 2 or columns < 2:
         return None
-    merged = np.add.reduceat(table, np.arange(groups) * table.shape[0] // groups, axis=0)
+    merged = np.add.reduceat(used, np.arange(groups) * rows // groups, axis=0)
     expected = np.outer(merged.sum(axis=1), merged.sum(axis=0)) / merged.sum()
-    filled = expected > 0
-    chi_square = float(((merged - expected)[filled] ** 2 / expected[filled]).sum())
-    return _test(chi_square, (groups - 1) * (table.shape[1] - 1))
+    chi_square = float(((merged - expected) ** 2 / expected).sum())
+    return _test(chi_square, (groups - 1) * (columns - 1))
 
 
 def _test(chi_square: float, degrees: int) -> RandomnessTest:

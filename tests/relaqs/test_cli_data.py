@@ -1,0 +1,111 @@
+"""`relaqs shuffle` and `relaqs verify` as a user runs them: output, errors, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+from relaqs_engine.layouts import read_manifest
+
+from relaqs.cli import program
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    path = tmp_path / "lines.parquet"
+    pq.write_table(
+        pa.table({"order_id": [1, 1, 2, 3], "part": [1, 2, 1, 1], "price": [1.5, 2.0, 3.0, 4.5]}), path
+    )
+    return str(path)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the program with these arguments in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(program, list(arguments))
+
+
+def test_shuffle_lays_out_what_the_options_say(run: Run, source: str, tmp_path: Path) -> None:
+    result = run(
+        *("shuffle", source, "--into", "warehouse/lines", "--partitions", "3", "--seed", "-7"),
+        *("--cluster-by", "order_id", "--cluster-by", "part", "--memory-limit", "512 MiB"),
+    )
+    assert result.exit_code == 0, result.output
+    assert result.stdout == (
+        "lines: 4 rows, 3 partitions, clustered by order_id, part (4 values), "
+        f"in {tmp_path / 'warehouse' / 'lines'}\n"
+    )
+    layout = read_manifest(tmp_path / "warehouse" / "lines")
+    assert (len(layout.partitions), layout.cluster_key, layout.seed) == (3, ("order_id", "part"), -7)
+
+
+def test_several_sources_are_one_table(run: Run, source: str, tmp_path: Path) -> None:
+    (tmp_path / "more.parquet").write_bytes(Path(source).read_bytes())
+    assert run("shuffle", source, "more.parquet", "--into", "lines", "--static").exit_code == 0
+    assert read_manifest(tmp_path / "lines").row_count == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["nope.parquet", "--into", "t"], 1, "there is no file nope.parquet"),
+        (["lines.parquet", "--into", "t", "--cluster-by", "ordr_id"], 1, "did you mean 'order_id'"),
+        (["lines.parquet", "--into", "there"], 1, "holds a layout already; give force=True (--force)"),
+        (["lines.parquet"], 2, "Missing option '--into'"),
+        (["--into", "t"], 2, "Missing argument 'SOURCE...'"),
+        (["lines.parquet", "--into", "t", "--partitions", "0"], 2, "0 is not in the range"),
+        (["lines.parquet", "--into", "t", "--memory-limit", "lots"], 2, "'lots' is no amount of memory"),
+        (
+            ["lines.parquet", "--into", "t", "--static", "--cluster-by", "part"],
+            2,
+            "there is nothing to cluster",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_said_on_the_error_stream(
+    run: Run, source: str, tmp_path: Path, arguments: list[str], exit_code: int, message: str
+) -> None:
+    assert run("shuffle", source, "--into", "there", "--static").exit_code == 0
+    result = run("shuffle", *arguments)
+    assert result.exit_code == exit_code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "t").exists()
+
+
+def test_force_replaces_a_layout(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "t", "--static").exit_code == 0
+    assert run("shuffle", source, "--into", "t", "--force").exit_code == 0
+    assert read_manifest(tmp_path / "t").is_sampled
+
+
+def test_verify_prints_its_checks_and_fails_when_one_does(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "warehouse/[bold]lines").exit_code == 0
+    sound = run("verify", "warehouse")
+    assert sound.exit_code == 0
+    assert "[bold]lines" in sound.stdout
+    assert "WRONG" not in sound.stdout
+
+    path = read_manifest(tmp_path / "warehouse" / "[bold]lines").paths[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    broken = run("verify", "warehouse", "--format", "jsonl")
+    assert broken.exit_code == 1
+    checks = {check["name"]: check for check in map(json.loads, broken.stdout.splitlines())}
+    assert checks["checksums"]["ok"] is False
+    assert str(path) in checks["checksums"]["detail"]
+    assert "WRONG" in run("verify", "warehouse").stdout
+
+
+def test_verify_of_nothing_is_an_error(run: Run) -> None:
+    result = run("verify", "nowhere")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "is not a folder" in result.stderr
