@@ -246,7 +246,11 @@ def connect(
     check_views(views or {}, catalog.tables)
     executor = open_executor(cluster, cores=None if threads is None else check_count("threads", threads))
     exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
-    return Session(catalog, views or {}, executor, memory_limit_bytes=limit, exact_threads=exact_threads)
+    try:
+        return Session(catalog, views or {}, executor, memory_limit_bytes=limit, exact_threads=exact_threads)
+    except BaseException:
+        executor.close()
+        raise
 
 
 def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:

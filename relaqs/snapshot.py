@@ -25,8 +25,8 @@ class Snapshot:
     their intervals have in `table` (not as above where the query itself has a column called `x_low`).
     fraction: share of the streamed rows folded, in (0, 1]. error: the largest relative half-width over the
     watched certified cells, 0.0 when exact, inf while nothing is certified. batch: mini-batches folded so
-    far; batches: of so many, None while their number still depends on how the answer settles.
-    elapsed_seconds: since the query was submitted. unseen_groups: None where their number is unknown.
+    far; batches: of so many. elapsed_seconds: since the query was submitted. unseen_groups: None where
+    their number is unknown.
     """
 
     table: pa.Table
@@ -36,7 +36,7 @@ class Snapshot:
     confidence: float
     interval: Interval
     batch: int
-    batches: int | None
+    batches: int
     elapsed_seconds: float
     is_exact: bool
     mode: str

@@ -76,7 +76,6 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a run
     program.main(prog_name="relaqs")
-    raise AssertionError("click leaves by SystemExit")
 
 
 def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:

@@ -43,13 +43,15 @@ def write(snapshots: Iterable[Snapshot], format_name: str, *, every: bool = Fals
 
 
 def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
-    """Redraw each snapshot in place, leave the last on screen in full, and return it."""
+    """Redraw each snapshot in place, leave the last on screen, also after ctrl-C, and return it."""
     last = None
-    with Live(console=console, auto_refresh=False, transient=True) as live:
-        for last in snapshots:
-            live.update(Fitted(last), refresh=True)
-    if last is not None:
-        console.print(last)
+    try:
+        with Live(console=console, auto_refresh=False, transient=True) as live:
+            for last in snapshots:
+                live.update(Fitted(last), refresh=True)
+    finally:
+        if last is not None:
+            console.print(last)
     return last
 
 

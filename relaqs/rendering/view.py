@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+from relaqs_engine.estimate import ApproximateColumn
 
 from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
 from relaqs.snapshot import Snapshot
@@ -62,16 +63,12 @@ def view_of(snapshot: Snapshot, max_rows: int) -> View:
 
 def heading(snapshot: Snapshot) -> str:
     """Return one line: how much was read, how sure the answer is, how long it took."""
-    elapsed = f"{snapshot.elapsed_seconds:.2f} s" if snapshot.elapsed_seconds < 10 else _long(snapshot)
+    elapsed = f"{snapshot.elapsed_seconds:,.{2 if snapshot.elapsed_seconds < 10 else 1}f} s"
     if snapshot.is_exact:
         return f"Exact · {elapsed}"
     error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
     read = f"{show_percent(snapshot.fraction)} of rows"
     return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s) · {elapsed}"
-
-
-def _long(snapshot: Snapshot) -> str:
-    return f"{snapshot.elapsed_seconds:,.1f} s"
 
 
 def _interval_name(snapshot: Snapshot) -> str:
@@ -80,28 +77,33 @@ def _interval_name(snapshot: Snapshot) -> str:
 
 
 def _columns(snapshot: Snapshot, shown: pa.Table) -> tuple[Column, ...]:
-    approximate = {column.name: column for column in snapshot.columns}
-    columns = []
-    for index in range(shown.num_columns - 3 * len(approximate)):
-        field = shown.schema.field(index)
-        values = shown.column(index).to_pylist()
-        interval = approximate.get(field.name)
-        is_number = _is_number(field.type)
-        if interval is None:
-            cells = tuple(Shown(show_value(value)) for value in values)
-            columns.append(Column(visible(field.name), cells, is_approximate=False, is_number=is_number))
-            continue
-        bounds = (
-            shown.column(name).to_pylist() for name in (interval.low, interval.high, interval.certified)
-        )
-        rows = [
-            Cell(value, low, high, bool(certified))
-            for value, low, high, certified in zip(values, *bounds, strict=True)
-        ]
-        texts = _exact_cells(rows) if snapshot.is_exact else show_column(rows)
-        bars = () if snapshot.is_exact else _bars(rows)
-        columns.append(Column(visible(field.name), texts, True, is_number, bars))
-    return tuple(columns)
+    intervals = {column.name: column for column in snapshot.columns}
+    names = snapshot.estimate.column_names
+    return tuple(
+        _approximate_column(shown, intervals[name], is_exact=snapshot.is_exact)
+        if name in intervals
+        else _plain_column(shown, name)
+        for name in names
+    )
+
+
+def _plain_column(shown: pa.Table, name: str) -> Column:
+    values = shown.column(name)
+    cells = tuple(Shown(show_value(value)) for value in values.to_pylist())
+    return Column(visible(name), cells, is_approximate=False, is_number=_is_number(values.type))
+
+
+def _approximate_column(shown: pa.Table, interval: ApproximateColumn, *, is_exact: bool) -> Column:
+    parts = (interval.name, interval.low, interval.high, interval.certified)
+    columns = [shown.column(part) for part in parts]
+    rows = [Cell(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+    return Column(
+        visible(interval.name),
+        _exact_cells(rows) if is_exact else show_column(rows),
+        is_approximate=True,
+        is_number=_is_number(columns[0].type),
+        bars=() if is_exact else _bars(rows),
+    )
 
 
 def _exact_cells(rows: Sequence[Cell]) -> tuple[Shown, ...]:
