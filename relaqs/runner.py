@@ -16,7 +16,7 @@ from queue import SimpleQueue
 from relaqs.executors.base import Executor
 from relaqs.job import Job, Step, StepReport, TaskResult
 
-STEPS_IN_FLIGHT = 2  # the step in hand and one ahead, so that the cores have work while a step is folded
+STEPS_IN_FLIGHT = 2  # at least: the step in hand and one ahead, so that cores have work while it is folded
 EXIT_SECONDS = 2.0  # what the end of the process waits for a fold or a callback that does not return
 
 
@@ -161,13 +161,22 @@ class JobRunner:
         return RunState.STOPPED
 
     def _issue(self) -> bool:
-        """Put steps in flight as long as there is room; return whether the job had none to give."""
-        while len(self._in_flight) < STEPS_IN_FLIGHT and not self._is_paused:
+        """Put steps in flight as long as there is room; return whether the job had none to give.
+
+        There is room for two steps, and for more while some core would have no task of this job: the size of
+        a step belongs to the job, so that its results are the same on any cluster.
+        """
+        while self._has_room() and not self._is_paused:
             if (step := self._job.next_step()) is None:
                 return True
             self._in_flight.append(_StepInFlight(step))
             self._executor.submit(step.tasks, self._weight, self._mailbox.put)
         return False
+
+    def _has_room(self) -> bool:
+        if len(self._in_flight) < STEPS_IN_FLIGHT:
+            return True
+        return sum(len(each.step.tasks) for each in self._in_flight) <= self._executor.capacity
 
     def _take(self, result: TaskResult) -> None:
         """Keep a result for its fold. One that came before, or belongs to a folded step, changes nothing."""

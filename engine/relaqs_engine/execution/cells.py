@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.plan import ROWS, SCALE, STATE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
 
 ADDITIVE = (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
@@ -129,33 +130,44 @@ def _additive_sql(column: BasisColumn) -> str:
 
 
 class CellEvaluator:
-    """Evaluates the estimated outputs on variants of the groups' sums, by the plan's own expressions."""
+    """Evaluates the estimated outputs on variants of the groups' sums, by the plan's own expressions.
+
+    Plain arithmetic runs in numpy, anything else in DuckDB.
+    """
 
     def __init__(self, plan: OnlinePlan, cursor: Cursor) -> None:
         self._plan = plan
         self._columns = additive_columns(plan)
         self._cursor = cursor
-        values = (f"CAST({output.estimate_sql} AS DOUBLE)" for output in estimated_outputs(plan))
-        self._sql = f"SELECT {', '.join(values)} FROM variants"
+        expressions = [output.estimate_sql for output in estimated_outputs(plan)]
+        names = frozenset(column.name for column in self._columns) | {SCALE}
+        compiled = [compile_arithmetic(sql, names) for sql in expressions]
+        self._compiled = [function for function in compiled if function is not None]
+        self._is_plain = len(self._compiled) == len(expressions)
+        self._sql = f"SELECT {', '.join(f'CAST({sql} AS DOUBLE)' for sql in expressions)} FROM variants"
 
     def __call__(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
         """Return cells of shape (variants, groups, outputs); NaN where SQL gives NULL.
 
         sums: additive and unscaled, shape (variants, groups, columns). scale: shape (variants,).
         """
-        variants, group_count, _ = sums.shape
-        data: dict[str, pa.Array] = {}
-        for i, column in enumerate(self._columns):
-            data[column.name] = pa.array(self._basis(i, column, groups, sums).ravel())
-        data[SCALE] = pa.array(np.repeat(scale, group_count))
-        table = pa.table(data)
-        take = pa.array(np.tile(np.arange(group_count), variants))
+        arrays = {column.name: self._basis(i, column, groups, sums) for i, column in enumerate(self._columns)}
+        arrays[SCALE] = np.repeat(scale[:, None], sums.shape[1], axis=1)
+        if not self._is_plain:
+            return self._in_duckdb(groups, arrays)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cells = [np.broadcast_to(function(arrays), sums.shape[:2]) for function in self._compiled]
+        return np.stack(cells, axis=2)
+
+    def _in_duckdb(self, groups: ShownGroups, arrays: dict[str, FloatArray]) -> FloatArray:
+        shape = arrays[SCALE].shape
+        table = pa.table({name: pa.array(array.ravel()) for name, array in arrays.items()})
+        take = pa.array(np.tile(np.arange(shape[1]), shape[0]))
         for key in self._plan.keys:
             table = table.append_column(key, groups.keys.column(key).take(take))
         with self._cursor.registered(variants=table):
             result = self._cursor.small_table(self._sql)
-        cells = [doubles(column) for column in result.columns]
-        return np.stack(cells, axis=1).reshape(variants, group_count, len(cells))
+        return np.stack([doubles(column).reshape(shape) for column in result.columns], axis=2)
 
     def _basis(self, i: int, column: BasisColumn, groups: ShownGroups, sums: FloatArray) -> FloatArray:
         if column.kind not in (Basis.MEAN, Basis.M2):
