@@ -1,0 +1,253 @@
+"""How often 95 % intervals hold the truth: queries over many layouts, folded in many orders.
+
+    python -m benchmarks.coverage [--seeds 200] [--scale 1] [--quick] [--anytime]
+
+Four TPC-H queries and three over the flights, with rows and with clusters as sampling units. A cell is one
+number of one group of one snapshot. Counted are the cells the product certifies, and beside them all cells
+whose interval has two ends. With --anytime also: cells whose interval held at every look. What counts as
+outside the band of 93 to 97 % is derived in `benchmarks.tally`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from math import ceil, isnan, nan
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.execution.interval import IntervalRequest
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import record, tpch
+from benchmarks.coverage_cases import CASES, TPCH_TABLES, UNITS, Case, Units, chosen, flights_files, warehouse
+from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder
+from benchmarks.replay import Replay, Truth, nearest_batches
+from benchmarks.tally import Coverage, EveryLook, FloatArray, counts_of, coverage_of
+from relaqs.executors.threads import usable_cores
+
+FRACTIONS = (0.01, 0.05, 0.10, 0.25, 0.50)
+EVERY_LOOK = "every look"
+CAPTION = (
+    "All in percent. certified: share of cells. covered: share of those whose interval holds the truth, "
+    "± two standard errors. width: mean half-width, relative. bounded: share of cells with two ends; "
+    "their coverage."
+)
+WIDTH = 100  # columns of the table where no terminal says how many there are
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One query over one layout in several orders. answer: the exact one. seeds: of the orders."""
+
+    case: Case
+    units: Units
+    folder: Path
+    answer: pa.Table
+    seeds: tuple[int, ...]
+    anytime: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What a run counted, by fraction asked for (and EVERY_LOOK): shape (orders, columns, FIELDS)."""
+
+    columns: tuple[str, ...]
+    counts: dict[str, FloatArray]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the result. fraction: of the table, as a label. column: "" for all of them together."""
+
+    query: str
+    units: str
+    fraction: str
+    column: str
+    coverage: Coverage
+
+    @property
+    def verdict(self) -> str:
+        """Return "low" or "high" where the coverage is not as promised: no anytime interval is too sure."""
+        verdict = self.coverage.verdict
+        return "" if self.fraction == EVERY_LOOK and verdict == "high" else verdict
+
+    @property
+    def place(self) -> tuple[int, str, float]:
+        """Return where the row stands in the table."""
+        query = [case.name for case in CASES].index(self.query)
+        return query, self.units, 100.0 if self.fraction == EVERY_LOOK else float(self.fraction.rstrip("%"))
+
+
+def label(fraction: float) -> str:
+    return f"{fraction:.0%}"
+
+
+def count(run: Run) -> Counted:
+    """Return the counts of one run. Runs in a process of its own."""
+    replay = Replay(run.case.sql, Catalog.open(run.folder))
+    truth = Truth.of(replay.plan, run.answer)
+    counts: dict[str, list[FloatArray]] = {}
+    for seed in run.seeds:
+        for name, counted in _count_order(replay, truth, seed, run.anytime):
+            counts.setdefault(name, []).append(counted)
+    replay.close()
+    return Counted(truth.columns, {name: np.stack(each) for name, each in counts.items()})
+
+
+def _count_order(replay: Replay, truth: Truth, seed: int, anytime: bool) -> Iterator[tuple[str, FloatArray]]:
+    nearest = nearest_batches(replay.batches(seed), FRACTIONS)
+    every = EveryLook(truth.values)
+    request = IntervalRequest(anytime=anytime)
+    for index, estimate in replay.estimates(seed, request, lambda index: anytime or index in nearest):
+        groups, look = truth.look(estimate)
+        every.add(groups, look)
+        for fraction, batch in zip(FRACTIONS, nearest, strict=True):
+            if batch == index:
+                yield label(fraction), counts_of(look)
+    if anytime:
+        yield EVERY_LOOK, every.counts()
+
+
+def plan_runs(options: argparse.Namespace, cases: Sequence[Case]) -> list[Run]:
+    """Return the runs to make, after making the layouts they need. The orders differ between layouts."""
+    orders = ceil(options.seeds / options.layouts)
+    runs = []
+    for data in dict.fromkeys(case.data for case in cases):
+        files, into = _files(data, options), options.data
+        mine = [case for case in cases if case.data == data]
+        with PlainDuckDB(files_of_folder(files), threads=usable_cores()) as oracle:
+            answers = {case.name: oracle.table(case.sql) for case in mine}
+        prefix = data if data == "flights" else f"{data}-{options.scale:g}"
+        for units in UNITS[data]:
+            for seed in range(options.layouts):
+                print(f"layout of {data} by {units.name}, seed {seed}", file=sys.stderr, flush=True)
+                folder = warehouse(data, units, seed, files, into / "coverage" / prefix)
+                seeds = tuple(range(seed * orders, (seed + 1) * orders))
+                runs += [
+                    Run(case, units, folder, answers[case.name], seeds, options.anytime) for case in mine
+                ]
+    return runs
+
+
+def _files(data: str, options: argparse.Namespace) -> Path:
+    if data == "flights":
+        return flights_files(options.data / "flights-files")
+    return options.raw or tpch.originals(options.scale, TPCH_TABLES)
+
+
+def carry_out(runs: Sequence[Run], processes: int) -> list[tuple[Run, Counted]]:
+    """Return what each run counted, in the order of the runs."""
+    done: dict[int, Counted] = {}
+    spawn = multiprocessing.get_context("spawn")  # a process that forks with DuckDB's threads in it may hang
+    with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
+        waiting = {pool.submit(count, run): i for i, run in enumerate(runs)}
+        for future in as_completed(waiting):
+            done[waiting[future]] = future.result()
+            run = runs[waiting[future]]
+            print(
+                f"{len(done)}/{len(runs)} {run.case.name} over {run.folder.name}", file=sys.stderr, flush=True
+            )
+    return [(run, done[i]) for i, run in enumerate(runs)]
+
+
+def rows_of(counted: Iterable[tuple[Run, Counted]]) -> list[Row]:
+    """Return the coverage of each query, units and fraction: of all columns, then of each."""
+    together: dict[tuple[str, str, str], list[FloatArray]] = {}
+    columns: dict[str, tuple[str, ...]] = {}
+    for run, found in counted:
+        columns[run.case.name] = found.columns
+        for fraction, counts in found.counts.items():
+            together.setdefault((run.case.name, run.units.name, fraction), []).append(counts)
+    rows = []
+    for (query, units, fraction), pieces in together.items():
+        counts, layouts = np.concatenate(pieces), len(pieces)
+        rows.append(Row(query, units, fraction, "", coverage_of(counts, layouts)))
+        for i, column in enumerate(columns[query]):
+            rows.append(Row(query, units, fraction, column, coverage_of(counts[:, i : i + 1], layouts)))
+    return rows
+
+
+def table_of(rows: Sequence[Row], title: str) -> Table:
+    """Return the table people read: all columns of a query together."""
+    table = Table(title=title, caption=CAPTION)
+    for name in ("query", "units", "scanned"):
+        table.add_column(name)
+    for name in ("certified", "covered", "±", "width", "bounded", "covered"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("")
+    shown = sorted((row for row in rows if not row.column), key=lambda row: row.place)
+    for row, after in zip(shown, [*shown[1:], None], strict=True):
+        table.add_row(*_texts(row), end_section=after is None or after.place[:2] != row.place[:2])
+    return table
+
+
+def _texts(row: Row) -> list[str]:
+    c, is_look = row.coverage, row.fraction != EVERY_LOOK
+    certified = [c.certified_share, c.coverage, 2 * c.standard_error if c.coverage == c.coverage else nan]
+    bounded = [c.half_width, c.bounded_share, c.bounded_coverage] if is_look else [nan] * 3
+    return [row.query, row.units, row.fraction, *map(_percent, certified + bounded), row.verdict]
+
+
+def _percent(share: float) -> str:
+    return "–" if isnan(share) else f"{100 * share:.1f}"
+
+
+def outside(rows: Iterable[Row]) -> list[str]:
+    """Return in words each single column whose coverage is outside the band by more than chance."""
+    return [
+        f"{row.query} by {row.units}, {row.fraction} scanned, {row.column}: "
+        f"{_percent(row.coverage.coverage)} % ± {_percent(2 * row.coverage.standard_error)} covered, "
+        f"{_percent(row.coverage.certified_share)} % certified"
+        for row in rows
+        if row.column and row.verdict
+    ]
+
+
+def arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=200, help="orders of partitions, over all layouts")
+    parser.add_argument("--layouts", type=int, default=4, help="layouts of each kind")
+    parser.add_argument("--scale", type=float, default=1.0, help="of TPC-H")
+    parser.add_argument("--queries", default="", help="comma-separated: 1, 6, 14, 19, delays, routes, late")
+    parser.add_argument("--anytime", action="store_true", help="intervals that hold at every look")
+    parser.add_argument("--quick", action="store_true", help="scale 0.1, two layouts, 40 orders")
+    parser.add_argument("--data", type=Path, default=record.DATA, help="folder for data that is made")
+    parser.add_argument("--raw", type=Path, help="folder of TPC-H Parquet files; made where not given")
+    parser.add_argument("--processes", type=int, default=usable_cores())
+    options = parser.parse_args(words)
+    if options.quick:
+        options.scale, options.layouts, options.seeds = 0.1, 2, 40
+    return options
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    options = arguments(words)
+    facts = record.circumstances()
+    cases = chosen([name for name in options.queries.split(",") if name])
+    rows = rows_of(carry_out(plan_runs(options, cases), options.processes))
+    kind = "anytime" if options.anytime else "pointwise"
+    title = f"Coverage of 95 % {kind} intervals, TPC-H at scale {options.scale:g}"
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console.print(record.headline(facts), table_of(rows, title), sep="\n")
+    for line in outside(rows):
+        console.print(f"outside 93–97 %: {line}")
+    content = {
+        "interval": kind,
+        "scale": options.scale,
+        "seeds": options.seeds,
+        "layouts": options.layouts,
+        "rows": [{**asdict(row), "verdict": row.verdict} for row in rows],
+    }
+    console.print(f"{record.NOT_OFFICIAL} Record: {record.write(f'coverage-{kind}', facts, content)}")
+
+
+if __name__ == "__main__":
+    main()

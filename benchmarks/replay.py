@@ -1,0 +1,130 @@
+"""One query over one layout, its partitions aggregated once and then folded in as many orders as wanted.
+
+Everything but the order of reading is the product's own: the plan's SQL makes the partial aggregates, its
+schedule says which partitions are folded when, its state folds them and its estimator makes the intervals. A
+task's partial is the concatenation of its partitions': rows of equal group and block add up in the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from relaqs_engine.binder import Binder
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
+from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.cells import doubles
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
+from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
+from relaqs_engine.planner import plan_query
+from relaqs_engine.schedule import MiniBatch
+
+from benchmarks.tally import FloatArray, Look
+
+MEMORY_LIMIT_BYTES = 2 << 30
+
+
+class Replay:
+    """A query's partial aggregates over every partition of a layout, ready to be folded in any order."""
+
+    def __init__(self, sql: str, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.plan = plan_query(sql, catalog, Binder(catalog))
+        if self.plan.mode is not Mode.MERGEABLE:
+            raise SystemExit(f"the query has no estimates to cover: {'; '.join(self.plan.reasons)}\n{sql}")
+        self._leading = leading_stream(self.plan, catalog)
+        database = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
+        cursor = database.cursor()
+        for hoist in self.plan.hoists:
+            cursor.run(f"CREATE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
+        self._by_block = self._partials(cursor, by_block=True)
+        self._plain = self._partials(cursor, by_block=False)
+        database.close()
+        self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
+
+    def _partials(self, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
+        """Return the partial aggregates of each partition, by its number."""
+        numbers = range(len(self._leading.partitions))
+        return [
+            cursor.table(partial_sql(self.plan, self._catalog, (number,), by_block=by_block))
+            for number in numbers
+        ]
+
+    def batches(self, seed: int) -> tuple[MiniBatch, ...]:
+        """Return the mini-batches of the query with this seed."""
+        return scheduled_batches(self.plan, self._catalog, seed)
+
+    def estimates(
+        self, seed: int, request: IntervalRequest, wanted: Callable[[int], bool] = lambda index: True
+    ) -> Iterator[tuple[int, Estimate]]:
+        """Yield (mini-batch, estimate) where wanted, before the last mini-batch, which is exact."""
+        cursor = self._states.cursor()
+        state = GroupState(self.plan, self._leading, cursor)
+        estimator = Estimator(self.plan, self._leading, state, cursor, request)
+        for batch in self.batches(seed)[:-1]:
+            state.fold(batch, [self._task_result(batch, task) for task in batch.tasks])
+            if wanted(batch.index):
+                yield batch.index, estimator.estimate()
+        cursor.close()
+
+    def _task_result(self, batch: MiniBatch, partitions: tuple[int, ...]) -> pa.Table:
+        partials = self._by_block if batch.by_block else self._plain
+        return pa.concat_tables([partials[number] for number in partitions])
+
+    def close(self) -> None:
+        self._states.close()
+
+
+def nearest_batches(batches: tuple[MiniBatch, ...], fractions: tuple[float, ...]) -> tuple[int, ...]:
+    """Return for each fraction the mini-batch, before the last, after which the scan is nearest to it."""
+    scanned = list(accumulate(len(batch.partitions) for batch in batches))
+    shares = [count / scanned[-1] for count in scanned[:-1]]
+    return tuple(min(range(len(shares)), key=lambda i: abs(shares[i] - f)) for f in fractions)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """The exact answer. keys, columns: names of the group keys and of the estimated columns.
+
+    groups: row of each group's key values. values: shape (groups, columns).
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+    groups: dict[tuple[object, ...], int]
+    values: FloatArray
+
+    @classmethod
+    def of(cls, plan: OnlinePlan, answer: pa.Table) -> Truth:
+        """Return the truth from the answer of plain DuckDB to the plan's query."""
+        keys = tuple(output.name for output in plan.outputs if output.kind is OutputKind.KEY)
+        columns = tuple(output.name for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
+        values = np.stack([doubles(answer.column(name)) for name in columns], axis=1)
+        return cls(keys, columns, {key: i for i, key in enumerate(rows_of(answer, keys))}, values)
+
+    def look(self, estimate: Estimate) -> tuple[NDArray[np.int64], Look]:
+        """Return which groups an estimate shows, and what it says of their cells."""
+        groups = np.array([self.groups[key] for key in rows_of(estimate.table, self.keys)], dtype=np.int64)
+        named = {column.name: column for column in estimate.approximate}
+        chosen = [named[name] for name in self.columns]
+        low = [doubles(estimate.table.column(column.low)) for column in chosen]
+        high = [doubles(estimate.table.column(column.high)) for column in chosen]
+        sure = [estimate.table.column(column.certified).to_numpy() for column in chosen]
+        return groups, Look(
+            self.values[groups], np.stack(low, axis=1), np.stack(high, axis=1), np.stack(sure, axis=1)
+        )
+
+
+def rows_of(table: pa.Table, names: tuple[str, ...]) -> list[tuple[object, ...]]:
+    """Return the table's rows as tuples of these columns; empty ones where there are none."""
+    if not names:
+        return [()] * table.num_rows
+    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
