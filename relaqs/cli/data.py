@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +14,6 @@ from relaqs.options import ArgumentError
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts import Layout, VerifyReport
-    from relaqs_engine.layouts.build import Progress
 
 
 def _memory(text: str) -> int:
@@ -68,12 +65,14 @@ def shuffle(
     from relaqs_engine.layouts import add_static
     from relaqs_engine.layouts import shuffle as lay_out
 
+    from relaqs.cli.progress import progress_bar
+
     if static and cluster_by:
         raise click.UsageError("--static stores the table whole: there is nothing to cluster; leave one out")
     if static:
         layout = add_static(source, into, force=force, memory_limit_bytes=memory_limit)
     else:
-        with _progress_bar() as progress:
+        with progress_bar() as progress:
             layout = lay_out(
                 source,
                 into,
@@ -113,20 +112,6 @@ def verify(context: click.Context, directory: Path, output: str) -> None:
         _print_report(report)
     if not report.ok:
         context.exit(1)
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress]:
-    """Give a function that moves a bar on a terminal, and does nothing where nobody watches."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description:28}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Bars(*columns, console=console, disable=not console.is_terminal, transient=True) as bars:
-        bar = bars.add_task("starting", total=1.0)
-        yield lambda share, doing: bars.update(bar, completed=share, description=doing)
 
 
 def _print_report(report: VerifyReport) -> None:

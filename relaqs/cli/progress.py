@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 def progress_bar() -> Iterator[Callable[[float, str], None]]:
     """Yield a function that shows which share of the whole, in 0..1, is done, and what is being done."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description:24}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description:28}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("starting", total=1.0)
         yield lambda share, doing: bar.update(task, description=doing, completed=share)

@@ -194,14 +194,14 @@ def _beyond(sign: str, value: object, bound: object) -> str:
 
 
 def _is_exact(cell: Cell) -> bool:
-    return cell.low is not None and cell.low == cell.high == cell.value
+    return _is_observed(cell.low, cell.value) and cell.low == cell.high
 
 
 def _is_observed(bound: object, value: object) -> bool:
     """Whether a value is its own bound: the least or the greatest seen so far."""
-    if value is None or bound is None or bound != value:
-        return False
-    return not isinstance(value, float | Decimal) or math.isfinite(value)
+    if isinstance(value, float | Decimal) and isinstance(bound, float | Decimal):
+        return math.isfinite(value) and float(bound) == float(value)  # bounds are doubles, values decimals
+    return value is not None and bound == value
 
 
 def _spread(cell: Cell) -> _Spread | None:

@@ -50,6 +50,7 @@ ALONE = [
     # exact inside an estimate
     ((1234, 1234, 1234, True), "1,234"),
     ((Decimal("56586554400.73"),) * 3 + (True,), "56,586,554,400.73"),
+    ((Decimal("1.10"), 1.1, 1.1, True), "1.10"),
     # the least or greatest so far
     ((104949.5, 104949.5, None, True), "≥ 104,949.5"),
     ((5.2, None, 5.2, True), "≤ 5.2"),
