@@ -100,13 +100,13 @@ def block_sums(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
     same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
     values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
     with cursor.registered(shown=shown):
-        table = cursor.small_table(f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r")
+        table = cursor.table(f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r")
     return _block_sums(table)
 
 
 def _blocks_of_one_group(columns: Sequence[BasisColumn], cursor: Cursor) -> BlockSums:
     values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
-    return _block_sums(cursor.small_table(f"SELECT 0 AS g, r, {values} FROM {STATE} GROUP BY r"))
+    return _block_sums(cursor.table(f"SELECT 0 AS g, r, {values} FROM {STATE} GROUP BY r"))
 
 
 def _block_sums(table: pa.Table) -> BlockSums:
@@ -166,7 +166,7 @@ class CellEvaluator:
         for key in self._plan.keys:
             table = table.append_column(key, groups.keys.column(key).take(take))
         with self._cursor.registered(variants=table):
-            result = self._cursor.small_table(self._sql)
+            result = self._cursor.table(self._sql)
         return np.stack([doubles(column).reshape(shape) for column in result.columns], axis=2)
 
     def _basis(self, i: int, column: BasisColumn, groups: ShownGroups, sums: FloatArray) -> FloatArray:

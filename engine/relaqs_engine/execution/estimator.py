@@ -60,7 +60,7 @@ class Estimator:
 
     def _point(self, scale: float) -> pa.Table:
         merged = f"SELECT *, CAST({scale!r} AS DOUBLE) AS {SCALE} FROM ({self._plan.merge_sql})"
-        return self._cursor.small_table(f"WITH merged AS ({merged}) {self._plan.estimate_sql}")
+        return self._cursor.table(f"WITH merged AS ({merged}) {self._plan.estimate_sql}")
 
     def _intervals(self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)
