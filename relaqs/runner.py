@@ -176,7 +176,7 @@ class JobRunner:
     def _has_room(self) -> bool:
         if len(self._in_flight) < STEPS_IN_FLIGHT:
             return True
-        return sum(len(each.step.tasks) for each in self._in_flight) <= self._executor.capacity
+        return sum(max(1, len(each.step.tasks)) for each in self._in_flight) <= self._executor.capacity
 
     def _take(self, result: TaskResult) -> None:
         """Keep a result for its fold. One that came before, or belongs to a folded step, changes nothing."""

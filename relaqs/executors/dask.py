@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import threading
 import time
 import traceback
@@ -34,6 +35,7 @@ from relaqs.executors.fair import FairStarts
 from relaqs.job import Task, TaskKey, TaskResult
 
 CONNECT_SECONDS = 5.0
+CAPACITY_SECONDS = 1.0  # how old the count of the cluster's cores may be: asking takes milliseconds
 KEY_PREFIX = "relaqs-"
 
 Futures = dict[TaskKey, Future[TaskResult]]
@@ -66,6 +68,8 @@ class DaskExecutor:
         self._lock = threading.Lock()
         self._flights: dict[str, _Flight] = {}
         self._is_closed = False
+        self._cores = 0
+        self._counted_seconds = -math.inf  # on the monotonic clock
         try:
             check_workers(self._client)
             self._client.register_plugin(InterruptReleased())
@@ -77,6 +81,12 @@ class DaskExecutor:
     @property
     def capacity(self) -> int:
         self._check_open()
+        if time.monotonic() - self._counted_seconds >= CAPACITY_SECONDS:
+            self._cores = self._count_cores()
+            self._counted_seconds = time.monotonic()
+        return self._cores
+
+    def _count_cores(self) -> int:
         try:
             # What Client.nthreads() asks, which would wait for a dead scheduler's answer for half a minute.
             threads = self._client.sync(self._scheduler.ncores, callback_timeout=CONNECT_SECONDS)

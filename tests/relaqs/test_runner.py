@@ -46,9 +46,12 @@ class ManualExecutor:
 
     def finish(self, *indices: int) -> None:
         """Deliver the results of these tasks, counted in order of submission."""
-        assert self._done is not None
         for index in indices:
-            self._done(run_measured(self.tasks[index], "job"))
+            self.deliver(run_measured(self.tasks[index], "job"))
+
+    def deliver(self, result: TaskResult) -> None:
+        assert self._done is not None
+        self._done(result)
 
     def set_weight(self, job_id: str, weight: float) -> None:
         self.weights.append(weight)
@@ -100,7 +103,26 @@ def test_whatever_order_results_arrive_in_and_however_often(order: list[int], ag
     assert runner.state is RunState.EXACT
 
 
-def test_one_step_is_ahead_of_the_one_in_hand_and_no_more(threads: ThreadExecutor) -> None:
+def test_an_error_that_comes_after_a_result_of_the_same_task_changes_nothing() -> None:
+    executor = ManualExecutor()
+    job = counting_job("job", steps=1, tasks=2)
+    runner = JobRunner(job, executor)
+    runner.start()
+    executor.wait_for_tasks(2)
+    executor.finish(0)
+    executor.deliver(TaskResult(executor.tasks[0].key, None, 0.0, DataError("from a worker thought dead")))
+    executor.finish(1)
+    assert runner.wait(LONG_SECONDS)
+    assert (runner.state, job.folded) == (RunState.EXACT, counted(steps=1, tasks=2))
+
+
+@pytest.mark.parametrize(
+    ("cores", "tasks", "issued_before_folding"),
+    [(1, 1, 2), (4, 8, 2), (4, 3, 2), (4, 2, 3), (4, 1, 5), (4, 0, 5)],
+)
+def test_steps_are_ahead_by_one_or_until_every_core_has_a_task(
+    cores: int, tasks: int, issued_before_folding: int
+) -> None:
     class Watched(ToyJob):
         def next_step(self) -> Step | None:
             if (step := super().next_step()) is not None:
@@ -108,8 +130,9 @@ def test_one_step_is_ahead_of_the_one_in_hand_and_no_more(threads: ThreadExecuto
             return step
 
     issued: list[tuple[int, int]] = []  # which step, and how many were folded before
-    run_to_end(JobRunner(Watched("job", [[Number(i)] for i in range(5)]), threads))
-    assert issued == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3)]
+    with closing(ThreadExecutor(cores)) as executor:
+        run_to_end(JobRunner(Watched("job", [[Number(0)] * tasks] * 7), executor))
+    assert issued == [(step, max(0, step + 1 - issued_before_folding)) for step in range(7)]
 
 
 def test_a_job_may_wait_for_a_fold_before_it_gives_the_next_step(threads: ThreadExecutor) -> None:

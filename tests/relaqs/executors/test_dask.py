@@ -323,7 +323,10 @@ def test_an_unreachable_address_is_told_soon() -> None:
         DaskExecutor("nowhere", connect_seconds=0.2)
 
 
-def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks() -> None:
+def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dask_executor, "CAPACITY_SECONDS", 0.0)
     port = free_port()
     address = f"tcp://127.0.0.1:{port}"
     with ExitStack() as stack:

@@ -59,11 +59,11 @@ def test_threads_that_need_a_hoist_at_once_build_it_once(database: Database) -> 
     def count(_: int) -> int:
         cursor = CountingCursor(database, built)
         together.wait()
-        with store.held([numbers("shared", 1000)], cursor, nullcontext):
+        with store.held([numbers("shared", 2_000_000)], cursor, nullcontext):  # slow enough to collide
             return int(cursor.rows("SELECT count(*) FROM shared")[0][0])
 
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(count, range(4))) == [1000] * 4
+        assert list(pool.map(count, range(4))) == [2_000_000] * 4
     assert len(built) == 1
 
 
