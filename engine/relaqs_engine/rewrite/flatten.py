@@ -18,8 +18,8 @@ _CTE = "cte"  # the key of a CTE's number in the metadata of nodes
 
 def flatten(draft: Draft) -> Draft:
     """Return the draft with its tree as one qualified SELECT."""
-    if name := volatile_function(draft.tree):
-        raise NotOnlineError(f"{name}() must have one value for the whole query, so it runs once")
+    if call := volatile_function(draft.tree):
+        raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
     tree = draft.tree.copy()
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")

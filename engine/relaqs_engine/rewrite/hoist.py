@@ -100,11 +100,20 @@ def _projection(select: exp.Select, source: Source, layout: Layout, conditions: 
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(_files(layout), source.alias, quoted=True, table=True)
+        exp.alias_(_files(layout), layout.table, quoted=True, table=True)
     )
     if conditions:
-        query = query.where(*conditions)
+        query = query.where(*(_about_table(condition, source, layout) for condition in conditions))
     return query.sql(DIALECT)
+
+
+def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Expr:
+    """Return the condition with the table's name for its alias: equal hoists have equal texts."""
+    condition = condition.copy()
+    for column in condition.find_all(exp.Column):
+        if column.table == source.alias:
+            column.set("table", exp.to_identifier(layout.table, quoted=True))
+    return condition
 
 
 def _files(layout: Layout) -> exp.Expr:

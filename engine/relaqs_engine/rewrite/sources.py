@@ -72,7 +72,8 @@ def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterato
 
 
 def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
-    if (alias := node.args.get("alias")) is not None and alias.columns:
+    readable = isinstance(node, exp.Subquery) or isinstance(node.this, exp.Identifier)
+    if readable and (alias := node.args.get("alias")) is not None and alias.columns:
         raise NotOnlineError(f"the columns of {node.alias} are renamed in FROM")
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("joins"):
         if node.args.get("sample"):

@@ -59,12 +59,11 @@ def check_functions(query: exp.Expr) -> None:
 
 
 def volatile_function(query: exp.Expr) -> str | None:
-    """Return the name of a function in the query whose value depends on the moment or on chance."""
+    """Return a call in the query whose value depends on the moment or on chance, as text."""
     for node in query.find_all(exp.Func):
-        if isinstance(node, VOLATILE):
-            return node.sql_name().lower()
-        if isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES:
-            return node.name.lower()
+        named = isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES
+        if named or isinstance(node, VOLATILE):
+            return node.sql("duckdb").lower()
     return None
 
 

@@ -1,0 +1,118 @@
+"""Rewrite cases as SQL files: a query, then what was recorded of its plan.
+
+    -- shows: hoists, partial           parts recorded for each case of the file, besides mode and outputs
+    --? What the case is about
+    SELECT ...;
+    --> mergeable, streams lineitem; ...
+    SELECT ...;                         each part under its name
+
+A new case is its `--?` line and its query. `RELAQS_RECORD=1 python -m pytest tests/engine/rewrite` records
+the rest, which is then to be read: a recording says what is, not what is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlglot
+from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn
+from relaqs_engine.sql.parse import DIALECT
+
+FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rewrite"
+SHOWS = "-- shows: "
+TITLE = "--? "
+RECORDED = "--> "
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One query and the text recorded of its plan. shows: which parts of a mergeable plan are recorded."""
+
+    file: Path
+    title: str
+    query: str
+    recorded: str
+    shows: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.file.stem}: {self.title}"
+
+
+def all_cases() -> list[Case]:
+    return [case for file in sorted(FOLDER.glob("*.sql")) for case in read_cases(file)]
+
+
+def read_cases(file: Path) -> Iterator[Case]:
+    head, *blocks = ("\n" + file.read_text(encoding="utf-8")).split("\n" + TITLE)
+    shows = next(line for line in head.splitlines() if line.startswith(SHOWS))
+    parts = tuple(part for part in shows.removeprefix(SHOWS).split(", ") if part)
+    for block in blocks:
+        title, rest = block.split("\n", 1)
+        query, _, recorded = rest.partition("\n" + RECORDED)
+        yield Case(file, title, query.strip().removesuffix(";"), RECORDED + recorded.strip(), parts)
+
+
+def write_cases(file: Path, cases: list[Case]) -> None:
+    head = ("\n" + file.read_text(encoding="utf-8")).split("\n" + TITLE)[0].strip()
+    blocks = [f"{TITLE}{case.title}\n{case.query};\n{case.recorded}" for case in cases]
+    file.write_text("\n\n".join([head, *blocks]) + "\n", encoding="utf-8")
+
+
+def recording(plan: OnlinePlan, shows: tuple[str, ...]) -> str:
+    """Return what is recorded of a plan: facts as comments, SQL as statements."""
+    if plan.mode is Mode.EXACT:
+        facts = f"{RECORDED}exact, because " + "; ".join(plan.reasons)
+        return "\n".join([facts, *([_pretty(plan.exact_sql, plan)] if "exact" in shows else [])])
+    facts = f"{RECORDED}{plan.mode.value}, streams {', '.join(s.table for s in plan.streams)}"
+    notes = [plan.method.value, *_notes(plan)]
+    lines = [f"{facts}; {', '.join(notes)}"]
+    lines += [f"{RECORDED}{output.name}: {_described(output)}" for output in plan.outputs]
+    for title, sql in _parts(plan, shows):
+        lines += [f"{RECORDED}{title}", _pretty(sql, plan)]
+    return "\n".join(lines)
+
+
+def _notes(plan: OnlinePlan) -> Iterator[str]:
+    if plan.groups_are_local:
+        yield "groups are local"
+    if plan.counts_every_row:
+        yield "counts every row"
+    if plan.expected_groups > 1:
+        yield f"about {plan.expected_groups:,} groups, {plan.block_count} blocks"
+
+
+def _described(output: OutputColumn) -> str:
+    extra = [output.total and f"total of {output.total}", output.side and f"at {output.side}"]
+    return " ".join([output.kind.value, output.type, *(f"({text})" for text in extra if text)])
+
+
+def _parts(plan: OnlinePlan, shows: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for hoist in plan.hoists if "hoists" in shows else ():
+        yield f"{_readable(hoist.name, plan)} of {', '.join(hoist.tables)}", hoist.sql
+    texts = {
+        "partial": plan.partial_sql,
+        "partial by block": plan.partial_by_block_sql,
+        "merge": plan.merge_sql,
+        "estimate": plan.estimate_sql,
+        "final": plan.final_sql,
+    }
+    for title, sql in texts.items():
+        if title in shows:
+            yield title, sql
+
+
+def _pretty(sql: str, plan: OnlinePlan) -> str:
+    text = sqlglot.parse_one(sql, dialect=DIALECT).sql(DIALECT, pretty=True, max_text_width=100)
+    return _readable(text, plan) + ";"
+
+
+def _readable(text: str, plan: OnlinePlan) -> str:
+    """Return the text with hoists numbered and streams named by their tables, in the place of digests."""
+    for number, hoist in enumerate(plan.hoists):
+        text = text.replace(hoist.name, f"hoist_{number}")
+    for stream in plan.streams:
+        text = text.replace(stream.token, f"stream_{stream.table}")
+    return text
