@@ -1,8 +1,9 @@
 """Writing the partitions: the source is read in a few passes, each keeping what fits into memory.
 
 A pass gathers the rows of some of the partitions in a temporary table, in the source's order, and copies
-each partition to its file. So the files are the same, byte for byte, whatever the threads and the memory;
-DuckDB's own PARTITION_BY needs a third less time and leaves the order of rows to the threads' luck.
+each partition to its file. So a partition holds the same rows in the same order whatever the threads and the
+memory (where its row groups end may differ); DuckDB's own PARTITION_BY needs a third less time and leaves the
+order to the threads' luck.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ def shuffle(
     cluster_by: the columns whose equal values stay together as one sampling unit; without it each row is one.
     Tables clustered on the same key with the same number of partitions and seed meet partition by partition.
     partitions: fewer are made of a table that has fewer rows, unless it is clustered: then some stay empty.
-    seed: the same source, seed and number of partitions give the same files. threads: all cores by default.
+    seed: the same source, seed and number of partitions give the same rows in the same order in each
+    partition. memory_limit_bytes: beyond it, disk in `into` is used. threads: all cores by default.
     A crash or an interrupt at any point leaves what was there before, or nothing.
 
     Raises LayoutError if it cannot be written (a layout is there and `force` is not given; the cluster key
