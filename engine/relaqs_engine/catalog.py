@@ -1,23 +1,36 @@
-"""The tables a query may name, and where each is stored."""
+"""The tables a query may name, and where each is stored.
+
+A table may be stored several times, laid out by different cluster keys: the folder `orders` holds the table
+itself, `orders@customer` another layout of it, whatever stands behind the @. Queries name `orders`; the
+planner chooses.
+"""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice, product
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
 
+LAYOUT_MARK = "@"
+MOST_CHOICES = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Layouts by name; names are compared without case, as SQL does. A value: it travels to workers."""
+    """Layouts by name; names are compared without case, as SQL does. A value: it travels to workers.
+
+    chosen: for tables with several layouts, the layout a table's name stands for here; the first otherwise.
+    """
 
     layouts: tuple[Layout, ...]
+    chosen: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         seen: dict[str, Layout] = {}
@@ -28,6 +41,9 @@ class Catalog:
                     "differ only by case, which SQL does not tell apart; rename one"
                 )
             seen[layout.table.lower()] = layout
+        for name, (first, *others) in _by_table(self.layouts).items():
+            for other in others:
+                _check_same_table(name, first, other)
 
     @classmethod
     def open(cls, directory: str | Path) -> Catalog:
@@ -52,8 +68,19 @@ class Catalog:
 
     @property
     def tables(self) -> Mapping[str, Layout]:
-        """Return the layouts by the names they were given, in order."""
-        return {layout.table: layout for layout in self.layouts}
+        """Return the layouts by the names queries use, in order: for each table the one chosen here."""
+        chosen = dict(self.chosen)
+        return {
+            name: next((layout for layout in several if layout.table == chosen.get(name)), several[0])
+            for name, several in _by_table(self.layouts).items()
+        }
+
+    def choices(self, tables: Iterable[str]) -> Iterator[Catalog]:
+        """Yield this catalog with every choice of layouts for the tables named, at most MOST_CHOICES."""
+        several = _by_table(self.layouts)
+        ways = [[(name, layout.table) for layout in several[name]] for name in sorted(tables)]
+        for chosen in islice(product(*ways), MOST_CHOICES):
+            yield replace(self, chosen=chosen)
 
     @property
     def readable_directories(self) -> tuple[str, ...]:
@@ -62,10 +89,32 @@ class Catalog:
 
     def table(self, name: str) -> Layout:
         """Return the layout of a table. Raises SqlError with candidates if there is none of that name."""
-        for layout in self.layouts:
-            if layout.table.lower() == name.lower():
+        for known_name, layout in (*self.tables.items(), *((each.table, each) for each in self.layouts)):
+            if known_name.lower() == name.lower():
                 return layout
-        names = {layout.table.lower(): layout.table for layout in self.layouts}
+        names = {known_name.lower(): known_name for known_name in self.tables}
         near = tuple(names[match] for match in difflib.get_close_matches(name.lower(), names))
         known = ", ".join(names.values())
         raise SqlError(f"there is no table {name!r} in the catalog, which has: {known}", candidates=near)
+
+
+def _by_table(layouts: Iterable[Layout]) -> dict[str, list[Layout]]:
+    """Return each table's layouts, the one without an @ first."""
+    found: dict[str, list[Layout]] = {}
+    for layout in layouts:
+        name, marked, _ = layout.table.partition(LAYOUT_MARK)
+        several = found.setdefault(name, [])
+        several.insert(len(several) if marked else 0, layout)
+    return found
+
+
+def _check_same_table(name: str, first: Layout, other: Layout) -> None:
+    def columns(layout: Layout) -> list[tuple[str, str]]:
+        return [(column.name, column.type) for column in layout.columns]
+
+    if columns(first) != columns(other) or first.row_count != other.row_count:
+        raise LayoutError(
+            f"{first.directory} and {other.directory} are two layouts of {name!r}, and hold {first.row_count} "
+            f"and {other.row_count} rows of {len(first.columns)} and {len(other.columns)} columns; lay both "
+            "out from the same data"
+        )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from relaqs_engine.binder import Binder
-from relaqs_engine.catalog import Catalog
+from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.errors import SqlError
 from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.rewrite import RULES
@@ -26,7 +27,20 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
     """
     parsed = parse_query(sql, catalog.tables)
     schema = tuple(binder.describe(sql))
-    draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals)
+    plans = [
+        _plan(Draft(parsed.sql, choice, binder, parsed.tree, schema, intervals), parsed)
+        for choice in catalog.choices(parsed.tables)
+    ]
+    return max(plans, key=lambda plan: _streamed_rows(plan, catalog))
+
+
+def _streamed_rows(plan: OnlinePlan, catalog: Catalog) -> int:
+    """Return how many rows need not be read whole before there is an answer: what a choice is judged by."""
+    return sum(catalog.table(stream.table).row_count for stream in plan.streams)
+
+
+def _plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
+    catalog, schema = draft.catalog, draft.schema
     try:
         for rule in RULES:
             draft = rule(draft)
@@ -48,7 +62,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
     return OnlinePlan(
         sql=draft.sql,
         mode=Mode.MERGEABLE,
-        reasons=("every aggregate is a function of sums that merge",),
+        reasons=("every aggregate is a function of sums that merge", *_layout_reasons(draft)),
         streams=streams_of(draft),
         leading=leading_table(draft),
         hoists=draft.hoists,
@@ -69,6 +83,13 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         counts_every_row=draft.counts_every_row,
         warnings=draft.notes,
     )
+
+
+def _layout_reasons(draft: Draft) -> Iterator[str]:
+    for stream in streams_of(draft):
+        if LAYOUT_MARK in stream.table:
+            key = ", ".join(draft.catalog.table(stream.table).cluster_key)
+            yield f"the layout {stream.table} holds the rows of one {key} in one partition"
 
 
 def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None:

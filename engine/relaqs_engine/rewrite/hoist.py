@@ -160,7 +160,7 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     scan.set("joins", [_without_inner_condition(join) if moved else join for join in joins])
     if kept:
         scan = scan.where(*kept)
-    tokens = {stream_token(name) for name in draft.catalog.tables}
+    tokens = {stream_token(layout.table) for layout in draft.catalog.layouts}
     for table in list(tables_in(scan)):
         if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
