@@ -132,11 +132,13 @@ class JobRunner:
             self.error, over = error, RunState.FAILED
         try:
             self._executor.cancel(self._job.id)
-            self._over = over
-            self._on_end()
         finally:
+            self._over = over
             _LIVE.discard(self)
-            self._ended.set()
+            try:
+                self._on_end()
+            finally:
+                self._ended.set()
 
     def _drive(self) -> RunState:
         """Return how the job ended. Raises whatever a task, a fold or a callback raised."""

@@ -121,8 +121,9 @@ class DaskExecutor:
             self._starts.drop(job_id)
         if flight is None or not flight.futures or self._client.status != "running":
             return
-        # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
-        with contextlib.suppress(OSError, CancelledError):  # the cluster has gone meanwhile: nothing runs
+        # The scheduler drops what waits; on the workers InterruptReleased stops what runs. A client that
+        # loses its cluster meanwhile raises a bare Exception; then nothing is left to cancel.
+        with contextlib.suppress(Exception):
             self._client.cancel(list(flight.futures.values()), reason="job-cancelled")
 
     def close(self) -> None:
@@ -133,7 +134,10 @@ class DaskExecutor:
             self._client.close()
 
     def describe(self) -> str:
-        return f"the Dask cluster at {self._address}, {self.capacity} cores"
+        try:
+            return f"the Dask cluster at {self._address}, {self.capacity} cores"
+        except ClusterError:
+            return f"the Dask cluster at {self._address}, out of reach"
 
     def _check_open(self) -> None:
         if self._is_closed:

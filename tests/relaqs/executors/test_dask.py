@@ -344,6 +344,7 @@ def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks(
         scheduler.kill()
         lost = results.get(timeout=LONG_SECONDS).error
         refused = error_of(executor, counting_job("late", steps=1, tasks=1))
+        assert executor.describe() == f"the Dask cluster at {address}, out of reach"
     assert [type(error) for error in (lost, refused)] == [ClusterError, ClusterError]
     assert f"the cluster at {address} lost task 0 of step 0 of job waiting" in str(lost)
     assert address in str(refused)

@@ -64,6 +64,15 @@ def test_capacity_is_the_cores_of_this_process_unless_told() -> None:
         ThreadExecutor(0)
 
 
+def test_embedded_use_never_imports_dask() -> None:
+    script = """
+import sys, relaqs.executors
+relaqs.executors.open_executor().close()
+sys.exit(bool({"dask", "distributed"} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", script], timeout=60).returncode == 0
+
+
 def test_an_error_is_its_task_s_result_and_harms_nobody_else(one_core: ThreadExecutor) -> None:
     results: SimpleQueue[TaskResult] = SimpleQueue()
     one_core.submit(tasks("job", [Fails(SystemExit(3)), Number(1)]), 1.0, results.put)
