@@ -124,7 +124,7 @@ def _final(draft: Draft, *, estimated: bool) -> str:
     Exact, it gives the answer's columns o0… in DuckDB's types. Estimated, it gives those, each estimate's
     value as DOUBLE (v0…), and the keys, basis and row counts of the groups shown.
     """
-    tree = draft.estimate_tree if estimated else draft.exact_tree
+    tree = _attempted(draft.estimate_tree) if estimated else draft.exact_tree
     assert tree is not None
     values = ", ".join(
         f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
@@ -145,6 +145,19 @@ def _final(draft: Draft, *, estimated: bool) -> str:
         if node := tree.args.get(part):
             sql += " " + node.sql(DIALECT)
     return sql
+
+
+def _attempted(tree: exp.Select | None) -> exp.Select | None:
+    """Return the tree with NULL for what fails: an estimate may overflow a cast that the answer does not."""
+    if tree is None:
+        return None
+    tree = tree.copy()
+    having, order = tree.args.get("having"), tree.args.get("order")
+    around = [*([having] if having else []), *(order.expressions if order else [])]
+    for expression in [item.unalias() for item in tree.expressions] + [part.this for part in around]:
+        if not isinstance(expression, exp.Column):
+            expression.replace(exp.Try(this=expression.copy()))
+    return tree
 
 
 def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
