@@ -114,7 +114,7 @@ def _check_same_table(name: str, first: Layout, other: Layout) -> None:
 
     if columns(first) != columns(other) or first.row_count != other.row_count:
         raise LayoutError(
-            f"{first.directory} and {other.directory} are two layouts of {name!r}, and hold {first.row_count} "
-            f"and {other.row_count} rows of {len(first.columns)} and {len(other.columns)} columns; lay both "
-            "out from the same data"
+            f"{first.directory} and {other.directory} are two layouts of {name!r}, and hold "
+            f"{first.row_count} and {other.row_count} rows of {len(first.columns)} and {len(other.columns)} "
+            "columns; lay both out from the same data"
         )

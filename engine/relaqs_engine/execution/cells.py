@@ -15,6 +15,7 @@ import pyarrow as pa
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arithmetic import compile_arithmetic
+from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.plan import ROWS, SCALE, STATE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
 
 ADDITIVE = (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
@@ -66,17 +67,8 @@ def _products(plan: OnlinePlan, point: pa.Table) -> FloatArray:
 
 
 def _doubles(table: pa.Table, name: str) -> FloatArray:
-    return _filled(table.column(name))
-
-
-def _filled(column: pa.ChunkedArray) -> FloatArray:
-    """Return the column as doubles, 0 where NULL: a sum of nothing."""
-    return doubles(column.cast(pa.float64(), safe=False).fill_null(0.0))
-
-
-def doubles(column: pa.ChunkedArray) -> FloatArray:
-    """Return a numeric column as doubles, NaN where NULL."""
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(), dtype=np.float64)
+    """Return a column of sums as doubles, 0 where NULL: a sum of nothing."""
+    return doubles(table.column(name), null=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +85,10 @@ def block_sums(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
     columns = additive_columns(plan)
     if not plan.keys and not any(column.kind is Basis.MEAN for column in columns):
         return _blocks_of_one_group(columns, cursor)
-    shown = groups.keys.append_column("g", pa.array(np.arange(len(groups.rows))))
+    shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
     for i, column in enumerate(columns):
         if column.kind is Basis.MEAN:
-            shown = shown.append_column(f"grand_{column.name}", pa.array(groups.means[:, i]))
+            shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
     same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
     values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
     with cursor.registered(shown=shown):
@@ -110,10 +102,10 @@ def _blocks_of_one_group(columns: Sequence[BasisColumn], cursor: Cursor) -> Bloc
 
 
 def _block_sums(table: pa.Table) -> BlockSums:
-    arrays = [_filled(column) for column in table.columns[2:]]
+    arrays = [doubles(column, null=0.0) for column in table.columns[2:]]
     return BlockSums(
-        group=table.column(0).to_numpy().astype(np.int64),
-        block=table.column(1).to_numpy().astype(np.int64),
+        group=integers(table.column(0)),
+        block=integers(table.column(1)),
         sums=np.stack(arrays, axis=1),
     )
 
@@ -144,7 +136,7 @@ class CellEvaluator:
         compiled = [compile_arithmetic(sql, names) for sql in expressions]
         self._compiled = [function for function in compiled if function is not None]
         self._is_plain = len(self._compiled) == len(expressions)
-        self._sql = f"SELECT {', '.join(f'CAST({sql} AS DOUBLE)' for sql in expressions)} FROM variants"
+        self._sql = f"SELECT {', '.join(f'CAST(TRY({sql}) AS DOUBLE)' for sql in expressions)} FROM variants"
 
     def __call__(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
         """Return cells of shape (variants, groups, outputs); NaN where SQL gives NULL.
@@ -161,8 +153,8 @@ class CellEvaluator:
 
     def _in_duckdb(self, groups: ShownGroups, arrays: dict[str, FloatArray]) -> FloatArray:
         shape = arrays[SCALE].shape
-        table = pa.table({name: pa.array(array.ravel()) for name, array in arrays.items()})
-        take = pa.array(np.tile(np.arange(shape[1]), shape[0]))
+        table = pa.table({name: arrow(array.ravel()) for name, array in arrays.items()})
+        take = arrow(np.tile(np.arange(shape[1]), shape[0]))
         for key in self._plan.keys:
             table = table.append_column(key, groups.keys.column(key).take(take))
         with self._cursor.registered(variants=table):

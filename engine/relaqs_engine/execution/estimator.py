@@ -8,7 +8,8 @@ from relaqs_bootstrap import unseen_groups
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate, FloatArray
-from relaqs_engine.execution.cells import ShownGroups, doubles, shown_groups
+from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.execution.cells import ShownGroups, shown_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, IntervalRequest
 from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState

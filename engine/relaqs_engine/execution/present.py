@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate, FloatArray
-from relaqs_engine.execution.cells import doubles
+from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
 
@@ -37,7 +37,7 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
     """Return the final Estimate. answer: the query's columns in order, under any names."""
     outputs = _approximate(plan)
     columns = [answer.column(i) for i, _ in outputs]
-    true = pa.array(np.ones(answer.num_rows, dtype=bool))
+    true = arrow_booleans(np.ones(answer.num_rows, dtype=bool))
     sides = [
         (_as_side(output, column), _as_side(output, column), true)
         for (_, output), column in zip(outputs, columns, strict=True)
@@ -76,7 +76,7 @@ def present_estimate(
         if output.kind is OutputKind.ESTIMATE:
             low, high = found.low[:, estimated], found.high[:, estimated]
             sure = found.certified[:, estimated]
-            sides.append((_or_null(low), _or_null(high), pa.array(sure)))
+            sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
             values.append(found.value[:, estimated])
             halves.append((high - low) / 2)
             certified.append(sure)
@@ -152,11 +152,7 @@ def _bound_sides(
     unknown = pa.nulls(len(column), column.type)
     low = column if complete or output.side == "least" else unknown
     high = column if complete or output.side == "most" else unknown
-    return low, high, pa.array(np.full(len(column), complete))
-
-
-def _or_null(values: FloatArray) -> pa.Array:
-    return pa.array(values, from_pandas=True)
+    return low, high, arrow_booleans(np.full(len(column), complete))
 
 
 def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import BLOCK, ROWS, STATE, Method, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
@@ -49,7 +50,7 @@ class GroupState:
                 self.block_rows[:blocks] += stored.reshape(-1, blocks).sum(axis=0)
             else:
                 block = np.full(partial.num_rows, len(self.block_rows), dtype=np.int32)
-                partial = partial.append_column(BLOCK, pa.array(block))
+                partial = partial.append_column(BLOCK, arrow(block))
                 self.block_rows = np.append(self.block_rows, sum(p.row_count for p in rows))
             pieces.append(self._aligned(partial))
         self._append(pa.concat_tables(pieces))

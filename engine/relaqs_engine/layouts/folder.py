@@ -82,7 +82,12 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
                 target.parts.mkdir(parents=True)
                 yield target
             except (DataError, OSError) as error:
-                raise _explained(error, target) from error
+                if _is_disk_full(error):
+                    written = sum(path.stat().st_size for path in target.scratch.rglob("*") if path.is_file())
+                    raise _no_space(directory, f"{_megabytes(written)} had been written") from error
+                if isinstance(error, OSError):
+                    raise LayoutError(f"{directory} cannot be written: {error}") from error
+                raise
             finally:
                 _sweep(directory)
     finally:
@@ -176,14 +181,9 @@ def _sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def _explained(error: DataError | OSError, target: Writing) -> DataError | LayoutError:
-    """Return the error a user understands. DuckDB reports a full disk in its text, Python by number."""
-    if "No space left on device" in str(error) or getattr(error, "errno", None) == errno.ENOSPC:
-        written = sum(path.stat().st_size for path in target.scratch.rglob("*") if path.is_file())
-        return _no_space(target.directory, f"{_megabytes(written)} had been written")
-    if isinstance(error, DataError):
-        return error
-    return LayoutError(f"{target.directory} cannot be written: {error}")
+def _is_disk_full(error: DataError | OSError) -> bool:
+    """DuckDB reports a full disk in its text, Python by number."""
+    return "No space left on device" in str(error) or getattr(error, "errno", None) == errno.ENOSPC
 
 
 def _no_space(directory: Path, what: str) -> LayoutError:
