@@ -18,6 +18,7 @@ import pytest
 from distributed import Client
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import ClusterError, DataError, RelaqsError
+from relaqs_engine.plan import Hoist
 
 from relaqs.executors import dask as dask_executor
 from relaqs.executors import open_executor
@@ -26,6 +27,7 @@ from relaqs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.runner import JobRunner, RunState
 from relaqs.worker import QueryWork
 from tests.relaqs.executors.toy_jobs import (
+    DATABASE,
     Fails,
     FailsUnpicklably,
     GivesALock,
@@ -132,16 +134,24 @@ def test_core_seconds_are_the_worker_s(executor: DaskExecutor) -> None:
 
 
 def test_a_killed_worker_changes_no_fold(executor: DaskExecutor, client: Client) -> None:
-    pids = client.run(os.getpid)
+    """Its replacement prepares the hoist again, since every task carries it."""
+    hoist = Hoist("sevens", "SELECT 7 AS seven FROM range(1000)", ())
+
+    def job(id: str) -> ToyJob:
+        hoisted = [QueryWork(DATABASE, (hoist,), f"SELECT sum(seven) + {i} FROM sevens") for i in range(4)]
+        return ToyJob(id, [[*hoisted, Number(step, 0.02), Number(-step, 0.02)] for step in range(6)])
 
     def kill_one(report: StepReport) -> None:
         if report.step == 1:
             os.kill(next(iter(pids.values())), signal.SIGKILL)
 
-    job = counting_job("survivor", steps=6, tasks=6, core_seconds=0.02)
-    runner = run_to_end(JobRunner(job, executor, on_report=kill_one))
+    pids = client.run(os.getpid)
+    survivor, undisturbed = job("survivor"), job("undisturbed")
+    runner = run_to_end(JobRunner(survivor, executor, on_report=kill_one))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
-    assert job.folded == counted(steps=6, tasks=6)
+    run_to_end(JobRunner(undisturbed, executor))
+    assert survivor.folded == undisturbed.folded
+    assert [step for step, _ in survivor.folded] == list(range(6))
     client.wait_for_workers(2, timeout=LONG_SECONDS)
     assert set(client.run(os.getpid).values()) != set(pids.values())
 
