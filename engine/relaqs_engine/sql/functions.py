@@ -30,8 +30,12 @@ VOLATILE_NAMES = frozenset({"now", "today", "random", "uuid", "gen_random_uuid",
 
 _REFUSED: tuple[type[exp.Expr], ...] = (
     exp.CurrentCatalog,
+    exp.CurrentDatabase,
+    exp.CurrentRole,
     exp.CurrentSchema,
+    exp.CurrentSchemas,
     exp.CurrentUser,
+    exp.CurrentVersion,
     exp.SessionUser,
     exp.ReadCSV,
     exp.ReadParquet,
@@ -61,10 +65,16 @@ def check_functions(query: exp.Expr) -> None:
 def volatile_function(query: exp.Expr) -> str | None:
     """Return a call in the query whose value depends on the moment or on chance, as text."""
     for node in query.find_all(exp.Func):
-        named = isinstance(node, exp.Anonymous) and node.name.lower() in VOLATILE_NAMES
-        if named or isinstance(node, VOLATILE):
+        if isinstance(node, VOLATILE) or _is_volatile_by_name(node):
             return node.sql("duckdb").lower()
     return None
+
+
+def _is_volatile_by_name(node: exp.Func) -> bool:
+    if not isinstance(node, exp.Anonymous):
+        return False
+    since_now = node.name.lower() == "age" and len(node.expressions) == 1
+    return since_now or node.name.lower() in VOLATILE_NAMES
 
 
 def _similar(name: str) -> tuple[str, ...]:

@@ -1,0 +1,231 @@
+"""What is let through as a query, and what each refusal says."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import sqlglot
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.parse import is_cte_reference, parse_query
+from sqlglot import exp
+
+TABLES = ("lineitem", "orders", "Nation")
+
+
+def refusal(sql: str) -> SqlError:
+    with pytest.raises(SqlError) as caught:
+        parse_query(sql, TABLES)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind"),
+    [
+        ("INSERT INTO orders VALUES (1)", "INSERT"),
+        ("UPDATE orders SET x = 1", "UPDATE"),
+        ("DELETE FROM orders", "DELETE"),
+        ("MERGE INTO orders USING lineitem ON true WHEN MATCHED THEN DELETE", "MERGE"),
+        ("CREATE TABLE t AS SELECT 1", "CREATE"),
+        ("CREATE MACRO f(x) AS x", "CREATE"),
+        ("DROP TABLE orders", "DROP"),
+        ("ALTER TABLE orders ADD COLUMN x INT", "ALTER"),
+        ("TRUNCATE orders", "TRUNCATE"),
+        ("COPY orders TO 'x.csv'", "COPY"),
+        ("COPY (SELECT 1) TO 'x.csv'", "COPY"),
+        ("ATTACH 'x.db'", "ATTACH"),
+        ("DETACH x", "DETACH"),
+        ("INSTALL httpfs", "INSTALL"),
+        ("LOAD httpfs", "LOAD"),
+        ("SET threads = 1", "SET"),
+        ("RESET threads", "RESET"),
+        ("PRAGMA database_list", "PRAGMA"),
+        ("CALL pragma_version()", "CALL"),
+        ("EXPLAIN SELECT 1", "EXPLAIN"),
+        ("DESCRIBE orders", "DESCRIBE"),
+        ("SUMMARIZE orders", "SUMMARIZE"),
+        ("SHOW TABLES", "SHOW"),
+        ("USE x", "USE"),
+        ("VALUES (1)", "VALUES"),
+        ("BEGIN", "TRANSACTION"),
+        ("VACUUM", "VACUUM"),
+    ],
+)
+def test_anything_but_a_select_is_refused_by_name(sql: str, kind: str) -> None:
+    message = refusal(sql).message
+    assert message.startswith("only SELECT is accepted, this is ")
+    assert kind in message
+
+
+@pytest.mark.parametrize(
+    "sql", ["EXPORT DATABASE 'x'", "CHECKPOINT", "IMPORT DATABASE 'x'", "FORCE INSTALL x"]
+)
+def test_statements_unknown_to_the_parser_are_refused(sql: str) -> None:
+    refusal(sql)
+
+
+@pytest.mark.parametrize("sql", ["SELECT * INTO t FROM orders", "WITH t AS (DELETE FROM orders) SELECT 1"])
+def test_a_select_that_writes_is_refused(sql: str) -> None:
+    refusal(sql)
+
+
+@pytest.mark.parametrize(
+    ("sql", "count"), [("SELECT 1; SELECT 2", 2), ("SELECT 1; DROP TABLE orders;", 2), ("SELECT 1;;;", 1)]
+)
+def test_one_statement_at_a_time(sql: str, count: int) -> None:
+    if count == 1:
+        assert parse_query(sql, TABLES).tables == frozenset()
+    else:
+        assert refusal(sql).message == f"{count} statements were given; give one SELECT at a time"
+
+
+@pytest.mark.parametrize("sql", ["", "   ", ";", "-- nothing but a comment", "/* nothing */"])
+def test_nothing_is_refused(sql: str) -> None:
+    assert refusal(sql).message == "the SQL is empty; give one SELECT"
+
+
+def test_a_syntax_error_tells_where() -> None:
+    error = refusal("SELECT count(*)\nFROM orders WHERE WHERE x")
+    assert error.position is not None
+    assert error.position[0] == 2
+    assert "WHERE" in str(error)
+
+
+@pytest.mark.parametrize("sql", ["SELECT 'open", 'SELECT "open', "SELECT $$open"])
+def test_an_open_quote_is_a_syntax_error(sql: str) -> None:
+    assert "does not parse" in refusal(sql).message
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM read_parquet('x.parquet')",
+        "SELECT * FROM read_csv('x.csv')",
+        "SELECT * FROM read_csv_auto('x.csv')",
+        "SELECT * FROM read_json('x.json')",
+        "SELECT * FROM read_text('/etc/passwd')",
+        "SELECT * FROM read_blob('/etc/passwd')",
+        "SELECT * FROM glob('*')",
+        "SELECT * FROM parquet_scan('x')",
+        "SELECT * FROM duckdb_settings()",
+        "SELECT * FROM pragma_table_info('orders')",
+        "SELECT * FROM query('SELECT 1')",
+        "SELECT * FROM query_table('orders')",
+        "SELECT * FROM sniff_csv('x.csv')",
+        "SELECT count(*) FROM orders, read_text('/etc/passwd')",
+        "SELECT (SELECT content FROM read_text('/etc/passwd'))",
+        "WITH t AS (FROM read_blob('/etc/passwd')) SELECT * FROM t",
+    ],
+)
+def test_table_functions_are_refused(sql: str) -> None:
+    error = refusal(sql)
+    assert "table function" in error.message or "not allowed" in error.message
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM 'x.parquet'",
+        'SELECT * FROM "x.parquet"',
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM information_schema.tables",
+        "SELECT * FROM pg_catalog.pg_tables",
+        "SELECT * FROM memory.main.orders",
+        "SELECT * FROM duckdb_tables",
+        "SELECT * FROM sqlite_master",
+    ],
+)
+def test_names_outside_the_catalog_are_refused(sql: str) -> None:
+    assert refusal(sql).message.startswith("there is no table ")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM orders, unnest([1, 2]) AS u(x)",
+        "SELECT count(*) FROM orders, range(3) AS r(i)",
+        "SELECT count(*) FROM orders, generate_series(1, 3) AS r(i)",
+    ],
+)
+def test_table_functions_that_only_make_numbers_are_let_through(sql: str) -> None:
+    assert parse_query(sql, TABLES).tables == {"orders"}
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT ?", "SELECT $1", "SELECT $name", "SELECT count(*) FROM orders WHERE x = ?"]
+)
+def test_parameters_are_refused(sql: str) -> None:
+    assert "parameter" in refusal(sql).message
+
+
+def test_an_unknown_table_comes_with_candidates_and_its_position() -> None:
+    error = refusal("SELECT count(*)\nFROM orders, lineitems AS l")
+    assert error.position == (2, 14)
+    assert error.candidates == ("lineitem",)
+    assert error.message == "there is no table lineitems in the catalog, which has: Nation, lineitem, orders"
+    assert str(error).endswith("at line 2, column 14; did you mean 'lineitem'?")
+
+
+def test_an_unknown_table_like_no_other_has_no_candidates() -> None:
+    assert refusal("SELECT * FROM zzz").candidates == ()
+
+
+def test_an_empty_catalog_says_so() -> None:
+    with pytest.raises(SqlError, match="which has: none"):
+        parse_query("SELECT * FROM orders", ())
+
+
+def test_names_are_compared_without_case_and_given_as_the_catalog_has_them() -> None:
+    assert parse_query('SELECT * FROM ORDERS, "nation"', TABLES).tables == {"orders", "Nation"}
+
+
+def test_parentheses_around_the_whole_are_taken_off() -> None:
+    assert isinstance(parse_query("((SELECT 1 FROM orders))", TABLES).tree, exp.Select)
+
+
+@pytest.mark.parametrize(
+    ("sql", "tables"),
+    [
+        ("WITH t AS (SELECT * FROM orders) SELECT * FROM t", {"orders"}),
+        ("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders", {"orders"}),
+        ("WITH orders AS (SELECT 1) SELECT * FROM orders", set()),
+        ("WITH T AS (SELECT 1) SELECT * FROM t", set()),
+        ("WITH a AS (SELECT * FROM nation), nation AS (SELECT 1) SELECT * FROM a", {"Nation"}),
+        ("WITH nation AS (SELECT 1), a AS (SELECT * FROM nation) SELECT * FROM a", set()),
+        ("WITH nation AS (SELECT 1) SELECT * FROM (SELECT * FROM nation)", set()),
+        ("SELECT * FROM (WITH nation AS (SELECT 1) SELECT * FROM nation) t, nation", {"Nation"}),
+        ("WITH RECURSIVE nation AS (SELECT 1 UNION ALL SELECT * FROM nation) SELECT * FROM nation", set()),
+        ("WITH RECURSIVE nation AS (SELECT * FROM nation) SELECT * FROM nation", {"Nation"}),
+        ("WITH t AS (WITH orders AS (SELECT 1) SELECT * FROM orders) SELECT * FROM t, orders", {"orders"}),
+        ("SELECT * FROM orders UNION SELECT * FROM nation", {"orders", "Nation"}),
+        (
+            "SELECT (SELECT max(x) FROM nation) FROM orders WHERE EXISTS (FROM lineitem)",
+            {"orders", "Nation", "lineitem"},
+        ),
+    ],
+)
+def test_the_tables_read_are_those_no_cte_hides(sql: str, tables: set[str]) -> None:
+    assert parse_query(sql, TABLES).tables == tables
+
+
+def test_a_cte_is_not_seen_outside_its_query() -> None:
+    error = refusal("SELECT * FROM (WITH t AS (SELECT 1) SELECT * FROM t) AS a, t")
+    assert error.message.startswith("there is no table t ")
+
+
+def test_a_qualified_name_is_no_cte() -> None:
+    refusal("WITH t AS (SELECT 1) SELECT * FROM main.t")
+
+
+def test_a_reference_knows_its_scope() -> None:
+    tree = sqlglot.parse_one(
+        "WITH a AS (SELECT * FROM b), b AS (SELECT * FROM a) SELECT * FROM b", dialect="duckdb"
+    )
+    found = [(table.name, is_cte_reference(table)) for table in tree.find_all(exp.Table)]
+    assert sorted(found) == [("a", True), ("b", False), ("b", True)]
+
+
+def test_errors_survive_pickling() -> None:
+    error = refusal("SELECT * FROM lineitems")
+    copy = pickle.loads(pickle.dumps(error))
+    assert (copy.message, copy.position, copy.candidates) == (error.message, error.position, error.candidates)
