@@ -230,7 +230,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> None:
     options = arguments(words)
-    facts = record.circumstances()
+    facts = record.circumstances("coverage", words)
     cases = chosen([name for name in options.queries.split(",") if name])
     rows = rows_of(carry_out(plan_runs(options, cases), options.processes))
     kind = "anytime" if options.anytime else "pointwise"

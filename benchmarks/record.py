@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -22,11 +22,17 @@ NOT_OFFICIAL = "Unaudited: no figure here is comparable to an official TPC-H res
 _PACKAGES = ("relaqs", "duckdb", "pyarrow", "numpy", "sqlglot")
 
 
-def circumstances() -> dict[str, Any]:
-    """Return the machine, the versions and the command, for the reader of a record."""
+def circumstances(benchmark: str, words: Sequence[str] | None) -> dict[str, Any]:
+    """Return the machine, the versions and the command, for the reader of a record.
+
+    words: what the benchmark was called with; None for those of this process.
+    """
+    given = sys.argv[1:] if words is None else words
     return {
         "at": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": " ".join(["python", "-m", f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]]),
+        "command": " ".join(
+            ["python -m", f"benchmarks.{benchmark}", *(sys.argv[1:] if words is None else words)]
+        ),
         "processor": _processor(),
         "cores": usable_cores(),
         "memory_bytes": machine_memory_bytes(),

@@ -1,0 +1,134 @@
+"""One timed run of a query, online or by plain DuckDB: wall seconds, and the process's core-seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from relaqs_engine.catalog import Catalog
+
+from benchmarks.plain_duckdb import PlainDuckDB
+from relaqs.executors import Executor, ThreadExecutor
+from relaqs.executors.base import Done
+from relaqs.job import Task, TaskResult
+from relaqs.memory import machine_memory_bytes
+from relaqs.options import QueryOptions
+from relaqs.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineRun:
+    """Seconds since the query was submitted until the first estimate, ±5 %, ±1 % and the exact answer.
+
+    An error that no estimate reached is reached by the exact answer. core_seconds: of the whole process;
+    task_core_seconds: of it, in tasks. The rest is folds, estimates and what surrounds them.
+    """
+
+    first_seconds: float
+    within_5_seconds: float
+    within_1_seconds: float
+    exact_seconds: float
+    core_seconds: float
+    task_core_seconds: float
+    tasks: int
+    batches: int
+    answer: pa.Table
+
+    @property
+    def other_core_seconds(self) -> float:
+        return self.core_seconds - self.task_core_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class PlainRun:
+    """Seconds plain DuckDB took for the answer, and core-seconds of the process."""
+
+    seconds: float
+    core_seconds: float
+    answer: pa.Table
+
+
+class MeteredExecutor:
+    """An executor that remembers what the tasks which ran on it took."""
+
+    def __init__(self, inner: Executor) -> None:
+        self._inner = inner
+        self.core_seconds: list[float] = []
+
+    @property
+    def capacity(self) -> int:
+        return self._inner.capacity
+
+    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+        def metered(result: TaskResult) -> None:
+            self.core_seconds.append(result.core_seconds)
+            done(result)
+
+        self._inner.submit(tasks, weight, metered)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        self._inner.set_weight(job_id, weight)
+
+    def cancel(self, job_id: str) -> None:
+        self._inner.cancel(job_id)
+
+    def close(self) -> None:
+        self._inner.close()
+
+    def describe(self) -> str:
+        return self._inner.describe()
+
+
+class OnlineSession:
+    """A session on threads of this process whose tasks are metered. A context manager."""
+
+    def __init__(self, warehouse: Path, threads: int) -> None:
+        self._executor = MeteredExecutor(ThreadExecutor(threads))
+        self._session = Session(
+            Catalog.open(warehouse),
+            {},
+            self._executor,
+            memory_limit_bytes=machine_memory_bytes() // 2,
+            exact_threads=threads,
+        )
+
+    def run(self, sql: str, *, intervals: bool = True) -> OnlineRun:
+        """Answer a query to its exact end."""
+        self._executor.core_seconds.clear()
+        started = time.process_time()
+        query = self._session.submit(sql, QueryOptions(), intervals=intervals)
+        snapshots = list(query)
+        query.wait()
+        core_seconds = time.process_time() - started
+
+        def first_within(error: float) -> float:
+            return next(s.elapsed_seconds for s in snapshots if s.error <= error)
+
+        last = snapshots[-1]
+        return OnlineRun(
+            first_seconds=snapshots[0].elapsed_seconds,
+            within_5_seconds=first_within(0.05),
+            within_1_seconds=first_within(0.01),
+            exact_seconds=last.elapsed_seconds,
+            core_seconds=core_seconds,
+            task_core_seconds=sum(self._executor.core_seconds),
+            tasks=len(self._executor.core_seconds),
+            batches=last.batch,
+            answer=last.estimate,
+        )
+
+    def __enter__(self) -> OnlineSession:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._session.close()
+
+
+def run_plain(duckdb: PlainDuckDB, sql: str) -> PlainRun:
+    """Answer a query with plain DuckDB, as a whole."""
+    started, core_started = time.perf_counter(), time.process_time()
+    answer = duckdb.table(sql)
+    return PlainRun(time.perf_counter() - started, time.process_time() - core_started, answer)

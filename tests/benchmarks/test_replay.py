@@ -1,0 +1,67 @@
+"""Replayed partial aggregates give the product's own snapshots, and are matched to the exact answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.schedule import MiniBatch
+
+import relaqs
+from benchmarks.answers import difference
+from benchmarks.replay import Replay, Truth, nearest_batches
+
+SQL = """
+    SELECT origin, avg(dep_delay) AS late, count(*) AS flights
+    FROM flights WHERE distance > 500 GROUP BY origin
+"""
+
+
+@pytest.fixture(scope="module")
+def replay(flights_by_aircraft: Path) -> Replay:
+    return Replay(SQL, Catalog.open(flights_by_aircraft))
+
+
+def test_a_replay_is_what_a_session_says(replay: Replay, flights_by_aircraft: Path) -> None:
+    replayed = dict(replay.estimates(3, IntervalRequest()))
+    with relaqs.connect(flights_by_aircraft, threads=1) as db:
+        shown = {snapshot.batch - 1: snapshot.table for snapshot in db.online_sql(SQL, seed=3)}
+    assert len(replayed) == len(replay.batches(3)) - 1
+    both = shown.keys() & replayed.keys()
+    assert both  # a loop sees the newest snapshot, and so perhaps not all
+    assert [difference(shown[index], replayed[index].table) for index in both] == [None] * len(both)
+
+
+def test_only_what_is_wanted_is_estimated(replay: Replay) -> None:
+    everything = dict(replay.estimates(0, IntervalRequest()))
+    some = dict(replay.estimates(0, IntervalRequest(), lambda index: index in (1, 4)))
+    assert some.keys() == {1, 4}
+    assert all(some[i].table.equals(everything[i].table) for i in some)
+
+
+def test_cells_are_matched_to_the_exact_answer_by_their_keys(replay: Replay, flights_oracle) -> None:
+    answer = flights_oracle.table(f"{SQL} ORDER BY origin DESC")
+    truth = Truth.of(replay.plan, answer)
+    assert (truth.keys, truth.columns) == (("origin",), ("late", "flights"))
+    [(_, estimate)] = replay.estimates(0, IntervalRequest(), lambda index: index == 5)
+    groups, look = truth.look(estimate)
+    origins = answer.column("origin").to_pylist()
+    assert [origins[group] for group in groups] == estimate.table.column("origin").to_pylist()
+    assert look.truth[:, 1].tolist() == [answer.column("flights").to_pylist()[group] for group in groups]
+    assert np.all(look.low < look.high)
+
+
+def test_a_query_that_is_not_estimated_is_refused(flights_by_aircraft: Path) -> None:
+    with pytest.raises(SystemExit, match="no estimates to cover: it returns rows"):
+        Replay("SELECT carrier FROM flights", Catalog.open(flights_by_aircraft))
+
+
+def test_the_nearest_mini_batch_is_never_the_exact_one() -> None:
+    sizes, order = (1, 1, 2, 4, 2), iter(range(10))
+    batches = tuple(
+        MiniBatch(i, (tuple(next(order) for _ in range(size)),), False) for i, size in enumerate(sizes)
+    )
+    assert nearest_batches(batches, (0.01, 0.2, 0.45, 0.9, 1.0)) == (0, 1, 2, 3, 3)
