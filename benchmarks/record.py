@@ -30,9 +30,7 @@ def circumstances(benchmark: str, words: Sequence[str] | None) -> dict[str, Any]
     given = sys.argv[1:] if words is None else words
     return {
         "at": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": " ".join(
-            ["python -m", f"benchmarks.{benchmark}", *(sys.argv[1:] if words is None else words)]
-        ),
+        "command": " ".join([f"python -m benchmarks.{benchmark}", *given]),
         "processor": _processor(),
         "cores": usable_cores(),
         "memory_bytes": machine_memory_bytes(),
