@@ -8,6 +8,7 @@ from relaqs_bootstrap.anytime import anytime_multiplier
 from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
 from relaqs_bootstrap.certify import is_certified, largest_influence
 from relaqs_bootstrap.closed_form import closed_form_variance
+from relaqs_bootstrap.distinct import distinct_interval
 from relaqs_bootstrap.intervals import (
     Intervals,
     Level,
@@ -29,6 +30,7 @@ __all__ = [
     "block_weights",
     "closed_form_variance",
     "confidence_intervals",
+    "distinct_interval",
     "gamma_interval",
     "is_certified",
     "jackknife_variance",

@@ -10,6 +10,7 @@ from relaqs_engine.sql.parse import DIALECT
 _KINDS = {
     OutputKind.KEY: "group key",
     OutputKind.ESTIMATE: "estimate with an interval",
+    OutputKind.DISTINCT: "estimate between the values seen and those that may be unseen",
     OutputKind.BOUND: "bound",
     OutputKind.OPAQUE: "value so far, no interval",
 }

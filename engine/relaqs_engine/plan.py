@@ -8,6 +8,13 @@ from enum import StrEnum
 # Names inside the SQL of a plan: the table of partial rows, the count of joined rows each carries, its
 # replicate block, and (while estimating) population rows / scanned rows.
 STATE = "state"
+# Of COUNT(DISTINCT x): a value of x, and the sampling units that have it; merged per group, the distinct
+# values seen, those seen in one unit only, and the pairs of value and unit.
+VALUE = "x"
+UNITS = "u"
+DISTINCT_SEEN = "distinct_seen"
+DISTINCT_ONCE = "distinct_once"
+DISTINCT_ESTIMATE = "distinct_estimate"
 ROWS = "m"
 BLOCK = "r"
 SCALE = "scale"
@@ -71,6 +78,7 @@ class OutputKind(StrEnum):
 
     KEY = "key"  # a function of group keys alone: exact for every row shown
     ESTIMATE = "estimate"  # a number with an interval
+    DISTINCT = "distinct"  # COUNT(DISTINCT x): between the values seen and those that may be unseen
     BOUND = "bound"  # MIN or MAX: at most, at least
     OPAQUE = "opaque"  # depends on aggregates, without a sound interval
 
@@ -118,7 +126,8 @@ class OnlinePlan:
 
     leading: the streamed table whose rows measure what was scanned. expected_groups: about how many groups
     there are at most. block_count: blocks that partial_by_block_sql tells apart. groups_are_local: each
-    group's rows lie in one partition, so a group seen is complete. counts_every_row: one table, no condition,
+    group's rows lie in one partition, so a group seen is complete. counts_distinct: the state has a row per
+    value that COUNT(DISTINCT) counts. counts_every_row: one table, no condition,
     no groups: COUNT(*) is known from the manifest.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
@@ -144,6 +153,7 @@ class OnlinePlan:
     estimate_sql: str = ""
     final_sql: str = ""
     exact_sql: str = ""
+    counts_distinct: bool = False
     has_having: bool = False
     has_limit: bool = False
     groups_are_local: bool = False

@@ -11,7 +11,15 @@ from sqlglot.errors import SqlglotError
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.errors import SqlError
-from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plan import (
+    DISTINCT_ESTIMATE,
+    DISTINCT_ONCE,
+    DISTINCT_SEEN,
+    Mode,
+    OnlinePlan,
+    OutputColumn,
+    OutputKind,
+)
 from relaqs_engine.rewrite import RULES
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
@@ -80,6 +88,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         has_having=select.args.get("having") is not None,
         has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
         groups_are_local=draft.groups_are_local,
+        counts_distinct=draft.distinct is not None,
         counts_every_row=draft.counts_every_row,
         warnings=draft.notes,
     )
@@ -98,7 +107,10 @@ def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None
     What remains of the query around its aggregates must itself aggregate nothing: DuckDB knows more
     aggregates than the rewriter does.
     """
-    columns = ", ".join([f"NULL::{type_} AS {name}" for name, type_ in types.items()] + ["1.0 AS scale"])
+    merged = dict(types)
+    if draft.distinct is not None:
+        merged |= {DISTINCT_SEEN: "BIGINT", DISTINCT_ONCE: "BIGINT", DISTINCT_ESTIMATE: "DOUBLE"}
+    columns = ", ".join([f"NULL::{type_} AS {name}" for name, type_ in merged.items()] + ["1.0 AS scale"])
     draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.final}")
     for output in draft.outputs:
         try:

@@ -16,6 +16,8 @@ from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, double
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
 
+_NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT)
+
 
 def approximate_columns(names: Sequence[str], approximate: Sequence[str]) -> tuple[ApproximateColumn, ...]:
     """Return the interval columns' names, free of clashes. approximate: the approximate columns' names."""
@@ -62,30 +64,37 @@ def present_estimate(
     plan: OnlinePlan,
     point: pa.Table,
     found: CellIntervals,
+    distinct: tuple[FloatArray, FloatArray],
     *,
     fraction: float,
     unseen_groups: int | None,
     rows_are_settled: bool,
     warnings: tuple[str, ...],
 ) -> Estimate:
-    """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output."""
+    """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
+
+    distinct: low and high of each row's COUNT(DISTINCT), where the query has one.
+    """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
-    nothing = np.full(point.num_rows, np.nan)
     for i, output in _approximate(plan):
         if output.kind is OutputKind.ESTIMATE:
             low, high = found.low[:, estimated], found.high[:, estimated]
-            sure = found.certified[:, estimated]
-            sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
-            values.append(found.value[:, estimated])
-            halves.append((high - low) / 2)
-            certified.append(sure)
+            value, sure = found.value[:, estimated], found.certified[:, estimated]
             estimated += 1
+        elif output.kind is OutputKind.DISTINCT:
+            low, high = distinct
+            value, sure = doubles(point.column(i)), np.ones(point.num_rows, dtype=bool)
         else:
             sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_local))
-            values.append(nothing)
-            halves.append(nothing)
+            values.append(np.full(point.num_rows, np.nan))
+            halves.append(np.full(point.num_rows, np.nan))
             certified.append(np.zeros(point.num_rows, dtype=bool))
+            continue
+        sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
+        values.append(value)
+        halves.append((high - low) / 2)
+        certified.append(sure)
     shape = (point.num_rows, len(sides))
     return _assemble(
         plan,
@@ -142,7 +151,7 @@ def _approximate(plan: OnlinePlan) -> list[tuple[int, OutputColumn]]:
 
 
 def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.float64(), safe=False) if output.kind is OutputKind.ESTIMATE else column
+    return column.cast(pa.float64(), safe=False) if output.kind in _NUMBERS else column
 
 
 def _bound_sides(
@@ -156,7 +165,7 @@ def _bound_sides(
 
 
 def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:
-    if output.kind is not OutputKind.ESTIMATE:
+    if output.kind not in _NUMBERS:
         return np.full(len(column), np.nan)
     return doubles(column)
 

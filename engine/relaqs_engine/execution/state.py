@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import BLOCK, ROWS, STATE, Method, OnlinePlan
+from relaqs_engine.plan import BLOCK, ROWS, STATE, UNITS, VALUE, Method, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
 # Partial rows kept in Arrow before they move to DuckDB.
@@ -32,7 +32,9 @@ class GroupState:
         self._plan = plan
         self._leading = leading
         self._cursor = cursor
-        self._columns = [*plan.keys, BLOCK, *(column.name for column in plan.basis), ROWS]
+        basis = [column.name for column in plan.basis]
+        values = [VALUE, UNITS] if plan.counts_distinct else []
+        self._columns = [*plan.keys, *values, BLOCK, *basis, ROWS]
         self._in_arrow: pa.Table | None = None
         self._in_duckdb = False
         self._row_count = 0
@@ -85,7 +87,8 @@ class GroupState:
     def _compact(self) -> None:
         """Merge the rows of each group, where no block needs them apart, once they have doubled."""
         grown = self._row_count > 2 * self._compacted_row_count
-        if self._plan.method is Method.REPLICATES or not self._in_duckdb or not grown:
+        apart = self._plan.method is Method.REPLICATES or self._plan.counts_distinct
+        if apart or not self._in_duckdb or not grown:
             return
         select = ", ".join(f"0::INTEGER AS {BLOCK}" if name == BLOCK else name for name in self._columns)
         self._cursor.run(

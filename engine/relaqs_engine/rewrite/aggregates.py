@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import Column
-from relaqs_engine.plan import SCALE, Basis, BasisColumn
+from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.value_bounds import Bounds, value_bounds
 
@@ -37,18 +38,27 @@ def split_aggregates(draft: Draft) -> Draft:
     select = draft.select
     group = select.args.get("group")
     keys = tuple(group.expressions) if group else ()
-    splitter = _Splitter(draft)
+    splitter = _Splitter(draft, groups_lie_in_partitions(draft, keys))
     exact = splitter.rewritten(select, keys, lambda final: final.exact)
     estimate = splitter.rewritten(select, keys, lambda final: final.estimate)
-    return replace(draft, keys=keys, basis=splitter.basis, exact_tree=exact, estimate_tree=estimate)
+    return replace(
+        draft,
+        keys=keys,
+        basis=splitter.basis,
+        distinct=splitter.distinct,
+        exact_tree=exact,
+        estimate_tree=estimate,
+    )
 
 
 class _Splitter:
     """Collects basis columns, sharing equal ones, while it rewrites a query's expressions."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, groups_are_local: bool) -> None:
         self._draft = draft
+        self._groups_are_local = groups_are_local
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
+        self.distinct: exp.Expr | None = None
 
     @property
     def basis(self) -> tuple[BasisColumn, ...]:
@@ -116,11 +126,34 @@ class _Splitter:
         build = _AGGREGATES.get(type(aggregate))
         if build is None:
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} has no mergeable estimate")
+        if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Distinct):
+            return self._count_distinct(aggregate, condition)
         if any(isinstance(aggregate.this, kind) for kind in (exp.Distinct, exp.Order)):
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} needs all rows at once")
         if aggregate.expressions or aggregate.args.get("count"):
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} returns several values")
         return build(self, aggregate, condition)
+
+    def _count_distinct(self, aggregate: exp.Count, condition: exp.Expr | None) -> _Final:
+        """Return COUNT(DISTINCT x): a plain count where equal values lie in one partition, else estimated."""
+        distinct = aggregate.this.expressions
+        if len(distinct) != 1 or isinstance(distinct[0], exp.Tuple):
+            raise NotOnlineError(f"{aggregate.sql(DIALECT)} counts combinations of values")
+        value = distinct[0].unnest()
+        if self._groups_are_local or self._is_cluster_key(value):
+            return _count(self, aggregate, condition)
+        if condition is not None:
+            value = exp.case().when(condition.this.copy(), value.copy())
+        if self.distinct is not None and self.distinct != value:
+            raise NotOnlineError("it counts the distinct values of two different expressions")
+        self.distinct = value
+        return _Final(exp.column(DISTINCT_SEEN), exp.column(DISTINCT_ESTIMATE))
+
+    def _is_cluster_key(self, value: exp.Expr) -> bool:
+        source = next((s for s in self._draft.streams if s.alias == getattr(value, "table", None)), None)
+        if source is None or source.nullable or not isinstance(value, exp.Column):
+            return False
+        return [key.lower() for key in source.key_columns] == [value.name.lower()]
 
     def column(self, kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:
         """Return the name of the basis column for this partial aggregate, adding it if it is new."""
@@ -158,6 +191,8 @@ class _Splitter:
 
 def _contribution(kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:
     """Return what one row adds to a COUNT or SUM, NULL where nothing."""
+    if isinstance(aggregate.this, exp.Distinct):
+        return ""
     counted = aggregate.this.sql(DIALECT)
     if kind is Basis.COUNT:
         counted = (

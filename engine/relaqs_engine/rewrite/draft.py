@@ -60,6 +60,8 @@ class Draft:
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()
+    # What COUNT(DISTINCT …) counts, where values of one group lie in several partitions.
+    distinct: exp.Expr | None = None
     basis: tuple[BasisColumn, ...] = ()
     # The tree with aggregates and keys replaced by the columns of merged state: exact, then estimated.
     exact_tree: exp.Select | None = None

@@ -76,8 +76,19 @@ def _alias(table: exp.Table) -> exp.Identifier:
     return exp.to_identifier(table.alias_or_name, quoted=True)
 
 
+def _is_plain_distinct(tree: exp.Select) -> bool:
+    """Whether SELECT DISTINCT only groups by its outputs."""
+    distinct = tree.args.get("distinct")
+    if distinct is None or distinct.args.get("on") or tree.args.get("group"):
+        return False
+    return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
+
+
 def _with_explicit_keys(tree: exp.Select) -> exp.Select:
     """Return the tree with its keys one by one: GROUP BY ALL means the outputs that aggregate nothing."""
+    if _is_plain_distinct(tree):
+        tree.set("distinct", None)
+        tree.set("group", exp.Group(expressions=[item.unalias() for item in tree.expressions]))
     group = tree.args.get("group")
     if group is None:
         return tree

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
 from relaqs_engine.plan import Basis, BasisColumn, Method, OutputKind
-from relaqs_engine.rewrite.draft import Draft, Source
-from relaqs_engine.rewrite.sources import grouped_columns
+from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 
 # Above this many groups, blocks of every group cost more than sums of products (FACTS: 5 times at 10,000).
 MANY_GROUPS = 10_000
@@ -22,7 +22,7 @@ _FEWEST_BLOCKS = 16
 
 def choose_method(draft: Draft) -> Draft:
     """Return the draft with its estimation method."""
-    local = any(_keys_hold_cluster_key(draft, source) for source in draft.streams)
+    local = groups_lie_in_partitions(draft, draft.keys)
     estimated = any(output.kind is OutputKind.ESTIMATE for output in draft.outputs)
     groups = _expected_groups(draft)
     draft = replace(
@@ -34,7 +34,7 @@ def choose_method(draft: Draft) -> Draft:
     )
     if not draft.intervals or not estimated or local:
         return replace(draft, method=Method.NONE)
-    if _rows_are_units(draft) and groups > MANY_GROUPS:
+    if _rows_are_units(draft) and groups > MANY_GROUPS and draft.distinct is None:
         return replace(draft, method=Method.CLOSED_FORM, basis=draft.basis + _products(draft.basis))
     return replace(draft, method=Method.REPLICATES)
 
@@ -54,7 +54,8 @@ def _rows_are_units(draft: Draft) -> bool:
 def _expected_groups(draft: Draft) -> int:
     """Return about how many groups there are at most: the keys' distinct values multiplied."""
     most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
-    return min(prod(_distinct_values(draft, key) for key in draft.keys), most)
+    keys = [*draft.keys, *([draft.distinct] if draft.distinct is not None else [])]
+    return min(prod(_distinct_values(draft, key) for key in keys), most)
 
 
 def _distinct_values(draft: Draft, key: exp.Expr) -> int:
@@ -78,11 +79,3 @@ def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:
         )
         for a, b in combinations_with_replacement(additive, 2)
     )
-
-
-def _keys_hold_cluster_key(draft: Draft, source: Source) -> bool:
-    """Whether each group's rows lie in one partition: its keys contain the cluster key of a stream."""
-    if not source.key_columns or source.nullable:
-        return False
-    grouped = grouped_columns(draft.keys, draft.conjuncts)
-    return all((source.alias, column.lower()) in grouped for column in source.key_columns)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plan import Basis, BasisColumn, OutputColumn, OutputKind
+from relaqs_engine.plan import DISTINCT_ESTIMATE, Basis, BasisColumn, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.sql.parse import DIALECT
 
@@ -34,6 +34,9 @@ def classify_outputs(draft: Draft) -> Draft:
 
 
 def _output(name: str, type_: str, value: exp.Expr, basis: dict[str, BasisColumn]) -> OutputColumn:
+    if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
+        kind = OutputKind.DISTINCT if isinstance(value.unnest(), exp.Column) else OutputKind.OPAQUE
+        return OutputColumn(name, kind, type_, value.sql(DIALECT))
     used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
     bare = value.unnest()
     sql = value.sql(DIALECT)

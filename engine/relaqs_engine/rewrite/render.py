@@ -7,9 +7,22 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
-from relaqs_engine.plan import BLOCK, ROWS, STATE, Basis, BasisColumn, OutputColumn, OutputKind, Stream
+from relaqs_engine.plan import (
+    BLOCK,
+    DISTINCT_ONCE,
+    DISTINCT_SEEN,
+    ROWS,
+    STATE,
+    UNITS,
+    VALUE,
+    Basis,
+    BasisColumn,
+    OutputColumn,
+    OutputKind,
+    Stream,
+)
 from relaqs_engine.rewrite.aggregates import output_name
-from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import stream_token
 from relaqs_engine.sql.parse import DIALECT
 
@@ -63,16 +76,28 @@ def _block(draft: Draft) -> exp.Expr:
 
 def _partial(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
+    if draft.distinct is not None:
+        keys.append(exp.alias_(draft.distinct.copy(), VALUE))
     if block is not None:
         keys.append(exp.alias_(block, BLOCK))
     select = ", ".join(
         [key.sql(DIALECT) for key in keys]
         + [f"{_partial_basis(column, draft)} AS {column.name}" for column in draft.basis]
+        + ([f"{_units(draft)} AS {UNITS}"] if draft.distinct is not None else [])
         + [f"COUNT(*) AS {ROWS}"]
     )
     group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
     body = scan.sql(DIALECT).removeprefix("SELECT").strip()
     return f"SELECT {select} {body}{group}"
+
+
+def _units(draft: Draft) -> str:
+    """Return how many sampling units a value's rows are of."""
+    source = next((s for s in draft.streams if not s.nullable), draft.streams[0])
+    if not source.key_columns:
+        return "COUNT(*)"
+    columns = [exp.column(name, source.alias, quoted=True).sql(DIALECT) for name in source.key_columns]
+    return f"COUNT(DISTINCT ({', '.join(columns)}))"
 
 
 def _partial_basis(column: BasisColumn, draft: Draft) -> str:
@@ -84,6 +109,8 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
 
 def _merge(draft: Draft) -> str:
     """Return the SELECT of one row per group over the state, in the partial query's own types."""
+    if draft.distinct is not None:
+        return _merge_values(draft)
     keys = ", ".join(key_names(draft))
     source, columns = STATE, [_merged(column) for column in draft.basis]
     moments = [column for column in draft.basis if column.kind is Basis.MEAN]
@@ -95,6 +122,24 @@ def _merge(draft: Draft) -> str:
         list(key_names(draft)) + columns + [f"CAST(coalesce(sum({ROWS}), 0) AS BIGINT) AS {ROWS}"]
     )
     return f"SELECT {select} FROM {source}" + (f" GROUP BY {keys}" if keys else "")
+
+
+def _merge_values(draft: Draft) -> str:
+    """Return the merge of a state with a row per distinct value: first the values, then the groups."""
+    if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
+        raise NotOnlineError("it counts distinct values beside a variance")
+    basis = [_merged(column) for column in draft.basis] + [f"sum({ROWS})::BIGINT AS {ROWS}"]
+    values = ", ".join([*key_names(draft), VALUE, *basis, f"sum({UNITS}) AS {UNITS}"])
+    by_value = ", ".join([*key_names(draft), VALUE])
+    counts = [
+        f"count({VALUE}) AS {DISTINCT_SEEN}",
+        f"count({VALUE}) FILTER (WHERE {UNITS} = 1) AS {DISTINCT_ONCE}",
+        f"coalesce(sum({UNITS}) FILTER (WHERE {VALUE} IS NOT NULL), 0)::BIGINT AS {UNITS}",
+    ]
+    merged = [*basis[:-1], f"coalesce(sum({ROWS}), 0)::BIGINT AS {ROWS}"]
+    select = ", ".join([*key_names(draft), *merged, *counts])
+    sql = f"SELECT {select} FROM (SELECT {values} FROM {STATE} GROUP BY {by_value})"
+    return sql + (f" GROUP BY {', '.join(key_names(draft))}" if draft.keys else "")
 
 
 def _merged(column: BasisColumn) -> str:
@@ -140,6 +185,8 @@ def _final(draft: Draft, *, estimated: bool) -> str:
             if output.kind is OutputKind.ESTIMATE
         ]
         select += [*key_names(draft), *(column.name for column in draft.basis), ROWS]
+        if draft.distinct is not None:
+            select += [DISTINCT_SEEN, DISTINCT_ONCE]
     sql = f"SELECT {', '.join(select)} FROM ({inner})"
     for part in ("order", "limit", "offset"):
         if node := tree.args.get(part):

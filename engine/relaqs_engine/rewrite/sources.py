@@ -123,6 +123,17 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
     raise refusal
 
 
+def groups_lie_in_partitions(draft: Draft, keys: Iterable[exp.Expr]) -> bool:
+    """Whether each group's rows lie in one partition: the keys contain the cluster key of a stream."""
+    grouped = grouped_columns(keys, draft.conjuncts)
+    return any(
+        bool(source.key_columns)
+        and not source.nullable
+        and all((source.alias, column.lower()) in grouped for column in source.key_columns)
+        for source in draft.streams
+    )
+
+
 def grouped_columns(
     keys: Iterable[exp.Expr], conjuncts: Iterable[exp.Expr]
 ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
