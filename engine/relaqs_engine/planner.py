@@ -33,12 +33,15 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
 
     intervals: False leaves out everything that only error bars need.
     """
-    parsed = parse_query(sql, catalog.tables)
-    schema = tuple(binder.describe(sql))
-    plans = [
-        _plan(Draft(parsed.sql, choice, binder, parsed.tree, schema, intervals), parsed)
-        for choice in catalog.choices(parsed.tables)
-    ]
+    try:
+        parsed = parse_query(sql, catalog.tables)
+        schema = tuple(binder.describe(sql))
+        plans = [
+            _plan(Draft(parsed.sql, choice, binder, parsed.tree, schema, intervals), parsed)
+            for choice in catalog.choices(parsed.tables)
+        ]
+    except RecursionError:
+        raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
     return max(plans, key=lambda plan: _streamed_rows(plan, catalog))
 
 

@@ -50,6 +50,7 @@ class Estimator:
         answer = self._cursor.table(f"WITH merged AS ({plan.merge_sql}) {plan.final_sql}")
         return present_exact(plan, answer)
 
+    @np.errstate(invalid="ignore", over="ignore")  # sums of NaN and infinities: nothing is known of them
     def estimate(self) -> Estimate:
         """Return the answer so far, after at least one mini-batch and before the last."""
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)

@@ -136,6 +136,5 @@ def _stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def _differences(moved: FloatArray, cells: FloatArray, steps: FloatArray) -> FloatArray:
     """Return the forward differences as a gradient, shape (groups, outputs, columns)."""
-    with np.errstate(invalid="ignore"):  # cells may be infinite
-        slopes = (moved - cells[None]) / steps.T[:, :, None]
+    slopes = (moved - cells[None]) / steps.T[:, :, None]
     return np.asarray(np.moveaxis(slopes, 0, 2))

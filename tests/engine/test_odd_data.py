@@ -1,0 +1,229 @@
+"""Data and names that break what is not meant for them, through the whole way of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import duckdb
+import pytest
+from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.plan import Mode
+
+from tests.conftest import Oracle
+from tests.engine.world import World
+
+# NaN, infinities, NULL and ordinary values fall into different groups of `kind`, and all into kind 5.
+VALUES = """
+SELECT i AS id,
+    i % 6 AS kind,
+    CASE WHEN i % 6 IN (1, 5) AND i % 4 = 1 THEN 'NaN'::DOUBLE
+         WHEN i % 6 IN (2, 5) AND i % 4 = 2 THEN 'Infinity'::DOUBLE
+         WHEN i % 6 = 5 AND i % 4 = 3 THEN '-Infinity'::DOUBLE
+         WHEN i % 6 = 3 THEN NULL
+         ELSE (i * 7919 % 1000) / 8 - 50 END AS x,
+    CASE WHEN i % 5 > 0 THEN (i * 31 % 997)::DECIMAL(12, 3) / 7 END::DECIMAL(12, 3) AS d,
+    (i::DECIMAL(38, 0) * 10 ** 20)::DECIMAL(38, 0) AS wide,
+    NULL::INTEGER AS nothing,
+    (i % 11)::FLOAT / 3 AS f,
+    (18446744073709551615 - i)::UBIGINT AS unsigned,
+    9223372036854775807 - i AS large,
+    CASE WHEN i % 7 > 0 THEN i % 2 = 0 END AS yes,
+    DATE '2020-01-01' + (i % 40)::INTEGER AS day,
+    TIMESTAMP '1969-12-31 23:59:59.999999' + to_microseconds(i % 50) AS moment,
+    TIME '10:00:00' + to_seconds(i % 30) AS clock,
+    ('00000000-0000-0000-0000-0000000000' || lpad((i % 20)::VARCHAR, 2, '0'))::UUID AS uuid,
+    [i % 3, NULL] AS list,
+    {'a': i % 3, 'b c': CASE WHEN i % 2 = 0 THEN 'x' END} AS pair,
+    MAP {'k': i % 2} AS entries,
+    ('\\x0' || (i % 4)::VARCHAR)::BLOB AS bytes,
+    ['', 'é ñ 漢 🦆', 'O''Hara', 'say "hi"', NULL, ' ', 'a''; DROP TABLE x; --', '%_\\', 'NULL'][i % 9 + 1] AS text
+FROM range(1200) AS t(i)
+"""
+
+NAMES = [
+    *("a b", 'quo"te', "it's", "Upper", "select", "ünï", "1st", "a.b", "x", "x_low", "x_high_"),
+    *(
+        "k0",
+        "b0",
+        "m",
+        "r",
+        "g",
+        "e0",
+        "o0",
+        "v0",
+        "scale",
+        "state",
+        "merged",
+        "variants",
+        "shown",
+        "partial",
+    ),
+    *("names", "stream_names", "_relaqs", "grand_b1", "count_star()", "%s", "{}"),
+]
+TABLES = ("state", "merged", "select", "my table", 'quo"te', "Ünï", "variants", "k0", "stream_figures")
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """`figures` and `names` sampled by row, `TABLES` in turn by cluster and static; a folder like Hive's."""
+    warehouse = tmp_path_factory.mktemp("odd") / "kind=7" / "a [b]*"
+    originals = tmp_path_factory.mktemp("originals")
+    with closing(duckdb.connect()) as connection:
+        numbered = enumerate(NAMES)
+        columns = ", ".join(f"(i * {n + 3} % 17)::INTEGER AS {quoted(name)}" for n, name in numbered)
+        small = 'SELECT i % 10 AS k, i AS "merged", i * 0.5 AS b0 FROM range(300) AS t(i)'
+        queries = {"figures": VALUES, "names": f"SELECT {columns} FROM range(500) AS t(i)"}
+        queries |= dict.fromkeys(TABLES, small)
+        for position, (name, sql) in enumerate(queries.items()):
+            relation = connection.sql(sql)
+            relation.write_parquet(str(originals / f"t{position}.parquet"))
+            if name in ("figures", "names"):
+                shuffle(relation, warehouse / name, partitions=8)
+            elif position % 2:
+                shuffle(relation, warehouse / name, partitions=8, cluster_by="k")
+            else:
+                add_static(relation, warehouse / name)
+    with closing(Oracle(originals)) as oracle:
+        for position, name in enumerate(queries):
+            oracle.rows(f"CREATE VIEW {quoted(name)} AS FROM '{originals}/t{position}.parquet'")
+        yield World.open(warehouse, oracle)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+NUMBERS = ("x", "d", "wide", "nothing", "f", "unsigned", "large")
+ORDERED = (*NUMBERS, "yes", "day", "moment", "clock", "uuid", "list", "pair", "bytes", "text")
+KEYS = (*ORDERED, "kind", "entries")
+
+
+@pytest.mark.parametrize("column", NUMBERS)
+@pytest.mark.parametrize("group", ["", " GROUP BY kind"])
+def test_every_aggregate_of_every_kind_of_number(odd: World, column: str, group: str) -> None:
+    calls = [f"{name}({column})" for name in ("count", "sum", "avg", "min", "max")]
+    if column != "x":  # DuckDB refuses the variance of an infinity
+        calls += [f"{name}({column})" for name in ("var_samp", "var_pop", "stddev_samp", "stddev_pop")]
+    filtered = [f"{call} FILTER (WHERE id % 3 = 0)" for call in calls[:3]]
+    key = "kind, " if group else ""
+    plan = odd.check(f"SELECT {key}{', '.join(calls + filtered)}, count(*) FROM figures{group}")
+    assert plan.mode is Mode.MERGEABLE
+
+
+@pytest.mark.parametrize("aggregate", ["var_pop", "stddev"])
+def test_spread_with_nan_and_null(odd: World, aggregate: str) -> None:
+    odd.check(f"SELECT kind, {aggregate}(x) FROM figures WHERE kind NOT IN (2, 5) GROUP BY kind")
+
+
+@pytest.mark.parametrize("column", ORDERED)
+def test_extremes_of_every_type(odd: World, column: str) -> None:
+    odd.check(f"SELECT kind % 2, min({column}), max({column}), count({column}) FROM figures GROUP BY 1")
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_every_type_as_a_key(odd: World, key: str) -> None:
+    plan = odd.check(f"SELECT {key}, count(*), sum(d), avg(f), max(id) FROM figures GROUP BY {key}")
+    assert plan.mode is Mode.MERGEABLE
+
+
+def test_parts_of_nested_keys(odd: World) -> None:
+    odd.check("SELECT pair.a, pair.\"b c\", list[1], entries['k'], count(*) FROM figures GROUP BY ALL")
+    odd.check("SELECT pair, pair.a + 1, list[2], count(*) FROM figures GROUP BY pair, list")
+
+
+def test_keys_of_text_keep_their_quotes(odd: World) -> None:
+    odd.check(
+        "SELECT text || '!' AS loud, count(*) FROM figures WHERE text <> 'it''s' GROUP BY 1 ORDER BY 1",
+        ordered=True,
+    )
+    odd.check(
+        "SELECT count(*) FROM figures WHERE text = 'a''; DROP TABLE x; --' OR text = '漢' OR text LIKE '\\%%'"
+    )
+
+
+@pytest.mark.parametrize("group", ["", " GROUP BY kind", " GROUP BY kind, text"])
+def test_no_row_matches(odd: World, group: str) -> None:
+    key = "kind, " if group else ""
+    calls = "count(*), count(x), sum(d), avg(x), min(day), max(text), stddev(f), sum(d) / count(*)"
+    odd.check(f"SELECT {key}{calls} FROM figures WHERE id < 0{group}")
+    odd.check(f"SELECT {key}{calls} FROM figures WHERE NULL{group} LIMIT 3")
+
+
+def test_one_row_matches(odd: World) -> None:
+    odd.check("SELECT count(*), sum(d), avg(x), stddev(f), var_pop(f) FROM figures WHERE id = 777")
+
+
+FEW_NAMES = [NAMES[i : i + 6] for i in range(0, len(NAMES), 6)]
+
+
+@pytest.mark.parametrize("names", FEW_NAMES, ids=" ".join)
+def test_columns_of_any_name(odd: World, names: list[str]) -> None:
+    first, *others = [quoted(name) for name in names]
+    sums = ", ".join(f"sum(n.{name}) AS {name}, avg({name}) AS {name}" for name in others)
+    odd.check(
+        f"SELECT {first} AS {first}, count(*) AS c, {sums}, stddev({first}), max({others[-1]}) - 1 "
+        f"FROM names AS n WHERE {first} > 2 GROUP BY {first} HAVING c > 1 ORDER BY {first}",
+        ordered=True,
+    )
+
+
+@pytest.mark.parametrize("names", FEW_NAMES, ids=" ".join)
+def test_outputs_and_aliases_of_any_name(odd: World, names: list[str]) -> None:
+    outputs = ", ".join(f"sum(k0) AS {quoted(name)}, sum(r) AS {quoted(name + '_low')}" for name in names)
+    source = quoted(names[0])
+    odd.check(f"SELECT {source}.k0 % 3 AS {source}, {outputs} FROM names AS {source} GROUP BY 1")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_any_name(odd: World, name: str) -> None:
+    table = quoted(name)
+    odd.check(f'SELECT k, count(*), sum("merged"), avg({table}.b0) FROM {table} GROUP BY k')
+    odd.check(f"SELECT count(*), sum(t.b0 * v.kind) FROM {table} AS t JOIN figures AS v ON v.id = t.k")
+
+
+def test_sampled_and_static_tables_of_reserved_names_meet(odd: World) -> None:
+    odd.check(
+        'SELECT count(*), sum(a.b0) FROM "state" AS a JOIN "select" AS b USING (k) JOIN "merged" c USING (k)'
+    )
+    odd.check('SELECT count(*) FROM "merged" WHERE k IN (SELECT k FROM "state" WHERE b0 > 20)')
+
+
+def test_a_long_list(odd: World) -> None:
+    values = ", ".join(str(3 * n) for n in range(5_000))
+    odd.check(f"SELECT count(*), sum(d) FROM figures WHERE id IN ({values})")
+
+
+def test_deep_expressions(odd: World) -> None:
+    total = " + ".join(["d"] * 150)
+    odd.check(f"SELECT kind, sum({total}) FROM figures GROUP BY kind")
+    condition = " AND ".join(f"id <> {n}" for n in range(150))
+    odd.check(f"SELECT count(*) FROM figures WHERE {condition}")
+    odd.check(f"SELECT sum({nested(12)}) FROM figures")
+
+
+def nested(depth: int) -> str:
+    return f"CASE WHEN id % 91 = {depth} THEN {depth} ELSE {nested(depth - 1)} END" if depth else "id"
+
+
+def test_too_deep_expressions_are_refused_in_words(odd: World) -> None:
+    with pytest.raises(SqlError, match="nested too deeply"):
+        odd.plan(f"SELECT sum({nested(90)}) FROM figures")
+
+
+def test_many_outputs(odd: World) -> None:
+    odd.check(
+        "SELECT "
+        + ", ".join(f"sum(d + {n}), count(x) FILTER (id > {n})" for n in range(30))
+        + " FROM figures"
+    )
+
+
+def test_estimates_that_overflow_are_unknown_and_do_not_fail(odd: World) -> None:
+    odd.check("SELECT (count(*) * 27)::SMALLINT AS n FROM figures")
+    odd.check("SELECT kind, count(*) FROM figures GROUP BY kind HAVING (count(*) * 160)::SMALLINT > 0")
+    odd.check(
+        "SELECT kind, count(*) FROM figures GROUP BY kind ORDER BY (count(*) * 160)::SMALLINT, 1",
+        ordered=True,
+    )
