@@ -38,7 +38,7 @@ SELECT i AS id,
     {'a': i % 3, 'b c': CASE WHEN i % 2 = 0 THEN 'x' END} AS pair,
     MAP {'k': i % 2} AS entries,
     ('\\x0' || (i % 4)::VARCHAR)::BLOB AS bytes,
-    ['', 'é ñ 漢 🦆', 'O''Hara', 'say "hi"', NULL, ' ', 'a''; DROP TABLE x; --', '%_\\', 'NULL'][i % 9 + 1] AS text
+    ['', 'é 漢 🦆', 'O''Hara', 'say "hi"', NULL, ' ', 'a''; DROP TABLE x; --', '%_\\', 'NULL'][i % 9 + 1] AS text
 FROM range(1200) AS t(i)
 """
 
@@ -191,7 +191,7 @@ def test_sampled_and_static_tables_of_reserved_names_meet(odd: World) -> None:
 
 
 def test_a_long_list(odd: World) -> None:
-    values = ", ".join(str(3 * n) for n in range(5_000))
+    values = ", ".join(str(3 * n) for n in range(2_000))
     odd.check(f"SELECT count(*), sum(d) FROM figures WHERE id IN ({values})")
 
 
