@@ -12,6 +12,7 @@ from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.present import present_exact
+from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
 from relaqs_engine.plan import Mode, OnlinePlan
@@ -49,7 +50,11 @@ class MergeableQueryJob:
         self._watch = watch
         leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
-        self._estimator = Estimator(plan, leading, self._state, state_cursor, request)
+        self._estimator: Estimator | RowsEstimator
+        if plan.returns_rows:
+            self._estimator = RowsEstimator(plan, leading, self._state, state_cursor)
+        else:
+            self._estimator = Estimator(plan, leading, self._state, state_cursor, request)
         self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._issued = 0
 
@@ -71,7 +76,7 @@ class MergeableQueryJob:
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._state.fold(self._batches[step.index], [_arrow(result) for result in results])
-        is_final = step.index == len(self._batches) - 1
+        is_final = step.index == len(self._batches) - 1 or self._estimator.is_complete
         self.latest = self._estimator.exact() if is_final else self._estimator.estimate()
         if is_final:
             self._cursor.close()

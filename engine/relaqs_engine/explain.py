@@ -34,6 +34,8 @@ def explain(plan: OnlinePlan) -> str:
         ("estimate SQL, after each mini-batch:", plan.estimate_sql),
         ("final SQL, after the last:", plan.final_sql),
     ):
+        if not sql:
+            continue
         parts += ["", title, _pretty(sql)]
     return "\n".join(parts) + "\n"
 

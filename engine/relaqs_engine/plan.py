@@ -126,7 +126,9 @@ class OnlinePlan:
 
     leading: the streamed table whose rows measure what was scanned. expected_groups: about how many groups
     there are at most. block_count: blocks that partial_by_block_sql tells apart. groups_are_local: each
-    group's rows lie in one partition, so a group seen is complete. counts_distinct: the state has a row per
+    group's rows lie in one partition, so a group seen is complete. returns_rows: it has no aggregates, its
+    state is the rows themselves (k0, …: outputs, then what they are ordered by). limit_rows: so many rows,
+    any, are the whole answer. counts_distinct: the state has a row per
     value that COUNT(DISTINCT) counts. counts_every_row: one table, no condition,
     no groups: COUNT(*) is known from the manifest.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
@@ -153,6 +155,8 @@ class OnlinePlan:
     estimate_sql: str = ""
     final_sql: str = ""
     exact_sql: str = ""
+    returns_rows: bool = False
+    limit_rows: int | None = None
     counts_distinct: bool = False
     has_having: bool = False
     has_limit: bool = False

@@ -24,6 +24,7 @@ from relaqs_engine.rewrite import RULES
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.rewrite.render import Texts, key_names, leading_table, partial_types, render, streams_of
+from relaqs_engine.rewrite.rows import limit_rows, rows_sql
 from relaqs_engine.rewrite.travel import check_types_travel
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
@@ -55,7 +56,7 @@ def _plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     try:
         for rule in RULES:
             draft = rule(draft)
-        return _mergeable(draft)
+        return _rows(draft) if draft.returns_rows else _mergeable(draft)
     except NotOnlineError as reason:
         return _exact(parsed, catalog, schema, str(reason))
     except (SqlglotError, SqlError) as error:
@@ -94,6 +95,27 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         counts_distinct=draft.distinct is not None,
         counts_every_row=draft.counts_every_row,
         warnings=draft.notes,
+    )
+
+
+def _rows(draft: Draft) -> OnlinePlan:
+    check_types_travel(draft, partial_types(draft))
+    partial, final = rows_sql(draft)
+    return OnlinePlan(
+        sql=draft.sql,
+        mode=Mode.MERGEABLE,
+        reasons=("each row is final as soon as it is found", *_layout_reasons(draft)),
+        streams=streams_of(draft),
+        leading=leading_table(draft),
+        hoists=draft.hoists,
+        outputs=draft.outputs,
+        keys=key_names(draft),
+        expected_groups=max(draft.catalog.table(stream.table).row_count for stream in streams_of(draft)),
+        partial_sql=partial,
+        final_sql=final,
+        has_limit=draft.select.args.get("limit") is not None,
+        returns_rows=True,
+        limit_rows=limit_rows(draft),
     )
 
 

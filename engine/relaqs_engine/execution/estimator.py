@@ -44,6 +44,11 @@ class Estimator:
         self._request = request
         self._intervals_of = IntervalEstimator(plan, leading, cursor, request)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the answer is final before the last mini-batch: never, any row may still change a sum."""
+        return False
+
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
         plan = self._plan

@@ -32,14 +32,16 @@ class GroupState:
         self._plan = plan
         self._leading = leading
         self._cursor = cursor
-        basis = [column.name for column in plan.basis]
-        values = [VALUE, UNITS] if plan.counts_distinct else []
-        self._columns = [*plan.keys, *values, BLOCK, *basis, ROWS]
+        self._columns = _state_columns(plan)
         self._in_arrow: pa.Table | None = None
         self._in_duckdb = False
         self._row_count = 0
         self._compacted_row_count = 0
         self.block_rows: NDArray[np.int64] = np.zeros(plan.block_count, dtype=np.int64)
+
+    @property
+    def row_count(self) -> int:
+        return self._row_count
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch: one partial table per task, in task order."""
@@ -59,6 +61,8 @@ class GroupState:
 
     def _aligned(self, partial: pa.Table) -> pa.Table:
         table = partial.select(self._columns)
+        if self._plan.returns_rows:
+            return table
         place = self._columns.index(BLOCK)
         return table.set_column(place, BLOCK, table.column(place).cast(pa.int32()))
 
@@ -87,7 +91,8 @@ class GroupState:
     def _compact(self) -> None:
         """Merge the rows of each group, where no block needs them apart, once they have doubled."""
         grown = self._row_count > 2 * self._compacted_row_count
-        apart = self._plan.method is Method.REPLICATES or self._plan.counts_distinct
+        plan = self._plan
+        apart = plan.method is Method.REPLICATES or plan.counts_distinct or plan.returns_rows
         if apart or not self._in_duckdb or not grown:
             return
         select = ", ".join(f"0::INTEGER AS {BLOCK}" if name == BLOCK else name for name in self._columns)
@@ -96,3 +101,10 @@ class GroupState:
         )
         [(count,)] = self._cursor.rows(f"SELECT count(*) FROM {STATE}")
         self._row_count = self._compacted_row_count = int(count)
+
+
+def _state_columns(plan: OnlinePlan) -> list[str]:
+    if plan.returns_rows:
+        return list(plan.keys)
+    values = [VALUE, UNITS] if plan.counts_distinct else []
+    return [*plan.keys, *values, BLOCK, *(column.name for column in plan.basis), ROWS]

@@ -13,6 +13,7 @@ from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.method import choose_method
 from relaqs_engine.rewrite.outputs import classify_outputs
+from relaqs_engine.rewrite.rows import rows_as_state
 from relaqs_engine.rewrite.shape import check_shape
 from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.subqueries import check_subqueries
@@ -26,4 +27,5 @@ RULES: tuple[Callable[[Draft], Draft], ...] = (
     classify_outputs,
     hoist_statics,
     choose_method,
+    rows_as_state,
 )

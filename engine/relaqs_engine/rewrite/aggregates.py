@@ -35,6 +35,8 @@ class _Final:
 
 def split_aggregates(draft: Draft) -> Draft:
     """Return the draft with keys, basis, and the final query over merged state, exact and estimated."""
+    if draft.returns_rows:
+        return draft
     select = draft.select
     group = select.args.get("group")
     keys = tuple(group.expressions) if group else ()

@@ -75,6 +75,7 @@ class Draft:
     block_count: int = 1
     # Sampled tables that subqueries read within the outer row's own partition.
     local_tables: frozenset[str] = frozenset()
+    returns_rows: bool = False
     groups_are_local: bool = False
     counts_every_row: bool = False
     notes: tuple[str, ...] = field(default=())

@@ -22,6 +22,8 @@ _FEWEST_BLOCKS = 16
 
 def choose_method(draft: Draft) -> Draft:
     """Return the draft with its estimation method."""
+    if draft.returns_rows:
+        return draft
     local = groups_lie_in_partitions(draft, draft.keys)
     estimated = any(output.kind is OutputKind.ESTIMATE for output in draft.outputs)
     groups = _expected_groups(draft)

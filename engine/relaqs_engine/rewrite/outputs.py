@@ -21,6 +21,9 @@ def is_number(duckdb_type: str) -> bool:
 
 def classify_outputs(draft: Draft) -> Draft:
     """Return the draft with one OutputColumn per column of the answer."""
+    if draft.returns_rows:
+        outputs = tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in draft.schema)
+        return replace(draft, outputs=outputs)
     assert draft.estimate_tree is not None
     items = draft.estimate_tree.expressions
     if len(items) != len(draft.schema):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -24,6 +24,7 @@ from relaqs_engine.plan import (
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import stream_token
+from relaqs_engine.rewrite.rows import rows_sql
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -50,7 +51,10 @@ def partial_types(draft: Draft) -> dict[str, str]:
         if value := original.args.get(part):
             over_tables.set(part, value.copy())
     over_tables.set("joins", [join.copy() for join in original.args.get("joins") or []])
-    return dict(draft.binder.describe(_partial(draft, over_tables, block=None)))
+    sql = _partial(draft, over_tables, block=None)
+    if draft.returns_rows:
+        sql, _ = rows_sql(replace(draft, scan=over_tables))
+    return dict(draft.binder.describe(sql))
 
 
 def render(draft: Draft) -> Texts:

@@ -1,6 +1,8 @@
-"""Rule: the outermost SELECT is one level of grouping and aggregation, nothing around it."""
+"""Rule: the outermost SELECT returns rows, or is one level of aggregation; nothing stands around it."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -9,10 +11,10 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 def check_shape(draft: Draft) -> Draft:
-    """Return the draft unchanged, or say what stands in the way of estimating it."""
+    """Return the draft, knowing whether it returns rows, or say what stands in the way of estimating it."""
     select = draft.select
-    if select.args.get("distinct"):
-        raise NotOnlineError("SELECT DISTINCT has no sound estimate of the rows not yet seen")
+    if select.args.get("distinct") and select.args.get("group"):
+        raise NotOnlineError("SELECT DISTINCT of aggregates needs all groups")
     for part, words in (("qualify", "QUALIFY"), ("sample", "TABLESAMPLE"), ("pivots", "PIVOT")):
         if select.args.get(part):
             raise NotOnlineError(f"{words} is not rewritten")
@@ -25,9 +27,12 @@ def check_shape(draft: Draft) -> Draft:
         raise NotOnlineError("a subquery stands among its outputs, its HAVING or its ORDER BY")
     _check_group(select)
     _check_order_and_limit(select)
-    if not select.args.get("group") and not any(own_nodes(item, exp.AggFunc) for item in select.expressions):
-        raise NotOnlineError("it returns rows, not aggregates")
-    return draft
+    grouped = select.args.get("group") or select.args.get("having")
+    if grouped or any(own_nodes(item, exp.AggFunc) for item in select.expressions):
+        return draft
+    if select.args.get("distinct"):
+        raise NotOnlineError("SELECT DISTINCT ON picks one row of several")
+    return replace(draft, returns_rows=True)
 
 
 def _check_group(select: exp.Select) -> None:
