@@ -70,9 +70,11 @@ class World:
         )
         while (step := job.next_step()) is not None:
             results = [TaskResult(task.key, task.work.run(job.id), 0.0) for task in step.tasks]
-            job.fold(step, results)
+            report = job.fold(step, results)
             assert job.latest is not None
             yield job.latest
+            if report.is_final:
+                return
 
     def last(self, sql: str, *, seed: int = 0, batches: int | None = None) -> pa.Table:
         """Return the query's last answer, its own columns alone."""

@@ -18,6 +18,8 @@ def check_shape(draft: Draft) -> Draft:
     for part, words in (("qualify", "QUALIFY"), ("sample", "TABLESAMPLE"), ("pivots", "PIVOT")):
         if select.args.get(part):
             raise NotOnlineError(f"{words} is not rewritten")
+    if select.find(exp.Collate):
+        raise NotOnlineError("text that COLLATE makes equal would not be equal between partial answers")
     if select.find(exp.Columns):
         raise NotOnlineError("COLUMNS stands for several columns")
     if any(own_nodes(item, exp.Window) for item in select.expressions):
