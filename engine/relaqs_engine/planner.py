@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from sqlglot import exp
@@ -20,11 +21,12 @@ from relaqs_engine.plan import (
     OutputColumn,
     OutputKind,
 )
-from relaqs_engine.rewrite import RULES
+from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.rewrite.render import Texts, key_names, leading_table, partial_types, render, streams_of
 from relaqs_engine.rewrite.rows import limit_rows, rows_sql
+from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.rewrite.travel import check_types_travel
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
@@ -37,31 +39,67 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
     try:
         parsed = parse_query(sql, catalog.tables)
         schema = tuple(binder.describe(sql))
-        plans = [
-            _plan(Draft(parsed.sql, choice, binder, parsed.tree, schema, intervals), parsed)
-            for choice in catalog.choices(parsed.tables)
-        ]
+        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals)
+        try:
+            return _online(draft, parsed.tables)
+        except NotOnlineError as reason:
+            return _exact(parsed, catalog, schema, str(reason))
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
-    return max(plans, key=lambda plan: _streamed_rows(plan, catalog))
 
 
-def _streamed_rows(plan: OnlinePlan, catalog: Catalog) -> int:
-    """Return how many rows need not be read whole before there is an answer: what a choice is judged by."""
-    return sum(catalog.table(stream.table).row_count for stream in plan.streams)
+def _online(draft: Draft, tables: frozenset[str]) -> OnlinePlan:
+    """Return the plan with the choice of layouts that makes most of the query local.
+
+    Raises NotOnlineError if no choice has one: why the one that samples the most rows of its tables has none.
+    """
+    draft = _applied(READING, draft)
+    refused: list[tuple[int, NotOnlineError]] = []
+    sampled: list[Draft] = []
+    for choice in draft.catalog.choices(tables):
+        try:
+            sampled.append(_applied(SAMPLING, replace(draft, catalog=choice)))
+        except NotOnlineError as reason:
+            refused.append((_sampled_rows(choice, tables), reason))
+    for chosen in sorted(sampled, key=_locality, reverse=True):  # equals stay in order: plain layouts first
+        try:
+            return _completed(_applied(AGGREGATING, chosen))
+        except NotOnlineError as reason:
+            refused.append((_sampled_rows(chosen.catalog, tables), reason))
+    raise max(refused, key=lambda each: each[0])[1]
 
 
-def _plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
-    catalog, schema = draft.catalog, draft.schema
-    try:
-        for rule in RULES:
+def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
+    """Return what the rules, one after another, make of a draft. Raises NotOnlineError."""
+    with _bound_by_duckdb():
+        for rule in rules:
             draft = rule(draft)
+    return draft
+
+
+def _completed(draft: Draft) -> OnlinePlan:
+    with _bound_by_duckdb():
         return _rows(draft) if draft.returns_rows else _mergeable(draft)
-    except NotOnlineError as reason:
-        return _exact(parsed, catalog, schema, str(reason))
+
+
+@contextmanager
+def _bound_by_duckdb() -> Iterator[None]:
+    """DuckDB has bound the query itself, so whatever does not bind now is our text and not the user's."""
+    try:
+        yield
     except (SqlglotError, SqlError) as error:
-        # DuckDB has bound the query itself, so whatever does not bind now is our text and not the user's.
-        return _exact(parsed, catalog, schema, f"it could not be rewritten ({error})")
+        raise NotOnlineError(f"it could not be rewritten ({error})") from None
+
+
+def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
+    return sum(layout.row_count for name in tables if (layout := choice.table(name)).is_sampled)
+
+
+def _locality(draft: Draft) -> tuple[int, bool]:
+    """Return what a choice is judged by: rows that need not be read whole first, and if groups are local."""
+    rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
+    group = draft.select.args.get("group")
+    return rows, groups_lie_in_partitions(draft, group.expressions if group else ())
 
 
 def _mergeable(draft: Draft) -> OnlinePlan:

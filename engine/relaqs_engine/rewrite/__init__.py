@@ -1,4 +1,4 @@
-"""From a checked SELECT to an OnlinePlan. One rule per file; RULES is the table of contents.
+"""From a checked SELECT to an OnlinePlan. One rule per file; the three tuples are the table of contents.
 
 Pure: SQL and catalog in, plan out. No rule reads data, a clock or a random number.
 """
@@ -18,11 +18,14 @@ from relaqs_engine.rewrite.shape import check_shape
 from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.subqueries import check_subqueries
 
-RULES: tuple[Callable[[Draft], Draft], ...] = (
-    flatten,
-    check_shape,
-    choose_streams,
-    check_subqueries,
+Rule = Callable[[Draft], Draft]
+
+# What the query says, whatever layout of a table is read: they look at names and types alone.
+READING: tuple[Rule, ...] = (flatten, check_shape)
+# What is sampled, with one choice of layouts.
+SAMPLING: tuple[Rule, ...] = (choose_streams, check_subqueries)
+# What is computed of the sample, with the choice that samples most.
+AGGREGATING: tuple[Rule, ...] = (
     split_aggregates,
     classify_outputs,
     hoist_statics,
