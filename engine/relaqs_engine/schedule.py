@@ -15,7 +15,7 @@ import numpy as np
 
 # Compressed bytes a task reads: 60 to 200 ms of one core for TPC-H 1, 6, 12, 14 and 19 at scale 10, where ten
 # partitions a task cost 1.0 to 1.1 times, and four 1.0 to 1.7 times, what all hundred cost in one call.
-TASK_BYTES = 48 << 20
+TASK_BYTES = 40 << 20
 # The share of the table, at its end, in which tasks are half as large, so that the cores finish together.
 TAPER_SHARE = 1 / 5
 BATCH_GROWTH = 1.5
