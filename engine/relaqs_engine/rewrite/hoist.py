@@ -34,7 +34,8 @@ def hoist_statics(draft: Draft) -> Draft:
     pushed: set[int] = set()
     statics = [source for source in draft.sources if not source.streams]
     for source in sorted(statics, key=_row_count):
-        own = [] if source.nullable else [c for c in draft.conjuncts if _is_only_about(c, source)]
+        reduces = source.layout is not None and not source.nullable
+        own = [c for c in draft.conjuncts if _is_only_about(c, source)] if reduces else []
         pushed.update(id(condition) for condition in own)
         _hoist_source(draft, source, own, work)
     kept = tuple(condition for condition in draft.conjuncts if id(condition) not in pushed)
