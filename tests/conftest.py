@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -43,6 +45,15 @@ def tpch_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """TPC-H at scale 0.01: lineitem and orders in 20 co-clustered partitions, the other tables static."""
     warehouse = tmp_path_factory.mktemp("tpch")
     generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, keep_raw=True)
+    return warehouse
+
+
+@pytest.fixture(scope="session")
+def tpch_laid_out_twice(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same tables, five of them also laid out by part or customer key."""
+    warehouse = tmp_path_factory.mktemp("tpch-twice") / "warehouse"
+    shutil.copytree(tpch_warehouse, warehouse, copy_function=os.link)
+    generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, second_layouts=True)
     return warehouse
 
 

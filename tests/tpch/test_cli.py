@@ -7,7 +7,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 from relaqs_tpch import QUERIES, query
-from relaqs_tpch.tables import TABLES
+from relaqs_tpch.tables import SECOND_LAYOUTS, TABLES
 
 from relaqs.cli import program
 
@@ -25,6 +25,15 @@ def test_generate_lays_out_and_lists(tmp_path: Path) -> None:
     assert [row[0] for row in rows] == [table.name for table in TABLES]
     assert rows[0] == ["lineitem", "6,005", "4 partitions, clustered by l_orderkey"]
     assert rows[-2] == ["nation", "25", "static"]
+
+
+def test_generate_lists_second_layouts(tmp_path: Path) -> None:
+    arguments = ("generate", "--scale", "0.001", "--into", str(tmp_path), "--partitions", "4")
+    code, output = run(*arguments, "--second-layouts")
+    assert code == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in output.splitlines() if "│" in line]
+    assert [row[0] for row in rows] == [table.name for table in (*TABLES, *SECOND_LAYOUTS)]
+    assert ["orders@customer", "1,500", "4 partitions, clustered by o_custkey"] in rows
 
 
 def test_a_refusal_is_one_line_and_exit_code_1(tmp_path: Path) -> None:

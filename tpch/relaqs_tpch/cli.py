@@ -29,12 +29,18 @@ def tpch() -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="Which random order the rows get.")
 @click.option("--force", is_flag=True, help="Replace tables that are there.")
 @click.option("--keep-raw", is_flag=True, help="Keep the generator's own Parquet files, in INTO/tpch-raw.")
+@click.option(
+    "--second-layouts",
+    is_flag=True,
+    help="Also lay five tables out by part or customer key, for queries that join or group by these.",
+)
 def generate_command(
-    scale: float, into: Path, partitions: int, seed: int, force: bool, keep_raw: bool
+    scale: float, into: Path, partitions: int, seed: int, force: bool, keep_raw: bool, second_layouts: bool
 ) -> None:
     """Make the eight tables, laid out; lineitem and orders co-clustered by order key.
 
-    Stopped, it goes on where it stopped when it is started again.
+    Stopped, it goes on where it stopped when it is started again. Second layouts are added to data that is
+    there by the same command with --second-layouts.
     """
     with progress_bar() as show:
         layouts = generate(
@@ -44,6 +50,7 @@ def generate_command(
             seed=seed,
             force=force,
             keep_raw=keep_raw,
+            second_layouts=second_layouts,
             progress=show,
         )
     Console().print(_listing(layouts))

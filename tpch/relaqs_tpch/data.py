@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
@@ -16,7 +17,7 @@ from relaqs_tpch import record as records
 from relaqs_tpch.generator import write_tables
 from relaqs_tpch.meter import Meter
 from relaqs_tpch.record import Recipe, Record
-from relaqs_tpch.tables import TABLES, TpchTable
+from relaqs_tpch.tables import SECOND_LAYOUTS, TABLES, TpchTable, layouts_at
 
 ORIGINALS = "tpch-raw"  # folder, inside the warehouse, of the Parquet files as the generator wrote them
 SPARE_BYTES = 64 << 20
@@ -30,13 +31,16 @@ def generate(
     seed: int = 0,
     force: bool = False,
     keep_raw: bool = False,
+    second_layouts: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Layout]:
     """Return the layouts of the eight tables at a scale, made below `into` where they are not there yet.
 
     lineitem and orders are co-clustered by order key. Every other table is static while it is small: see
-    `relaqs_tpch.tables`. A run that was stopped goes on where it stopped; each table is there whole or not
+    `relaqs_tpch.tables`. A run that was stopped goes on where it stopped; each layout is there whole or not
     at all. keep_raw: keep the generator's own Parquet files in `into`/tpch-raw, to compare with plain DuckDB.
+    second_layouts: also lay lineitem, partsupp and part out by part key, and orders and customer by customer
+    key, as orders@customer and so on; they can be added to tables that are there.
     Raises LayoutError if the folder holds tables of another scale, seed or origin and `force` is not given,
     or if the disk is too small; DataError if the generator fails.
     No figure measured on this data is comparable to an official TPC-H result.
@@ -45,29 +49,41 @@ def generate(
         raise LayoutError(f"scale is {scale}; it must be above 0, e.g. 1 for 6 million rows of lineitem")
     folder = Path(into).absolute()
     record = _begin(folder, Recipe(float(scale), seed, partitions), force=force)
-    missing = [table for table in TABLES if table.name not in record.done]
-    wanted = [table for table in (TABLES if keep_raw else missing) if not _original(folder, table).exists()]
+    record = _with_originals(folder, record) if keep_raw else record
+    layouts = layouts_at(scale, second_layouts=second_layouts)
+    missing = [table for table in layouts if table.name not in record.done]
+    read = {table.original for table in (TABLES if keep_raw else missing)}
+    wanted = [table for table in TABLES if table.name in read and not _original(folder, table).exists()]
     _check_disk_space(folder, scale, wanted, missing)
     meter = Meter(scale, wanted, missing, progress)
     if wanted:
         (folder / ORIGINALS).mkdir(exist_ok=True)
         write_tables([table.name for table in wanted], scale, folder / ORIGINALS, meter.generated)
-    for table in missing:
+    for position, table in enumerate(missing, start=1):
         _lay_out(folder, table, record.recipe, meter.laying_out(table))
         record = record.with_done(table.name)
         records.write(folder, record)
-        if not keep_raw:
+        is_read_again = any(later.original == table.original for later in missing[position:])
+        if not record.keeps_originals and not is_read_again:
             _original(folder, table).unlink()
-    with suppress(OSError):  # not empty: originals are kept, by this run or an earlier one
+    with suppress(OSError):  # not empty: originals are kept
         (folder / ORIGINALS).rmdir()
-    return {table.name: read_manifest(folder / table.name) for table in TABLES}
+    in_order = sorted(layouts, key=lambda table: table.is_second)
+    return {table.name: read_manifest(folder / table.name) for table in in_order}
+
+
+def _with_originals(folder: Path, record: Record) -> Record:
+    """Return the record of a folder that keeps its originals from now on, also when it is added to."""
+    record = replace(record, keeps_originals=True)
+    records.write(folder, record)
+    return record
 
 
 def _begin(folder: Path, recipe: Recipe, *, force: bool) -> Record:
     """Return what a run may build on, after making sure that it mixes nothing: a record of this recipe."""
     found = None if force else records.read(folder)
     if found is None:
-        strangers = [table.name for table in TABLES if (folder / table.name).exists()]
+        strangers = [table.name for table in (*TABLES, *SECOND_LAYOUTS) if (folder / table.name).exists()]
         if strangers and not force:
             raise LayoutError(
                 f"{folder} already holds {', '.join(strangers)}, not made by `relaqs tpch generate`; "
@@ -76,7 +92,8 @@ def _begin(folder: Path, recipe: Recipe, *, force: bool) -> Record:
         found = Record(recipe)
         folder.mkdir(parents=True, exist_ok=True)
         records.write(folder, found)
-        shutil.rmtree(folder / ORIGINALS, ignore_errors=True)
+        for stale in (ORIGINALS, *(table.name for table in SECOND_LAYOUTS)):  # of data that is replaced
+            shutil.rmtree(folder / stale, ignore_errors=True)
     if found.recipe != recipe:
         raise LayoutError(
             f"{folder} holds TPC-H at {found.recipe}, and {recipe} was asked for; "
@@ -115,4 +132,4 @@ def _lay_out(folder: Path, table: TpchTable, recipe: Recipe, progress: Progress)
 
 
 def _original(folder: Path, table: TpchTable) -> Path:
-    return folder / ORIGINALS / f"{table.name}.parquet"
+    return folder / ORIGINALS / f"{table.original}.parquet"

@@ -27,10 +27,11 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A recipe, and the names of the tables that are complete."""
+    """A recipe, the names of the layouts that are complete, and whether the generator's own files stay."""
 
     recipe: Recipe
     done: tuple[str, ...] = ()
+    keeps_originals: bool = False
 
     def with_done(self, table: str) -> Record:
         return replace(self, done=(*self.done, table))
@@ -45,7 +46,7 @@ def read(folder: Path) -> Record | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         recipe = Recipe(float(content["scale"]), int(content["seed"]), int(content["partitions"]))
-        return Record(recipe, tuple(map(str, content["tables"])))
+        return Record(recipe, tuple(map(str, content["tables"])), bool(content.get("keeps_originals")))
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -62,6 +63,7 @@ def write(folder: Path, record: Record) -> None:
         "seed": recipe.seed,
         "partitions": recipe.partitions,
         "tables": list(record.done),
+        "keeps_originals": record.keeps_originals,
     }
     draft = folder / (FILE_NAME + ".new")
     draft.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
