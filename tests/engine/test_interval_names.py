@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 from relaqs_engine.execution.present import approximate_columns
 
 # Names that clash easily: with each other, by case, and with those that are made.
-WORDS = st.sampled_from(
-    ["x", "X", "y", "x_low", "X_LOW", "x_low_", "x_high", "x_certified", "y_low", "", "_", "é"]
-)
+WORDS = st.sampled_from(["x", "X", "y", "x_low", "X_LOW", "x_low_", "x_high", "y_certified", "", "_", "é"])
 
 
 @given(st.lists(WORDS, max_size=8), st.data())
