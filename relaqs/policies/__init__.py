@@ -1,0 +1,48 @@
+"""Who gets the next core: policies, each one file, all behind `plan(view) -> Plan`.
+
+Pure: a view of the jobs and the time in, a plan out. No clock, no threads, no randomness and no Dask live
+here; the live driver and the simulator fill the view and carry the plan out.
+"""
+
+from relaqs.policies.base import Policy
+from relaqs.policies.fair import Fair
+from relaqs.policies.fifo import Fifo
+from relaqs.policies.history import History, Observation
+from relaqs.policies.index import Index
+from relaqs.policies.least_attained_service import LeastAttainedService
+from relaqs.policies.max_min import MaxMin
+from relaqs.policies.max_sum import MaxSum
+from relaqs.policies.outlook import fit_quality_curves
+from relaqs.policies.plan import Plan
+from relaqs.policies.registry import POLICIES, PolicyError, make_policy
+from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
+from relaqs.policies.utility import Utility, UtilityFunction
+from relaqs.policies.view import FinishedJob, Jobs, JobView, Kind, Node, View
+from relaqs.policies.weighted_fair import WeightedFair
+
+__all__ = [
+    "POLICIES",
+    "Fair",
+    "Fifo",
+    "FinishedJob",
+    "History",
+    "Index",
+    "JobView",
+    "Jobs",
+    "Kind",
+    "LeastAttainedService",
+    "MaxMin",
+    "MaxSum",
+    "Node",
+    "Observation",
+    "Plan",
+    "Policy",
+    "PolicyError",
+    "ShortestRemainingTime",
+    "Utility",
+    "UtilityFunction",
+    "View",
+    "WeightedFair",
+    "fit_quality_curves",
+    "make_policy",
+]

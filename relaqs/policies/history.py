@@ -1,0 +1,64 @@
+"""What one job has reported: its newest observations, and what older ones are remembered by."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from relaqs.arrays import FloatArray
+from relaqs.prediction.series import WINDOW
+
+
+class Observation(NamedTuple):
+    """One folded step. work_done: in the job's unit, see `JobView`. quality: error or loss, inf if unknown.
+
+    core_seconds: measured over the step's tasks. progress: by one of the metrics of `relaqs.progress`, in
+    [0, 1]; NaN where it is not measured.
+    """
+
+    work_done: float
+    quality: float
+    core_seconds: float
+    progress: float = math.nan
+
+
+def _nothing_yet() -> FloatArray:
+    return np.full((WINDOW, len(Observation._fields)), np.nan)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """A job's observations, bounded in memory however many steps it takes.
+
+    newest: shape (WINDOW, 4), the columns of Observation, oldest first, NaN where there are fewer. count: of
+    all observations. first_quality: the first that was finite, NaN before. largest_change: of quality between
+    two consecutive steps so far, 0 before.
+    """
+
+    newest: FloatArray = field(default_factory=_nothing_yet)
+    count: int = 0
+    first_quality: float = math.nan
+    largest_change: float = 0.0
+
+    def followed_by(self, *observations: Observation) -> History:
+        """Return the history after further steps."""
+        history = self
+        for observation in observations:
+            history = history._followed_by_one(observation)
+        return history
+
+    def _followed_by_one(self, observation: Observation) -> History:
+        before = float(self.newest[-1, 1])
+        change = abs(observation.quality - before)
+        return replace(
+            self,
+            newest=np.vstack([self.newest[1:], observation]),
+            count=self.count + 1,
+            first_quality=observation.quality
+            if math.isnan(self.first_quality) and math.isfinite(observation.quality)
+            else self.first_quality,
+            largest_change=max(self.largest_change, change) if math.isfinite(change) else self.largest_change,
+        )

@@ -1,0 +1,102 @@
+"""The thesis's policy: cores go where the sum of predicted progress grows most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from relaqs.arrays import FloatArray, IntArray
+from relaqs.policies.division import Contest, check_share, divide, without_a_curve
+from relaqs.policies.greedy import allocate_greedily
+from relaqs.policies.outlook import fit_quality_curves, step_costs
+from relaqs.policies.plan import Plan
+from relaqs.policies.view import Jobs, Kind, View
+from relaqs.prediction.inverse_square import INVERSE_SQUARE
+from relaqs.prediction.series import Series
+
+FEWEST_OBSERVATIONS = 2  # for a curve: the first result has nothing before it
+
+
+@dataclass(frozen=True, slots=True)
+class MaxSum:
+    """Algorithm 5 of the thesis, and SLAQ's allocation (4.2), which it takes over for queries.
+
+    Every job has a minimum share. A job without a curve, as it has reported fewer than two results, gets 1/n
+    of the cores. The others bid for one core after another; it goes to the job whose predicted progress until
+    the next plan grows most, times its weight. A query's progress P follows 1/(A·i² + B), and what it makes
+    in n steps is ΣP; a training run makes its fall in loss, divided by its largest so far.
+
+    Measured on 12 staggered simulated queries: the integral of the error over time is 0.94 of fair sharing's,
+    where `index` has 0.75 to 0.80. P tells how far the answer moved, not how far it is off, and falls like
+    1/i where the error falls like 1/√i; and the young wait for their second result on 1/n. minimum_share: a
+    fraction of the fair share; the more, the sooner old jobs end (the "crossing point").
+    """
+
+    minimum_share: float = 0.1
+    name: ClassVar[str] = "max_sum"
+
+    def __post_init__(self) -> None:
+        check_share("minimum_share", self.minimum_share)
+
+    def plan(self, view: View) -> Plan:
+        is_new = view.jobs.count < FEWEST_OBSERVATIONS
+        reserved = without_a_curve(view.jobs) | is_new
+        return divide(view, _most_progress, minimum_share=self.minimum_share, reserved=reserved)
+
+
+def _most_progress(contest: Contest) -> FloatArray:
+    progress = _Progress(contest.view)
+
+    def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
+        made = progress.made(chosen, contest.core_seconds(chosen, units))
+        return contest.jobs.weight[chosen][:, None] * made
+
+    return contest.unit_cores * allocate_greedily(gains, contest.most_units, contest.units)
+
+
+class _Progress:
+    """Predicted sums of progress of the jobs of a view."""
+
+    def __init__(self, view: View) -> None:
+        self._jobs = view.jobs
+        self._trains = view.jobs.is_kind(Kind.TRAINING)
+        self._costs = step_costs(view.jobs)
+        self._curves = fit_quality_curves(view.jobs) if view.curves is None else view.curves
+        self._parameters = INVERSE_SQUARE.fit(Series.of(view.jobs.work, _measured_progress(view.jobs)))
+
+    def made(self, chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
+        """Return ΣP of some jobs over what so many core-seconds buy, shape (len(chosen), K)."""
+        jobs = self._jobs
+        ahead = np.maximum(jobs.work_total - jobs.work_done, 0.0) / jobs.step_work
+        steps = np.minimum(self._costs.of_jobs(chosen).steps_within(core_seconds), ahead[chosen][:, None])
+        made = np.empty(steps.shape)
+        trains = self._trains[chosen]
+        made[trains] = self._of_training(chosen[trains], steps[trains])
+        made[~trains] = self._of_queries(chosen[~trains], steps[~trains])
+        return made
+
+    def _of_queries(self, chosen: IntArray, steps: FloatArray) -> FloatArray:
+        jobs = self._jobs
+        return INVERSE_SQUARE.sum_of_steps(
+            self._parameters[chosen], jobs.work_done[chosen], jobs.step_work[chosen], steps
+        )
+
+    def _of_training(self, chosen: IntArray, steps: FloatArray) -> FloatArray:
+        jobs, curves = self._jobs, self._curves.of_jobs(chosen)
+        now = jobs.work_done[chosen][:, None]
+        fall = curves.at(now) - curves.at(now + steps * jobs.step_work[chosen][:, None])
+        largest = jobs.largest_change[chosen][:, None]
+        return np.where(largest > 0, fall / np.where(largest > 0, largest, 1.0), 0.0)
+
+
+def _measured_progress(jobs: Jobs) -> FloatArray:
+    """Return the progress of the newest steps, shape (J, W).
+
+    Where no metric measured it: the change of quality, divided by the largest so far.
+    """
+    change = np.abs(np.diff(jobs.quality, axis=1, prepend=np.nan))
+    largest = jobs.largest_change[:, None]
+    by_quality = np.where(largest > 0, change / np.where(largest > 0, largest, 1.0), 0.0)
+    return np.where(np.isnan(jobs.progress), by_quality, jobs.progress)

@@ -1,0 +1,22 @@
+"""Weighted fair sharing: cores in proportion to the weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from relaqs.policies.fill import fill_evenly
+from relaqs.policies.plan import Plan
+from relaqs.policies.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedFair:
+    """Weighted max-min fairness (Bertsekas, Gallager 1992, 6.5.2)."""
+
+    name: ClassVar[str] = "weighted_fair"
+
+    def plan(self, view: View) -> Plan:
+        jobs = view.jobs
+        cores = fill_evenly(view.capacity_cores, jobs.weight, jobs.cores_most)
+        return Plan(jobs.ids, cores, view.capacity_cores)

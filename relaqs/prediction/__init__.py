@@ -1,0 +1,47 @@
+"""What a job will be worth: curves of quality over work, and the core-seconds of the steps ahead.
+
+All jobs are fitted at once, as arrays; no optimiser runs per job. Pure: numpy only, no clock, no randomness,
+and nothing here knows jobs, cores or policies.
+"""
+
+from relaqs.prediction.curves import Curves, fit_best_curves, fit_curves
+from relaqs.prediction.family import Family
+from relaqs.prediction.geometric import GEOMETRIC
+from relaqs.prediction.harmonic import HARMONIC
+from relaqs.prediction.inverse_square import INVERSE_SQUARE
+from relaqs.prediction.runtime import StepCosts, constant_cost, cost_per_size, line_cost
+from relaqs.prediction.scaled import LAST_VALUE, RESULT_DELTA, STANDARD_ERROR
+from relaqs.prediction.series import DECAY, WINDOW, Series
+from relaqs.prediction.sublinear import SUBLINEAR
+
+FAMILIES: tuple[Family, ...] = (
+    INVERSE_SQUARE,
+    RESULT_DELTA,
+    STANDARD_ERROR,
+    LAST_VALUE,
+    SUBLINEAR,
+    GEOMETRIC,
+    HARMONIC,
+)
+
+__all__ = [
+    "DECAY",
+    "FAMILIES",
+    "GEOMETRIC",
+    "HARMONIC",
+    "INVERSE_SQUARE",
+    "LAST_VALUE",
+    "RESULT_DELTA",
+    "STANDARD_ERROR",
+    "SUBLINEAR",
+    "WINDOW",
+    "Curves",
+    "Family",
+    "Series",
+    "StepCosts",
+    "constant_cost",
+    "cost_per_size",
+    "fit_best_curves",
+    "fit_curves",
+    "line_cost",
+]

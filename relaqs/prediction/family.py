@@ -1,0 +1,32 @@
+"""What every family of curves offers: a fit to all jobs at once, and values at any position."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from relaqs.arrays import FloatArray
+from relaqs.prediction.series import Series
+
+PARAMETERS = 5  # columns every family's parameters fit into; the rest are zero
+
+
+class Family(Protocol):
+    """A shape of quality over position, e.g. 1/(A·x² + B). Stateless; parameters: shape (J, PARAMETERS)."""
+
+    @property
+    def name(self) -> str: ...
+
+    def fit(self, series: Series) -> FloatArray:
+        """Return the parameters that fit each job's weighted observations best, in least squares.
+
+        Never raises for few or odd observations: the curve is then flat, or as steep as they allow.
+        """
+        ...
+
+    def at(self, parameters: FloatArray, x: FloatArray) -> FloatArray:
+        """Return each job's curve at its positions. x: shape (J, K); so is the result."""
+        ...
+
+    def through(self, parameters: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
+        """Return the parameters moved so that each job's curve passes through one point, shape (J,) both."""
+        ...
