@@ -64,7 +64,7 @@ class Database:
             "SET autoload_known_extensions = false",
             "SET autoinstall_known_extensions = false",
             "SET parquet_metadata_cache = true",
-            # It aggregates a task's rows below the join that drops most of them: TPC-H 3 took 2.3 times as long.
+            # It aggregates rows below the join that drops most of them: TPC-H 3 took 2.3 times as long.
             "SET disabled_optimizers = 'partial_aggregate_pushdown'",
             f"SET allowed_directories = {list_literal(config.readable)}",
             "SET enable_external_access = false",

@@ -68,9 +68,9 @@ class BasisColumn:
     highest: float | None = None
 
     @property
-    def is_extensive(self) -> bool:
-        """Whether the value grows with the rows scanned and must be scaled up to the whole table."""
-        return self.kind in (Basis.COUNT, Basis.SUM)
+    def is_additive(self) -> bool:
+        """Whether replicates can subtract it: counts, sums, and moments as sums of deviations."""
+        return self.kind in (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
 
 
 class OutputKind(StrEnum):
@@ -101,6 +101,18 @@ class OutputColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Decider:
+    """A number that decides which groups the answer has. value: estimated, not shown.
+
+    ranks: the answer is its LIMIT first groups by this value; otherwise it is a margin of HAVING, and a group
+    stays on the side of 0 where it is.
+    """
+
+    value: OutputColumn
+    ranks: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     """A layout that is sampled. token: the text that stands for its files in `partial_sql`."""
 
@@ -125,12 +137,15 @@ class OnlinePlan:
     """Everything needed to run one query, and the reasons.
 
     leading: the streamed table whose rows measure what was scanned. expected_groups: about how many groups
-    there are at most. block_count: blocks that partial_by_block_sql tells apart. groups_are_local: each
-    group's rows lie in one partition, so a group seen is complete. returns_rows: it has no aggregates, its
-    state is the rows themselves (k0, …: outputs, then what they are ordered by). limit_rows: so many rows,
-    any, are the whole answer. counts_distinct: the state has a row per
-    value that COUNT(DISTINCT) counts. counts_every_row: one table, no condition,
-    no groups: COUNT(*) is known from the manifest.
+    there are at most. block_count: blocks that partial_by_block_sql tells apart.
+    groups_are_local: each group's rows lie in one partition, so a group seen is complete.
+    returns_rows: it has no aggregates, its state is the rows themselves (k0, …: outputs, then what they are
+    ordered by). limit_rows: so many rows, any, are the whole answer.
+    counts_distinct: the state has a row per value that COUNT(DISTINCT) counts.
+    deciders: what HAVING and LIMIT depend on. shown_rows: of the estimate's rows, those the answer shows; one
+    more is kept where deciders rank. membership_is_opaque: it cannot be told before the end which groups
+    belong to the answer.
+    counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
     the exact answer in DuckDB's own types.
@@ -158,6 +173,9 @@ class OnlinePlan:
     returns_rows: bool = False
     limit_rows: int | None = None
     counts_distinct: bool = False
+    deciders: tuple[Decider, ...] = ()
+    membership_is_opaque: bool = False
+    shown_rows: int | None = None
     has_having: bool = False
     has_limit: bool = False
     groups_are_local: bool = False

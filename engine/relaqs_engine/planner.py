@@ -24,7 +24,15 @@ from relaqs_engine.plan import (
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
-from relaqs_engine.rewrite.render import Texts, key_names, leading_table, partial_types, render, streams_of
+from relaqs_engine.rewrite.render import (
+    Texts,
+    deciders_rank,
+    key_names,
+    leading_table,
+    partial_types,
+    render,
+    streams_of,
+)
 from relaqs_engine.rewrite.rows import limit_rows, rows_sql
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.rewrite.travel import check_types_travel
@@ -127,6 +135,9 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         merge_sql=texts.merge,
         estimate_sql=texts.estimate,
         final_sql=texts.final,
+        deciders=draft.deciders,
+        membership_is_opaque=draft.membership_is_opaque,
+        shown_rows=int(select.args["limit"].expression.this) if deciders_rank(draft.deciders) else None,
         has_having=select.args.get("having") is not None,
         has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
         groups_are_local=draft.groups_are_local,

@@ -18,8 +18,6 @@ from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.plan import ROWS, SCALE, STATE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
 
-ADDITIVE = (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
-
 
 @dataclass(frozen=True, slots=True)
 class ShownGroups:
@@ -38,11 +36,13 @@ class ShownGroups:
 
 
 def additive_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
-    return tuple(column for column in plan.basis if column.kind in ADDITIVE)
+    return tuple(column for column in plan.basis if column.is_additive)
 
 
 def estimated_outputs(plan: OnlinePlan) -> tuple[OutputColumn, ...]:
-    return tuple(output for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
+    """Return what is estimated: the outputs shown, then what decides which groups are."""
+    shown = (output for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
+    return (*shown, *(decider.value for decider in plan.deciders))
 
 
 def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:

@@ -11,6 +11,7 @@ from relaqs_engine.estimate import Estimate, FloatArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.cells import ShownGroups, shown_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, IntervalRequest
+from relaqs_engine.execution.membership import decided_groups
 from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
@@ -61,19 +62,22 @@ class Estimator:
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
         point = self._point(1.0 if plan.groups_are_local else scan.scale)
         groups = shown_groups(plan, point)
-        tiny = plan.has_limit and bool((groups.rows < MIN_ROWS_TO_SCALE_RANKED).any())
+        tiny = plan.has_limit and bool((groups.rows[: plan.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any())
         so_far = tiny and not plan.groups_are_local
         if so_far:
             point = self._point(1.0)
+        found = self._intervals(point, groups, scan, so_far)
+        decided = decided_groups(plan, found, groups.rows)
+        settled = bool(decided.all()) and not (so_far or plan.groups_are_local or plan.has_having)
         return present_estimate(
             plan,
-            point,
-            self._intervals(point, groups, scan, so_far),
-            self._distinct_interval(point, scan.fraction),
+            point.slice(0, len(decided)),
+            found.of_groups(decided),
+            self._distinct_interval(point.slice(0, len(decided)), scan.fraction),
             fraction=scan.fraction,
             unseen_groups=self._unseen(groups, scan.fraction),
-            rows_are_settled=not (so_far or plan.groups_are_local or plan.has_having),
-            warnings=_warnings(plan, so_far),
+            rows_are_settled=settled,
+            warnings=_warnings(plan, so_far, int((~decided).sum())),
         )
 
     def _point(self, scale: float) -> pa.Table:
@@ -85,7 +89,9 @@ class Estimator:
         plan, cells = self._plan, _cells(self._plan, point)
         if plan.groups_are_local:
             return CellIntervals.known(cells)
-        if so_far or plan.method is Method.NONE or not cells.size:
+        if so_far and cells.size:
+            return self._intervals_of.at_least(groups, cells)
+        if plan.method is Method.NONE or not cells.size:
             return CellIntervals.unknown(cells)
         return self._intervals_of(groups, cells, scan)
 
@@ -119,12 +125,15 @@ def _distinct_sql(scale: float) -> str:
 
 def _cells(plan: OnlinePlan, point: pa.Table) -> FloatArray:
     names = [f"v{i}" for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE]
+    names += [f"d{i}" for i in range(len(plan.deciders))]
     columns = [doubles(point.column(name)) for name in names]
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
-def _warnings(plan: OnlinePlan, so_far: bool) -> tuple[str, ...]:
+def _warnings(plan: OnlinePlan, so_far: bool, undecided: int) -> tuple[str, ...]:
     found = []
+    if undecided and not so_far and not plan.groups_are_local:
+        found.append(f"{undecided} of the rows shown may still leave the answer, and are not certified")
     if so_far:
         found.append("top rows so far: their groups have few rows yet, so totals are as seen, not scaled")
     if plan.groups_are_local:

@@ -33,16 +33,27 @@ class CellIntervals:
     low: FloatArray
     high: FloatArray
     certified: BoolArray
+    standard_error: FloatArray
 
     @classmethod
     def unknown(cls, value: FloatArray) -> CellIntervals:
-        nothing = np.full_like(value, np.nan)
-        return cls(value, nothing, nothing, np.zeros(value.shape, dtype=bool))
+        def nothing() -> FloatArray:
+            return np.full_like(value, np.nan)
+
+        return cls(value, nothing(), nothing(), np.zeros(value.shape, dtype=bool), nothing())
+
+    def of_groups(self, decided: BoolArray) -> CellIntervals:
+        """Return the first groups' cells, those of undecided groups not certified."""
+        count = len(decided)
+        certified = self.certified[:count] & decided[:, None]
+        return CellIntervals(
+            self.value[:count], self.low[:count], self.high[:count], certified, self.standard_error[:count]
+        )
 
     @classmethod
     def known(cls, value: FloatArray) -> CellIntervals:
         """Return values that are final: groups whose every row has been seen."""
-        return cls(value, value, value, np.isfinite(value))
+        return cls(value, value, value, np.isfinite(value), np.zeros_like(value))
 
 
 class IntervalEstimator:
@@ -77,8 +88,17 @@ class IntervalEstimator:
             unit_ceiling=self._unit_ceiling(),
             possible_influence=self._possible_influence(gradient),
         )
-        result = CellIntervals(cells, found.low, found.high, found.certified)
+        error = np.sqrt(variance.variance)
+        result = CellIntervals(cells, found.low, found.high, found.certified, error)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
+
+    def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
+        """Return values so far: a total that cannot fall is at least that, of the rest nothing is known."""
+        found = CellIntervals.unknown(cells)
+        for i, column in enumerate(self._totals):
+            if _cannot_fall(column):
+                found.low[:, i] = cells[:, i]
+        return found
 
     def _observed(self, groups: ShownGroups) -> FloatArray:
         """Return what was seen of each total, unscaled, NaN where the output is no total."""
@@ -132,4 +152,4 @@ def _without_spread(
     flat = (variance.variance <= rounding) & ~(nonnegative & (observed == 0.0))
     low = np.where(flat, np.where(nonnegative, observed, np.nan), found.low)
     high = np.where(flat, np.nan, found.high)
-    return CellIntervals(found.value, low, high, found.certified & ~flat)
+    return CellIntervals(found.value, low, high, found.certified & ~flat, found.standard_error)

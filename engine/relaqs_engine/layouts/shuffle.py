@@ -32,7 +32,8 @@ def shuffle(
 ) -> Layout:
     """Return the layout of a table, written to the folder `into`, whose name becomes the table's.
 
-    source: Parquet or CSV (path, folder, glob, or a list of them), Arrow data, or a DuckDB relation.
+    source: Parquet or CSV (path, folder, glob, or a list of them), the folder of a layout, Arrow data, or a
+    DuckDB relation.
     cluster_by: the columns whose equal values stay together as one sampling unit; without it each row is one.
     Tables clustered on the same key with the same number of partitions and seed meet partition by partition.
     partitions: fewer are made of a table that has fewer rows, unless it is clustered: then some stay empty.

@@ -1,7 +1,8 @@
 """What can be laid out: files, Arrow data, DuckDB relations; each becomes Parquet files.
 
 Laying a table out reads its source several times and needs a name for every row. Parquet files give both
-(file and row number); anything else is first copied, in its own order, to one Parquet file.
+(file and row number); anything else is first copied, in its own order, to one Parquet file. The folder of a
+layout is a source as well: its rows, to be laid out by another key.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow as pa
 
 from relaqs_engine.duck import Cursor, list_literal, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
 
 PathLike = str | os.PathLike[str]
 
@@ -53,7 +55,8 @@ TableSource = PathLike | Sequence[PathLike] | ArrowStream | Relation
 class ParquetSource:
     """A table in Parquet files. columns: (name, DuckDB type). description: for people, in the manifest.
 
-    is_staged: the file is a copy of our own, and the folders it lies in tell nothing of its columns.
+    is_staged: the files are our own, and the folders they lie in tell nothing of their columns. has_blocks:
+    they are a layout's partitions, in which a column of ours stands beside the table's.
     """
 
     files: tuple[Path, ...]
@@ -62,19 +65,21 @@ class ParquetSource:
     byte_count: int
     description: str
     is_staged: bool = False
+    has_blocks: bool = False
 
     @property
     def sql(self) -> str:
         """Return what stands for the table after FROM."""
         option = ", hive_partitioning = false" if self.is_staged else ""
-        return f"read_parquet({list_literal([str(file) for file in self.files])}{option})"
+        files = f"read_parquet({list_literal([str(file) for file in self.files])}{option})"
+        return f"(SELECT * EXCLUDE ({BLOCK_COLUMN}) FROM {files})" if self.has_blocks else files
 
     @property
     def row_identity(self) -> tuple[str, ...]:
         """Return SQL expressions that together name a row, the same however often the files are read."""
         hidden = ("file_index", "file_row_number")
-        if any(name.lower() in hidden for name, _ in self.columns):
-            return ("row_number() OVER ()",)  # the table's own columns hide DuckDB's
+        if self.has_blocks or any(name.lower() in hidden for name, _ in self.columns):
+            return ("row_number() OVER ()",)  # the table's own columns, or the subquery, hide DuckDB's
         return hidden
 
 
@@ -84,6 +89,8 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
     Raises LayoutError if the source is not there, is of no known kind or cannot be kept in Parquet; DataError
     if it cannot be read or its files do not have the same columns.
     """
+    if isinstance(source, str | os.PathLike) and (Path(source) / MANIFEST_NAME).is_file():
+        return _laid_out(read_manifest(source), cursor, _names(source))
     if isinstance(source, str | os.PathLike | Sequence):
         files = find_files(source)
         if not _are_csv(files):
@@ -151,12 +158,22 @@ def _are_csv(files: Sequence[Path]) -> bool:
     return bool(csv)
 
 
+def _laid_out(layout: Layout, cursor: Cursor, description: str) -> ParquetSource:
+    """Return the rows of a layout, to be laid out another way."""
+    return _parquet(layout.paths, cursor, description, is_staged=True, has_blocks=layout.is_sampled)
+
+
 def _parquet(
-    files: tuple[Path, ...], cursor: Cursor, description: str, *, is_staged: bool = False
+    files: tuple[Path, ...],
+    cursor: Cursor,
+    description: str,
+    *,
+    is_staged: bool = False,
+    has_blocks: bool = False,
 ) -> ParquetSource:
     _check_same_columns(files, cursor)
     byte_count = sum(file.stat().st_size for file in files)
-    opened = ParquetSource(files, (), 0, byte_count, description, is_staged)
+    opened = ParquetSource(files, (), 0, byte_count, description, is_staged, has_blocks)
     columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
     _check_names(columns)
     ((row_count,),) = cursor.rows(f"SELECT count(*) FROM {opened.sql}")
@@ -192,7 +209,7 @@ def _check_names(columns: Sequence[tuple[str, str]]) -> None:
         if name.lower().startswith(RESERVED_PREFIX):
             raise LayoutError(
                 f"the column {name!r} has a name that layouts keep for themselves ({RESERVED_PREFIX}…); "
-                "rename it, or lay out the original table rather than a layout's own files"
+                "rename it, or name a layout by its folder rather than by the files in it"
             )
 
 

@@ -11,6 +11,7 @@ from relaqs_engine.rewrite.aggregates import split_aggregates
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.rewrite.hoist import hoist_statics
+from relaqs_engine.rewrite.membership import decide_membership
 from relaqs_engine.rewrite.method import choose_method
 from relaqs_engine.rewrite.outputs import classify_outputs
 from relaqs_engine.rewrite.rows import rows_as_state
@@ -28,6 +29,7 @@ SAMPLING: tuple[Rule, ...] = (choose_streams, check_subqueries)
 AGGREGATING: tuple[Rule, ...] = (
     split_aggregates,
     classify_outputs,
+    decide_membership,
     hoist_statics,
     choose_method,
     rows_as_state,

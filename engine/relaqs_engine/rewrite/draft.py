@@ -10,7 +10,7 @@ from sqlglot import exp
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout
-from relaqs_engine.plan import BasisColumn, Hoist, Method, OutputColumn
+from relaqs_engine.plan import BasisColumn, Decider, Hoist, Method, OutputColumn
 
 
 class NotOnlineError(Exception):
@@ -67,6 +67,8 @@ class Draft:
     exact_tree: exp.Select | None = None
     estimate_tree: exp.Select | None = None
     outputs: tuple[OutputColumn, ...] = ()
+    deciders: tuple[Decider, ...] = ()
+    membership_is_opaque: bool = False
     hoists: tuple[Hoist, ...] = ()
     # FROM and WHERE of the partial query, over stream tokens and hoists.
     scan: exp.Select | None = None

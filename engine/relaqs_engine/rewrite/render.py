@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -17,6 +18,7 @@ from relaqs_engine.plan import (
     VALUE,
     Basis,
     BasisColumn,
+    Decider,
     OutputColumn,
     OutputKind,
     Stream,
@@ -178,7 +180,9 @@ def _final(draft: Draft, *, estimated: bool) -> str:
     values = ", ".join(
         f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
     )
-    inner = f"SELECT *, {values} FROM merged"
+    deciders = draft.deciders if estimated else ()
+    hidden = "".join(f", TRY({d.value.estimate_sql}) AS d{i}" for i, d in enumerate(deciders))
+    inner = f"SELECT *, {values}{hidden} FROM merged"
     if having := tree.args.get("having"):
         inner += f" WHERE {having.this.sql(DIALECT)}"
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
@@ -188,14 +192,26 @@ def _final(draft: Draft, *, estimated: bool) -> str:
             for i, output in enumerate(draft.outputs)
             if output.kind is OutputKind.ESTIMATE
         ]
+        select += [f"CAST(d{i} AS DOUBLE) AS d{i}" for i in range(len(deciders))]
         select += [*key_names(draft), *(column.name for column in draft.basis), ROWS]
         if draft.distinct is not None:
             select += [DISTINCT_SEEN, DISTINCT_ONCE]
     sql = f"SELECT {', '.join(select)} FROM ({inner})"
     for part in ("order", "limit", "offset"):
         if node := tree.args.get(part):
-            sql += " " + node.sql(DIALECT)
+            sql += " " + (
+                _one_more(node) if part == "limit" and deciders_rank(deciders) else node.sql(DIALECT)
+            )
     return sql
+
+
+def deciders_rank(deciders: Iterable[Decider]) -> bool:
+    return any(decider.ranks for decider in deciders)
+
+
+def _one_more(limit: exp.Expr) -> str:
+    """Return LIMIT with the first group left out as well: ranks are told by the distance to it."""
+    return f"LIMIT {int(limit.expression.this) + 1}"
 
 
 def _attempted(tree: exp.Select | None) -> exp.Select | None:
