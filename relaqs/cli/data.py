@@ -60,7 +60,8 @@ def shuffle(
 ) -> None:
     """Lay out SOURCE (Parquet or CSV files, folders, globs) so that any part of it is a random sample.
 
-    Stopped at any point, it leaves what was there before.
+    SOURCE may be the folder of another layout: --into DIR/orders@customer makes a further one of DIR/orders,
+    and each query reads the one that suits it. Stopped at any point, it leaves what was there before.
     """
     from relaqs_engine.layouts import add_static
     from relaqs_engine.layouts import shuffle as lay_out

@@ -90,7 +90,7 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
     if it cannot be read or its files do not have the same columns.
     """
     if isinstance(source, str | os.PathLike) and (Path(source) / MANIFEST_NAME).is_file():
-        return _laid_out(read_manifest(source), cursor, _names(source))
+        return _laid_out(read_manifest(Path(source)), cursor, _names(source))
     if isinstance(source, str | os.PathLike | Sequence):
         files = find_files(source)
         if not _are_csv(files):

@@ -17,7 +17,7 @@ import pyarrow.csv
 import pytest
 from relaqs_engine.duck import open_for_writing
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts import Layout, add_static, shuffle
+from relaqs_engine.layouts import Layout, add_static, shuffle, verify
 from relaqs_engine.layouts.sources import find_files
 
 from tests.engine.layouts.reading import rows_in_any_order, stored_rows
@@ -69,6 +69,32 @@ def test_every_kind_of_source_is_laid_out_alike(write: Writer, tmp_path: Path, k
         "manifest.json",
         layout.paths[0].parent.name,
     }
+
+
+@pytest.mark.parametrize("key", [None, "name"])
+@pytest.mark.parametrize("first_key", [None, "id"])
+def test_a_layout_is_laid_out_another_way(tmp_path: Path, first_key: str | None, key: str | None) -> None:
+    first = shuffle(ROWS, tmp_path / "warehouse=1" / "t", partitions=3, cluster_by=first_key)
+    second = shuffle(first.directory, tmp_path / "second", partitions=4, cluster_by=key)
+    assert rows_in_any_order(stored_rows(second)) == rows_in_any_order(ROWS)
+    assert [(c.name, c.type) for c in second.columns] == [(c.name, c.type) for c in first.columns]
+    assert verify(second.directory).ok
+    if key is None:
+        assert all(partition.row_count > 0 for partition in second.partitions)
+
+
+def test_a_static_table_is_laid_out_as_a_sample_and_back(tmp_path: Path) -> None:
+    static = add_static(ROWS, tmp_path / "static")
+    sampled = shuffle(str(static.directory), tmp_path / "sampled", partitions=3)
+    again = add_static(sampled.directory, tmp_path / "again")
+    assert rows_in_any_order(stored_rows(sampled)) == rows_in_any_order(stored_rows(again))
+    assert rows_in_any_order(stored_rows(again)) == rows_in_any_order(ROWS)
+
+
+def test_files_of_a_layout_are_refused_by_themselves(tmp_path: Path) -> None:
+    layout = shuffle(ROWS, tmp_path / "t", partitions=3)
+    with pytest.raises(LayoutError, match="name a layout by its folder"):
+        shuffle(layout.paths[0], tmp_path / "again")
 
 
 def test_a_duckdb_relation_is_read_from_the_users_own_connection(tmp_path: Path) -> None:
