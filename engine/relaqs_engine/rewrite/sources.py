@@ -39,7 +39,7 @@ def choose_streams(draft: Draft) -> Draft:
                 conjuncts += conjuncts_of(join.args.get("on"))
     sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
     if not sampled:
-        raise NotOnlineError("it reads no sampled table: static tables are read whole")
+        raise NotOnlineError("no table of its FROM is sampled: static ones are read whole")
     chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
     if whole := next((s for s in sources if s.is_derived and s.layout is not None and not s.streams), None):
