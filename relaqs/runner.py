@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from queue import SimpleQueue
 
+from relaqs.background import background_thread
 from relaqs.executors.base import Executor
 from relaqs.job import Job, Step, StepReport, TaskResult
 
 STEPS_IN_FLIGHT = 2  # at least: the step in hand and one ahead, so that cores have work while it is folded
-EXIT_SECONDS = 2.0  # what the end of the process waits for a fold or a callback that does not return
 
 
 class RunState(StrEnum):
@@ -80,7 +80,7 @@ class JobRunner:
         self._is_stopping = False
         self._over: RunState | None = None
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"relaqs-job-{job.id}", daemon=True)
+        self._thread = background_thread(self._run, f"relaqs-job-{job.id}")
         self.error: BaseException | None = None
 
     def start(self) -> None:
@@ -206,9 +206,6 @@ _LIVE: set[JobRunner] = set()
 
 @atexit.register
 def _stop_all() -> None:
-    """End the threads before the interpreter goes: a daemon thread inside DuckDB would abort the process."""
-    live = list(_LIVE)
-    for runner in live:
+    """Let the jobs end when the process does; their threads are waited for."""
+    for runner in list(_LIVE):
         runner.stop()
-    for runner in live:
-        runner.wait(EXIT_SECONDS)

@@ -27,6 +27,7 @@ from relaqs_engine.planner import plan_query
 from relaqs_engine.sql.views import check_views, expand_views
 
 from relaqs import worker
+from relaqs.background import background_thread
 from relaqs.executors import Executor, open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes
 from relaqs.online_query import OnlineQuery
@@ -80,7 +81,7 @@ class Session:
         self._runners: dict[str, JobRunner] = {}  # those not over yet, also of queries nobody refers to
         self._is_closed = False
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = threading.Thread(target=executor.close, name="relaqs-close", daemon=True)
+        close = background_thread(executor.close, "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 

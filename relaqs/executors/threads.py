@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from relaqs_engine.errors import ClusterError
 
 from relaqs import worker
+from relaqs.background import background_thread
 from relaqs.executors.base import Done, run_measured
 from relaqs.executors.fair import FairQueue, Turn
 from relaqs.job import Task
@@ -42,10 +43,7 @@ class ThreadExecutor:
         self._running: Counter[str] = Counter()
         self._cancelled: set[str] = set()  # jobs cancelled while tasks of theirs run
         self._is_closed = False
-        self._threads = [
-            threading.Thread(target=self._serve, name=f"relaqs-{index}", daemon=True)
-            for index in range(self._cores)
-        ]
+        self._threads = [background_thread(self._serve, f"relaqs-{index}") for index in range(self._cores)]
         for thread in self._threads:
             thread.start()
         _OPEN.add(self)
