@@ -71,13 +71,14 @@ class Row:
     units: str
     fraction: str
     column: str
+    anytime: bool
     coverage: Coverage
 
     @property
     def verdict(self) -> str:
-        """Return "low" or "high" where the coverage is not as promised: no anytime interval is too sure."""
+        """Return "low" or "high" where coverage is not as promised; anytime intervals may hold more often."""
         verdict = self.coverage.verdict
-        return "" if self.fraction == EVERY_LOOK and verdict == "high" else verdict
+        return "" if self.anytime and verdict == "high" else verdict
 
     @property
     def place(self) -> tuple[int, str, float]:
@@ -160,18 +161,19 @@ def carry_out(runs: Sequence[Run], processes: int) -> list[tuple[Run, Counted]]:
 
 def rows_of(counted: Iterable[tuple[Run, Counted]]) -> list[Row]:
     """Return the coverage of each query, units and fraction: of all columns, then of each."""
-    together: dict[tuple[str, str, str], list[FloatArray]] = {}
-    columns: dict[str, tuple[str, ...]] = {}
+    pieces: dict[tuple[str, str, str], list[FloatArray]] = {}
+    first: dict[str, tuple[Run, Counted]] = {}
     for run, found in counted:
-        columns[run.case.name] = found.columns
+        first.setdefault(run.case.name, (run, found))
         for fraction, counts in found.counts.items():
-            together.setdefault((run.case.name, run.units.name, fraction), []).append(counts)
+            pieces.setdefault((run.case.name, run.units.name, fraction), []).append(counts)
     rows = []
-    for (query, units, fraction), pieces in together.items():
-        counts, layouts = np.concatenate(pieces), len(pieces)
-        rows.append(Row(query, units, fraction, "", coverage_of(counts, layouts)))
-        for i, column in enumerate(columns[query]):
-            rows.append(Row(query, units, fraction, column, coverage_of(counts[:, i : i + 1], layouts)))
+    for (query, units, fraction), of_layouts in pieces.items():
+        run, found = first[query]
+        counts, layouts = np.concatenate(of_layouts), len(of_layouts)
+        for i, column in enumerate(("", *found.columns)):
+            chosen = counts[:, i - 1 : i] if column else counts
+            rows.append(Row(query, units, fraction, column, run.anytime, coverage_of(chosen, layouts)))
     return rows
 
 

@@ -23,7 +23,7 @@ from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
-from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
+from relaqs_engine.plan import Method, OnlinePlan, OutputKind
 from relaqs_engine.planner import plan_query
 from relaqs_engine.schedule import MiniBatch
 
@@ -38,8 +38,8 @@ class Replay:
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self._catalog = catalog
         self.plan = plan_query(sql, catalog, Binder(catalog))
-        if self.plan.mode is not Mode.MERGEABLE:
-            raise SystemExit(f"the query has no estimates to cover: {'; '.join(self.plan.reasons)}\n{sql}")
+        if self.plan.method is Method.NONE:
+            raise SystemExit(f"the query has no error bars: {'; '.join(self.plan.reasons)}\n{sql}")
         self._leading = leading_stream(self.plan, catalog)
         database = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
         cursor = database.cursor()

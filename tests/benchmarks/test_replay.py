@@ -54,9 +54,9 @@ def test_cells_are_matched_to_the_exact_answer_by_their_keys(replay: Replay, fli
     assert np.all(look.low < look.high)
 
 
-def test_a_query_that_is_not_estimated_is_refused(flights_by_aircraft: Path) -> None:
-    with pytest.raises(SystemExit, match="no estimates to cover: it returns rows"):
-        Replay("SELECT carrier FROM flights", Catalog.open(flights_by_aircraft))
+def test_a_query_without_error_bars_is_refused(flights_by_aircraft: Path) -> None:
+    with pytest.raises(SystemExit, match="the query has no error bars: "):
+        Replay("SELECT max(dep_delay) AS latest FROM flights", Catalog.open(flights_by_aircraft))
 
 
 def test_the_nearest_mini_batch_is_never_the_exact_one() -> None:
