@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray, product
 from relaqs_bootstrap.variance import Variance, check_fraction
 
 
@@ -37,8 +37,8 @@ def closed_form_variance(
     """
     check_fraction(fraction)
     matched = rows_matched.astype(np.float64)[:, None]
-    total = np.einsum("gck,gk->gc", gradient, sums)
     with np.errstate(divide="ignore", invalid="ignore"):
+        total = product(gradient, sums[:, None, :]).sum(axis=2)
         by_group = np.where(matched > 0.0, total**2 / matched, 0.0)
         squares, magnitude = _quadratic(gradient, cross_products)
         # Below a relative 1e-13 the difference is the rounding of equal rows, which do not vary.
@@ -56,7 +56,7 @@ def _quadratic(gradient: FloatArray, cross_products: FloatArray) -> tuple[FloatA
     result, magnitude = np.zeros(gradient.shape[:2]), np.zeros(gradient.shape[:2])
     for packed, (i, j) in enumerate(zip(*np.triu_indices(gradient.shape[2]), strict=True)):
         twice = 1.0 if i == j else 2.0
-        part = twice * gradient[:, :, i] * gradient[:, :, j] * cross_products[:, packed, None]
+        part = product(twice * gradient[:, :, i] * gradient[:, :, j], cross_products[:, packed, None])
         result += part
         magnitude += np.abs(part)
     return result, magnitude

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray, product
 from relaqs_bootstrap.blocks import block_shares, block_weights
 from relaqs_bootstrap.variance import Variance, check_fraction, variance_of_terms
 
@@ -41,7 +41,8 @@ def linearised_variance(
     contributions = _contributions(gradient, group_index, sums)
     totals = _per_group(contributions, group_index, groups)
     weight = (weights * odds)[of_support[group_index], block_index]
-    deviation = contributions / shares[block_index, None] - totals[group_index]
+    with np.errstate(invalid="ignore"):
+        deviation = contributions / shares[block_index, None] - totals[group_index]
     terms = weight[:, None] * deviation**2
     complete = np.bincount(group_index, minlength=groups) == np.count_nonzero(block_rows)
     absent = _absent(weights * odds, of_support, weight, group_index, complete)
@@ -61,11 +62,12 @@ def _contributions(gradient: FloatArray, group_index: IntArray, sums: FloatArray
     """
     contributions: FloatArray = np.zeros((len(sums), gradient.shape[1]))
     magnitude = np.zeros_like(contributions)
-    for k in range(gradient.shape[2]):
-        part = gradient[group_index, :, k] * sums[:, k, None]
-        contributions += part
-        magnitude += np.abs(part)
-    return np.where(np.abs(contributions) <= 1e-12 * magnitude, 0.0, contributions)
+    with np.errstate(invalid="ignore"):
+        for k in range(gradient.shape[2]):
+            part = product(gradient[group_index, :, k], sums[:, k, None])
+            contributions += part
+            magnitude += np.abs(part)
+    return np.where(np.abs(contributions) < 1e-12 * magnitude, 0.0, contributions)  # not so if infinite
 
 
 def _per_group(values: FloatArray, group_index: IntArray, groups: int) -> FloatArray:

@@ -89,3 +89,12 @@ def test_a_group_of_one_row_or_none_gives_no_nonsense() -> None:
         np.full((1, 1, 1), 20.0), np.zeros((1, 1)), np.zeros((1, 1)), np.zeros(1, int), 2000, 0.05
     )
     assert empty.variance[0, 0] == 0.0
+
+
+def test_a_sum_that_is_no_number_leaves_estimates_of_others_alone() -> None:
+    values = np.random.default_rng(7).random(30)
+    clean = closed_form(values, 2000).variance[0]
+    for odd in (np.nan, np.inf):
+        spoilt = closed_form(np.append(values[1:], odd), 2000).variance[0]
+        assert spoilt[0] == clean[0]
+        assert np.isnan(spoilt[1:]).all()

@@ -121,3 +121,13 @@ def test_sums_of_a_block_without_rows_are_refused() -> None:
             np.array([1]),
             0.5,
         )
+
+
+def test_a_sum_that_is_no_number_leaves_estimates_of_others_alone() -> None:
+    block_sums, rows = sparse_blocks(5, 40, 9, 300.0)
+    clean = linearised(block_sums, rows, 0.1).variance
+    block_sums[:, 4, 1] = np.nan
+    block_sums[:, 7, 1] = np.inf
+    spoilt = linearised(block_sums, rows, 0.1).variance
+    np.testing.assert_array_equal(spoilt[:, 0], clean[:, 0])
+    assert not np.isfinite(spoilt[[4, 7], 1:]).any()

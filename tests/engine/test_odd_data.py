@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import duckdb
+import numpy as np
 import pytest
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts import add_static, shuffle
@@ -115,6 +116,17 @@ def test_every_aggregate_of_every_kind_of_number(odd: World, column: str, group:
 @pytest.mark.parametrize("aggregate", ["var_pop", "stddev"])
 def test_spread_with_nan_and_null(odd: World, aggregate: str) -> None:
     odd.check(f"SELECT kind, {aggregate}(x) FROM figures WHERE kind NOT IN (2, 5) GROUP BY kind")
+
+
+@pytest.mark.parametrize("group", ["", " GROUP BY kind"])
+@pytest.mark.parametrize("method", ["sum(x), sum(f), count(f)", "sum(x), avg(x), sum(f), avg(f)"])
+def test_one_column_of_nan_costs_no_other_its_interval(odd: World, method: str, group: str) -> None:
+    with_nan = next(odd.estimates(odd.plan(f"SELECT {method} FROM figures{group}")))
+    without = next(odd.estimates(odd.plan(f"SELECT {method.replace('x', 'id')} FROM figures{group}")))
+    finite = [i for i, column in enumerate(with_nan.approximate) if "(f)" in column.name]
+    halves = [np.sort(each.half_widths[:, finite], axis=0) for each in (with_nan, without)]
+    np.testing.assert_allclose(*halves, rtol=1e-6)
+    assert np.isfinite(halves[0]).any()
 
 
 @pytest.mark.parametrize("column", ORDERED)

@@ -125,9 +125,12 @@ class VarianceEstimator:
 
 
 def _stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps."""
-    typical = np.sqrt(np.abs(sums).mean(axis=1, keepdims=True)) + 1e-3
-    steps = _STEP * np.maximum(np.abs(sums), typical)
+    """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps.
+
+    A sum that is NaN or infinite has a step too, so that what does not depend on it is seen not to move.
+    """
+    sizes = np.where(np.isfinite(sums), np.abs(sums), 0.0)
+    steps = _STEP * np.maximum(sizes, np.sqrt(sizes.mean(axis=1, keepdims=True)) + 1e-3)
     variants = np.repeat(sums[None], sums.shape[1], axis=0)
     for k in range(sums.shape[1]):
         variants[k, :, k] += steps[:, k]
