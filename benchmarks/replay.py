@@ -18,7 +18,7 @@ from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.estimate import Estimate
-from relaqs_engine.execution.cells import doubles
+from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
