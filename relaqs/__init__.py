@@ -19,6 +19,7 @@ from relaqs_engine.errors import (
 )
 
 if TYPE_CHECKING:
+    from relaqs_engine.advise import Advice
     from relaqs_engine.layouts import Layout, add_static, shuffle, verify
 
     from relaqs.online_query import OnlineQuery
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from relaqs.snapshot import Snapshot
 
 __all__ = [
+    "Advice",
     "ArgumentError",
     "ClusterError",
     "DataError",
@@ -48,6 +50,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Advice": "relaqs_engine.advise",
     "ArgumentError": "relaqs.options",
     "Layout": "relaqs_engine.layouts",
     "OnlineQuery": "relaqs.online_query",

@@ -8,13 +8,13 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
@@ -47,11 +47,14 @@ from relaqs.runner import JobRunner
 
 if TYPE_CHECKING:
     from distributed import Client
+    from relaqs_engine.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
 
 _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _STATE_SHARE = 0.25  # of the limit: for the merged states of this session's queries; the rest runs tasks
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
+
+_Planned = TypeVar("_Planned")
 
 
 class Session:
@@ -147,6 +150,17 @@ class Session:
         """Return how a SELECT would be answered, in words and SQL."""
         return explain(self._plan(sql))
 
+    def advise(self, sql: str) -> Advice:
+        """Return which further layouts of its tables would help a SELECT, and the commands that make them.
+
+        Nothing is read and nothing is made. Printed, it says what would change, or why none is needed or
+        would help. A session opened on a warehouse folder finds a new layout there; one on `tables` is to be
+        given it, too: tables={"trips": …, "trips@zone": "…/trips@zone"}.
+        """
+        from relaqs_engine.advise import advise
+
+        return self._planned(sql, lambda expanded: advise(expanded, self._catalog, self._binder))
+
     def close(self) -> None:
         """Stop the session's queries and free its cores. Does nothing the second time."""
         self._is_closed = True
@@ -178,13 +192,19 @@ class Session:
         return f"<Session: {len(self.tables)} tables, {place}>"
 
     def _plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
+        plan = self._planned(
+            sql, lambda expanded: plan_query(expanded, self._catalog, self._binder, intervals=intervals)
+        )
+        return replace(plan, sql=sql)
+
+    def _planned(self, sql: str, plan: Callable[[str], _Planned]) -> _Planned:
+        """Return what planning makes of a SELECT with its views written out."""
         if self._is_closed:
             raise RelaqsError("this session is closed; open another with relaqs.connect")
         expanded = expand_views(sql, self._views) if self._views else sql
         try:
             with self._planning:
-                plan = plan_query(expanded, self._catalog, self._binder, intervals=intervals)
-                return replace(plan, sql=sql)
+                return plan(expanded)
         except SqlError as error:
             if expanded != sql:  # positions would be those of a text that the user never saw
                 raise SqlError(error.message, None, error.candidates) from None

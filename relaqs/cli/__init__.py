@@ -23,6 +23,7 @@ COMMANDS = {
     "demo": ("relaqs.cli.demo:demo", "Make data, run a query online and show it sharpen."),
     "sql": ("relaqs.cli.sql:sql", "Answer one SELECT online."),
     "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
+    "advise": ("relaqs.cli.advise:advise", "Name the layouts that would help a SELECT."),
     "shuffle": ("relaqs.cli.data:shuffle", "Lay a table out: any part of it becomes a random sample."),
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
     "tpch": ("relaqs_tpch.cli:tpch", "TPC-H: data, queries, measurements."),

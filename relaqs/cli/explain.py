@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from relaqs.cli.parameters import data_option
+from relaqs.cli.parameters import SqlCommand, data_option
 
 
-@click.command("explain")
+@click.command("explain", cls=SqlCommand)
 @click.argument("query", metavar="SELECT")
 @data_option
 def explain(query: str, data: str) -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import data_option, share
+from relaqs.cli.parameters import SqlCommand, data_option, share
 
 if TYPE_CHECKING:
     from relaqs.options import Fallback, Interval
 
 
-@click.command("sql")
+@click.command("sql", cls=SqlCommand)
 @click.argument("query", metavar="SELECT")
 @data_option
 @click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")

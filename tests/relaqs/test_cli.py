@@ -97,6 +97,14 @@ def test_explain(tpch_warehouse: Path) -> None:
     assert done.stdout.startswith("mode: mergeable\n")
 
 
+@pytest.mark.parametrize("comment", ["-- of all", "-- tax = x", "--all\t", "--"])
+@pytest.mark.parametrize("command", ["explain", "sql", "advise"])
+def test_sql_may_begin_with_a_comment(tpch_warehouse: Path, command: str, comment: str) -> None:
+    done = run(command, f"{comment}\nSELECT count(*) AS n FROM nation", "--data", tpch_warehouse)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert {"explain": "mode: exact", "sql": "25", "advise": "No layout is needed"}[command] in done.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "complaint"),
     [
@@ -108,6 +116,8 @@ def test_explain(tpch_warehouse: Path) -> None:
         (["sql", "SELECT 1", "--target", "much"], 2, "'much' is no share"),
         (["sql", "SELECT 1", "--timeout", "0"], 2, "timeout"),
         (["sql"], 2, "Missing argument"),
+        (["sql", "SELECT 1", "--taget", "1%"], 2, "No such option '--taget'"),
+        (["sql", "SELECT 1", "--taget=1 %"], 2, "No such option '--taget'"),
     ],
 )
 def test_errors_are_one_line_and_have_their_exit_code(

@@ -89,8 +89,8 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
     Raises LayoutError if the source is not there, is of no known kind or cannot be kept in Parquet; DataError
     if it cannot be read or its files do not have the same columns.
     """
-    if isinstance(source, str | os.PathLike) and (Path(source) / MANIFEST_NAME).is_file():
-        return _laid_out(read_manifest(Path(source)), cursor, _names(source))
+    if (folder := _layout_folder(source)) is not None:
+        return _laid_out(read_manifest(folder), cursor, str(folder))
     if isinstance(source, str | os.PathLike | Sequence):
         files = find_files(source)
         if not _are_csv(files):
@@ -156,6 +156,16 @@ def _are_csv(files: Sequence[Path]) -> bool:
         other = next(file for file in files if file not in csv)
         raise LayoutError(f"{csv[0].name} is CSV and {other.name} is not; lay out files of one kind")
     return bool(csv)
+
+
+def _layout_folder(source: TableSource) -> Path | None:
+    """Return the folder where the source is a layout, and one alone."""
+    if isinstance(source, list | tuple) and len(source) == 1:
+        return _layout_folder(source[0])
+    if not isinstance(source, str | os.PathLike):
+        return None
+    folder = Path(source)
+    return folder if (folder / MANIFEST_NAME).is_file() else None
 
 
 def _laid_out(layout: Layout, cursor: Cursor, description: str) -> ParquetSource:

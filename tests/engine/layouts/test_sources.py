@@ -85,7 +85,7 @@ def test_a_layout_is_laid_out_another_way(tmp_path: Path, first_key: str | None,
 
 def test_a_static_table_is_laid_out_as_a_sample_and_back(tmp_path: Path) -> None:
     static = add_static(ROWS, tmp_path / "static")
-    sampled = shuffle(str(static.directory), tmp_path / "sampled", partitions=3)
+    sampled = shuffle([str(static.directory)], tmp_path / "sampled", partitions=3)
     again = add_static(sampled.directory, tmp_path / "again")
     assert rows_in_any_order(stored_rows(sampled)) == rows_in_any_order(stored_rows(again))
     assert rows_in_any_order(stored_rows(again)) == rows_in_any_order(ROWS)

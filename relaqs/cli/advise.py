@@ -1,0 +1,21 @@
+"""`relaqs advise`: which further layouts would help a query."""
+
+from __future__ import annotations
+
+import click
+
+from relaqs.cli.parameters import SqlCommand, data_option
+
+
+@click.command("advise", cls=SqlCommand)
+@click.argument("query", metavar="SELECT")
+@data_option
+def advise(query: str, data: str) -> None:
+    """Say which further layouts of its tables would help SELECT, what would change, and how to make them.
+
+    Or why none is needed, or none would help. Nothing is read but what is known of the tables.
+    """
+    from relaqs.session import connect
+
+    with connect(data) as session:
+        click.echo(session.advise(query))
