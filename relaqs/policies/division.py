@@ -13,7 +13,8 @@ from relaqs.policies.fill import fill_evenly
 from relaqs.policies.plan import Plan
 from relaqs.policies.view import Jobs, Kind, View
 
-UNITS_PER_JOB = 4  # at least, on average: where jobs outnumber cores, a unit is a part of a core
+UNITS_PER_JOB = 4  # at least, on average: where jobs outnumber cores, a unit is part of a core
+FEWEST_UNITS = 256  # so that shares of few cores are as fine as those of many
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +39,8 @@ class Contest:
 
     @property
     def units(self) -> int:
-        """How many equal parts the cores are handed out in: of one core each, or less where jobs are many."""
-        return max(math.ceil(self.cores), UNITS_PER_JOB * len(self.jobs))
+        """How many equal parts the cores are handed out in: one core each, less where cores are few."""
+        return max(math.ceil(self.cores), UNITS_PER_JOB * len(self.jobs), FEWEST_UNITS)
 
     @property
     def unit_cores(self) -> float:

@@ -21,6 +21,7 @@ Values = Callable[[IntArray, int], FloatArray]
 """(jobs, n) → what each of the first n units is worth to these jobs, (len(jobs), n), falling along a row."""
 
 FEWEST_COLUMNS = 4
+SMALL_TABLE = 8192  # entries: up to these, every unit of every job is looked at from the start
 
 
 def allocate_greedily(gains: Gains, most: IntArray, units: int, *, far_doublings: int = 0) -> FloatArray:
@@ -66,7 +67,7 @@ def _enough_columns(values: Values, most: IntArray, units: int) -> tuple[list[Bl
     A job whose last column is still wanted gets twice as many. The price only rises by that, so that jobs
     which were not wanting before are not later.
     """
-    columns = max(FEWEST_COLUMNS, 2 * (units // len(most)))
+    columns = max(FEWEST_COLUMNS, 2 * (units // len(most)), min(int(most.max()), SMALL_TABLE // len(most)))
     blocks = [_block(values, np.arange(len(most)), columns, most)]
     price = 0.0
     while True:

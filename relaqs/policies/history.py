@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -51,14 +51,12 @@ class History:
         return history
 
     def _followed_by_one(self, observation: Observation) -> History:
-        before = float(self.newest[-1, 1])
-        change = abs(observation.quality - before)
-        return replace(
-            self,
+        quality, before = observation.quality, float(self.newest[-1, 1])
+        is_known = math.isfinite(quality)
+        change = abs(quality - before) if is_known and math.isfinite(before) else 0.0
+        return History(
             newest=np.vstack([self.newest[1:], observation]),
             count=self.count + 1,
-            first_quality=observation.quality
-            if math.isnan(self.first_quality) and math.isfinite(observation.quality)
-            else self.first_quality,
-            largest_change=max(self.largest_change, change) if math.isfinite(change) else self.largest_change,
+            first_quality=quality if is_known and math.isnan(self.first_quality) else self.first_quality,
+            largest_change=max(self.largest_change, change),
         )

@@ -96,7 +96,8 @@ def _measured_progress(jobs: Jobs) -> FloatArray:
 
     Where no metric measured it: the change of quality, divided by the largest so far.
     """
-    change = np.abs(np.diff(jobs.quality, axis=1, prepend=np.nan))
+    known = np.where(np.isfinite(jobs.quality), jobs.quality, np.nan)
+    change = np.abs(np.diff(known, axis=1, prepend=np.nan))
     largest = jobs.largest_change[:, None]
     by_quality = np.where(largest > 0, change / np.where(largest > 0, largest, 1.0), 0.0)
     return np.where(np.isnan(jobs.progress), by_quality, jobs.progress)

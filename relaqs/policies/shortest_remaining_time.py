@@ -22,7 +22,7 @@ STEPS_AHEAD = np.unique(np.geomspace(1.0, 1e5, 120).round())  # where the target
 class ShortestRemainingTime:
     """The job that needs the fewest core-seconds a weight to its target, or to its end, gets all it can use.
 
-    0 to 0.5 % from the optimum where time to a target is what counts. A job without a measured step goes
+    0 to 0.5 % from the optimum where time to a target is what counts. A job without a known cost goes
     first, to be known; one that neither ends nor is predicted to reach its target goes last. Exact and
     foreign jobs, whose remaining time nobody knows, have their fair share. minimum_share: see `divide`.
     Source: Schrage 1968; by weight, Smith 1956.
@@ -50,10 +50,10 @@ def _shortest_first(contest: Contest) -> FloatArray:
 def remaining_core_seconds(view: View) -> FloatArray:
     """Return what each job still needs to its target or its end, shape (J,).
 
-    0 for a job without a measured step, inf for one without an end in sight.
+    0 for a job whose step nobody knows the cost of, inf for one without an end in sight.
     """
     jobs = view.jobs
-    is_known = jobs.count > 0
+    is_known = np.isfinite(jobs.step_core_seconds) & np.isfinite(jobs.step_work)
     remaining = np.zeros(len(jobs))
     if is_known.any():
         known = view.of_jobs(is_known)
@@ -72,7 +72,7 @@ def _steps_to_end(jobs: Jobs) -> FloatArray:
 def _steps_to_target(jobs: Jobs, curves: Curves) -> FloatArray:
     """Return the steps until each job's curve is at its target, inf where it never is, shape (J,)."""
     steps = np.full(len(jobs), np.inf)
-    asked = np.flatnonzero(np.isfinite(jobs.target))
+    asked = np.flatnonzero(np.isfinite(jobs.target) & (jobs.count > 0))
     work = jobs.work_done[asked, None] + jobs.step_work[asked, None] * STEPS_AHEAD
     quality = curves.of_jobs(asked).at(np.minimum(work, jobs.work_total[asked, None]))
     reaches = quality <= jobs.target[asked, None]

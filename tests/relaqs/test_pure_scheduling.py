@@ -1,0 +1,61 @@
+"""The deciding half of the scheduler is pure: arrays in, plans out, and imports point one way."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+RELAQS = Path(__file__).resolve().parents[2] / "relaqs"
+
+# What each part may import of this project; below it, only numpy and harmless parts of the standard library.
+MAY_IMPORT = {
+    "progress": {"relaqs.progress", "relaqs.arrays", "relaqs_engine.estimate"},
+    "prediction": {"relaqs.prediction", "relaqs.arrays"},
+    "policies": {"relaqs.policies", "relaqs.prediction", "relaqs.arrays", "relaqs_engine.errors"},
+    "stopping.py": {"relaqs.arrays"},
+}
+HARMLESS = {"__future__", "collections", "dataclasses", "difflib", "enum", "math", "numpy", "typing"}
+
+
+def modules_of(part: str) -> list[Path]:
+    path = RELAQS / part
+    return [path] if path.suffix else sorted(path.rglob("*.py"))
+
+
+def imports(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+    return found
+
+
+def is_allowed(module: str, part: str) -> bool:
+    own = any(module == name or module.startswith(f"{name}.") for name in MAY_IMPORT[part])
+    return own or module.split(".")[0] in HARMLESS
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_imports(part: str) -> None:
+    wrong = [
+        f"{path.relative_to(RELAQS)} imports {module}"
+        for path in modules_of(part)
+        for module in imports(ast.parse(path.read_text(encoding="utf-8")))
+        if not is_allowed(module, part)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("part", MAY_IMPORT)
+def test_no_random_numbers(part: str) -> None:
+    users = [
+        path.name
+        for path in modules_of(part)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "random"
+    ]
+    assert users == []
