@@ -18,6 +18,7 @@ from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.join_columns import JoinColumns, TableColumn, join_columns
 from relaqs_engine.layouts.assignment import HASH_SCHEME
 from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.planner import plan_query
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
@@ -26,7 +27,7 @@ from relaqs_engine.sql.parse import ParsedQuery, parse_query
 
 FEWEST_ROWS = 10_000  # fewer are read whole within milliseconds
 FEWEST_UNITS_A_PARTITION = 20  # distinct keys: of fewer, one partition says little about the others
-NOTABLE_SHARE = 0.1  # of the query's rows: so many more streamed, not read whole first, are worth a layout
+NOTABLE_SHARE = 0.1  # of the query's rows: so many fewer to wait for are worth a layout
 SMALL_GROUP_ROWS = 100  # a tenth of fewer rows certifies nothing; complete groups, a few at first, say more
 DEFAULT_PARTITIONS = 100
 
@@ -82,14 +83,24 @@ class Outlook:
         return self.groups_are_local and self.group_rows < SMALL_GROUP_ROWS
 
     @property
-    def rank(self) -> tuple[bool, int, bool]:
-        return self.is_progressive, self.streamed_rows, self.completes_small_groups
+    def rows_to_wait_for(self) -> int:
+        return rows_to_wait_for(self.streamed_rows, self.rows)
+
+    @property
+    def rank(self) -> tuple[bool, int, bool, int]:
+        """Return what is better in order of importance."""
+        return (
+            self.is_progressive,
+            -self.rows_to_wait_for,
+            self.completes_small_groups,
+            self.streamed_rows,
+        )
 
     def is_notably_better_than(self, other: Outlook) -> bool:
         """Whether it is worth one more layout."""
         if self.is_progressive is not other.is_progressive:
             return self.is_progressive
-        gained = self.streamed_rows - other.streamed_rows
+        gained = other.rows_to_wait_for - self.rows_to_wait_for
         completes = self.completes_small_groups and not other.groups_are_local
         return gained >= NOTABLE_SHARE * self.rows or (gained >= 0 and completes)
 

@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
@@ -69,7 +70,8 @@ def _online(draft: Draft, tables: frozenset[str]) -> OnlinePlan:
             sampled.append(_applied(SAMPLING, replace(draft, catalog=choice)))
         except NotOnlineError as reason:
             refused.append((_sampled_rows(choice, tables), reason))
-    for chosen in sorted(sampled, key=_locality, reverse=True):  # equals stay in order: plain layouts first
+    # Equals stay in their order: a table's first layout before the others.
+    for chosen in sorted(sampled, key=lambda each: _locality(each, tables), reverse=True):
         try:
             return _completed(_applied(AGGREGATING, chosen))
         except NotOnlineError as reason:
@@ -103,11 +105,13 @@ def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
     return sum(layout.row_count for name in tables if (layout := choice.table(name)).is_sampled)
 
 
-def _locality(draft: Draft) -> tuple[int, bool]:
-    """Return what a choice is judged by: rows that need not be read whole first, and if groups are local."""
-    rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
+def _locality(draft: Draft, tables: Iterable[str]) -> tuple[int, bool]:
+    """Return how good a choice is: the fewer rows to wait for the better, then whether groups are local."""
+    rows = sum(draft.catalog.table(name).row_count for name in tables)
+    streamed_rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
     group = draft.select.args.get("group")
-    return rows, groups_lie_in_partitions(draft, group.expressions if group else ())
+    local = groups_lie_in_partitions(draft, group.expressions if group else ())
+    return -rows_to_wait_for(streamed_rows, rows), local
 
 
 def _mergeable(draft: Draft) -> OnlinePlan:

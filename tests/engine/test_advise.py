@@ -63,7 +63,7 @@ def with_layout(catalog: Catalog, table: str, name: str, **changes: object) -> C
     [
         (2, {"part": ("p_partkey",), "partsupp": ("ps_partkey",)}),
         (13, {"customer": ("c_custkey",), "orders": ("o_custkey",)}),
-        (16, {"part": ("p_partkey",), "partsupp": ("ps_partkey",)}),
+        (16, {"partsupp": ()}),
         (17, {"part": ("p_partkey",), "lineitem": ("l_partkey",)}),
     ],
 )
@@ -73,10 +73,10 @@ def test_queries_that_other_layouts_make_progressive(
     advice = advise(query(number), scale_1, tpch.binder)
     assert wanted(advice) == keys
     assert (advice.now.mode, advice.then.mode) == (Mode.EXACT, Mode.MERGEABLE)
-    assert set(advice.then.streams) == {f"{table}@{key}" for table, (key,) in keys.items()}
+    assert set(advice.then.streams) == {f"{table}@{key[0] if key else 'rows'}" for table, key in keys.items()}
     assert advice.then.streamed_rows == sum(scale_1.table(table).row_count for table in keys)
     text = str(advice)
-    assert text.startswith("Two further layouts would help.")
+    assert text.startswith("A further layout would" if len(keys) == 1 else "Two further layouts would")
     assert f"mode     exact → mergeable (now {tpch.plan(query(number)).reasons[0]})" in text
     assert text.endswith("\n".join(advice.commands))
 
