@@ -87,7 +87,7 @@ def divide(view: View, rule: Rule, *, minimum_share: float = 0.0, reserved: Bool
     return Plan(jobs.ids, cores, view.capacity_cores)
 
 
-def without_a_curve(jobs: Jobs) -> BoolArray:
+def without_quality(jobs: Jobs) -> BoolArray:
     """Return which jobs have no quality that work improves, and get their fair share instead, shape (J,)."""
     return jobs.is_kind(Kind.EXACT, Kind.FOREIGN)
 

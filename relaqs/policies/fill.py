@@ -15,7 +15,7 @@ def fill_evenly(
     weight, most: shape (J,); so is the result, Σ = min(cores, Σ most). start: what counts as handed out
     before; a job above the level gets nothing, one that reaches `most` gets no more. The level is found
     exactly, by sorting the points where a job begins to be filled and where it is full.
-    Source: Bertsekas, Gallager 1992, Data Networks, 6.5.2 (water-filling).
+    Source: Bertsekas, Gallager 1992, Data Networks, ch. 6, max-min flow control.
     """
     most = np.minimum(most, max(cores, 0.0))
     if most.sum() <= cores:

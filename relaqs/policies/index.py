@@ -7,16 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide, without_a_curve
+from relaqs.arrays import FloatArray, IntArray
+from relaqs.policies.division import Contest, check_share, divide, without_quality
 from relaqs.policies.fill import fill_evenly
 from relaqs.policies.greedy import allocate_greedily
-from relaqs.policies.outlook import Outlook
+from relaqs.policies.outlook import Outlook, is_predictable
 from relaqs.policies.plan import Plan
-from relaqs.policies.view import Jobs, Kind, View
+from relaqs.policies.view import View
 
-FAR_DOUBLINGS = 6  # of the horizon: from twice a fair share of one epoch to 64 times that
-FEWEST_LOSSES = 2  # for a curve of a training run; of a query one result is enough
+FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +45,11 @@ class Index:
         check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
-        reserved = without_a_curve(view.jobs)
-        if not self.new_first:
-            reserved |= _is_new(view.jobs)
+        reserved = without_quality(view.jobs) if self.new_first else ~is_predictable(view.jobs)
         return divide(view, self._share_out, minimum_share=self.minimum_share, reserved=reserved)
 
     def _share_out(self, contest: Contest) -> FloatArray:
-        is_new = _is_new(contest.jobs)
+        is_new = ~is_predictable(contest.jobs)
         room = np.where(is_new, contest.room_cores, 0.0)
         cores = fill_evenly(contest.cores, contest.jobs.weight, room)
         known = contest.among(~is_new, contest.cores - cores.sum())
@@ -69,7 +66,3 @@ class Index:
 
         units = allocate_greedily(gains, contest.most_units, contest.units, far_doublings=FAR_DOUBLINGS)
         return contest.unit_cores * units
-
-
-def _is_new(jobs: Jobs) -> BoolArray:
-    return jobs.count < np.where(jobs.is_kind(Kind.TRAINING), FEWEST_LOSSES, 1)

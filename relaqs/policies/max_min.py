@@ -8,13 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide, without_a_curve
+from relaqs.policies.division import Contest, check_share, divide
 from relaqs.policies.greedy import take_most_valued
-from relaqs.policies.outlook import Outlook
+from relaqs.policies.outlook import Outlook, is_predictable
 from relaqs.policies.plan import Plan
 from relaqs.policies.view import View
 
-FEWEST_OBSERVATIONS = 2  # for a curve of every kind of job
 LEAST_GAIN = 1e-12  # of error: a job that gains less by all it could get is not helped
 
 
@@ -23,9 +22,8 @@ class MaxMin:
     """Each unit goes to the job whose predicted error, by weight, is then the largest.
 
     This lowers the largest error as far as it will go, then the next. Errors are normalised: 1 at a job's
-    first result. A job that no number of cores would help does not take them. Jobs with fewer than two
-    results have their fair share. The thesis's other objective (ch. 4). minimum_share: a fraction of the fair
-    share.
+    first result. A job that no number of cores would help does not take them. Jobs without a curve
+    have their fair share. The thesis's other objective (ch. 4). minimum_share: a fraction of the fair share.
     """
 
     minimum_share: float = 0.1
@@ -35,7 +33,7 @@ class MaxMin:
         check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
-        reserved = without_a_curve(view.jobs) | (view.jobs.count < FEWEST_OBSERVATIONS)
+        reserved = ~is_predictable(view.jobs)
         return divide(view, _worst_off_first, minimum_share=self.minimum_share, reserved=reserved)
 
 

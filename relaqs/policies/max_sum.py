@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide, without_a_curve
+from relaqs.policies.division import Contest, check_share, divide, without_quality
 from relaqs.policies.greedy import allocate_greedily
 from relaqs.policies.outlook import fit_quality_curves, step_costs
 from relaqs.policies.plan import Plan
@@ -21,7 +21,7 @@ FEWEST_OBSERVATIONS = 2  # for a curve: the first result has nothing before it
 
 @dataclass(frozen=True, slots=True)
 class MaxSum:
-    """Algorithm 5 of the thesis, and SLAQ's allocation (4.2), which it takes over for queries.
+    """Algorithm 5 of the thesis: SLAQ's greedy allocation, taken over for queries.
 
     Every job has a minimum share. A job without a curve, as it has reported fewer than two results, gets 1/n
     of the cores. The others bid for one core after another; it goes to the job whose predicted progress until
@@ -42,7 +42,7 @@ class MaxSum:
 
     def plan(self, view: View) -> Plan:
         is_new = view.jobs.count < FEWEST_OBSERVATIONS
-        reserved = without_a_curve(view.jobs) | is_new
+        reserved = without_quality(view.jobs) | is_new
         return divide(view, _most_progress, minimum_share=self.minimum_share, reserved=reserved)
 
 

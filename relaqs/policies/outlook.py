@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaqs.arrays import FloatArray, IntArray
+from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.policies.view import Jobs, Kind, View
 from relaqs.prediction.curves import Curves, fit_best_curves
 from relaqs.prediction.family import PARAMETERS, Family
@@ -17,6 +17,8 @@ from relaqs.prediction.scaled import STANDARD_ERROR
 from relaqs.prediction.series import Series
 from relaqs.prediction.sublinear import SUBLINEAR
 
+FEWEST_RESULTS = 1
+FEWEST_LOSSES = 2
 UNKNOWN_ERROR = 1.0  # relative error taken for a query none of whose cells is certified yet
 FAR = 10.0  # a training run's loss after so many times its steps is taken for its last one
 
@@ -43,6 +45,12 @@ def fit_quality_curves(jobs: Jobs) -> Curves:
     return Curves(_FAMILIES, chosen, parameters)
 
 
+def is_predictable(jobs: Jobs) -> BoolArray:
+    """Return which jobs have a curve, shape (J,): queries with a result, and runs with two losses."""
+    fewest = np.where(jobs.is_kind(Kind.TRAINING), FEWEST_LOSSES, FEWEST_RESULTS)
+    return jobs.is_kind(Kind.QUERY, Kind.TRAINING) & (jobs.count >= fewest)
+
+
 def step_costs(jobs: Jobs) -> StepCosts:
     """Return what the steps ahead of each job cost."""
     return StepCosts(jobs.step_core_seconds, jobs.growth_core_seconds, jobs.spent_core_seconds)
@@ -60,7 +68,7 @@ class Outlook:
 
     @classmethod
     def of(cls, view: View, *, normalised: bool = True) -> Outlook:
-        """Return the outlook of a view whose jobs all have observations.
+        """Return the outlook of a view whose jobs are all predictable.
 
         normalised: a query's error is divided by its first known one, so that all begin at 1, like losses;
         else it is the relative error itself. A loss goes from 1 at the first to 0 at the last one predicted.

@@ -33,6 +33,8 @@ POLICIES: dict[str, type[Policy]] = {
     )
 }
 
+ALIASES = {"relaqs": Index.name}  # the default: whichever measures best
+
 
 class PolicyError(RelaqsError, ValueError):
     """No such policy, or not with these parameters. It is a ValueError too."""
@@ -41,13 +43,16 @@ class PolicyError(RelaqsError, ValueError):
 def make_policy(name: str, **parameters: object) -> Policy:
     """Return the policy of that name, with its parameters, e.g. `make_policy("index", minimum_share=0.2)`.
 
+    "relaqs" stands for the default policy.
     Raises PolicyError: with candidates if there is no such policy; with the parameters it takes if there is
     no such parameter or one is missing; or if a value is not accepted.
     """
+    name = ALIASES.get(name, name)
     if name not in POLICIES:
-        near = get_close_matches(name, POLICIES, n=2)
+        known = [*POLICIES, *ALIASES]
+        near = get_close_matches(name, known, n=2)
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise PolicyError(f"there is no policy {name!r}; {hint}The policies are {', '.join(POLICIES)}")
+        raise PolicyError(f"there is no policy {name!r}; {hint}The policies are {', '.join(known)}")
     try:
         return POLICIES[name](**parameters)
     except TypeError as error:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies.division import Contest, check_share, divide, without_a_curve
+from relaqs.policies.division import Contest, check_share, divide, without_quality
 from relaqs.policies.fill import fill_in_order
 from relaqs.policies.outlook import fit_quality_curves, step_costs
 from relaqs.policies.plan import Plan
@@ -36,7 +36,7 @@ class ShortestRemainingTime:
 
     def plan(self, view: View) -> Plan:
         return divide(
-            view, _shortest_first, minimum_share=self.minimum_share, reserved=without_a_curve(view.jobs)
+            view, _shortest_first, minimum_share=self.minimum_share, reserved=without_quality(view.jobs)
         )
 
 

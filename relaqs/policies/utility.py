@@ -9,14 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide, without_a_curve
+from relaqs.policies.division import Contest, check_share, divide
 from relaqs.policies.greedy import allocate_greedily
-from relaqs.policies.outlook import Outlook
+from relaqs.policies.outlook import Outlook, is_predictable
 from relaqs.policies.plan import Plan
 from relaqs.policies.view import Jobs, View
 
-FAR_DOUBLINGS = 6  # of the horizon: from twice a fair share of one epoch to 64 times that
-FEWEST_OBSERVATIONS = 2  # for a curve of every kind of job
+FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 
 UtilityFunction = Callable[[FloatArray, Jobs], FloatArray]
 """(errors, jobs) → utilities, both of shape (J, K): what each job's errors are worth; more is better."""
@@ -27,7 +26,7 @@ class Utility:
     """The sum of weight × utility(error) grows as fast as it can; utility may have steps, e.g. at a target.
 
     A step far ahead counts at the rate at which a job gets there: the envelope looks beyond the next plan.
-    Jobs with fewer than two results have their fair share. utility: pure, and called with many jobs at once,
+    Jobs without a curve have their fair share. utility: pure, and called with many jobs at once,
     e.g. `lambda errors, jobs: 1.0 * (errors <= 0.05)` to have as many jobs as possible below 5 %, soon.
     normalised: see `Outlook.of`. minimum_share: a fraction of the fair share.
     """
@@ -41,7 +40,7 @@ class Utility:
         check_share("minimum_share", self.minimum_share)
 
     def plan(self, view: View) -> Plan:
-        reserved = without_a_curve(view.jobs) | (view.jobs.count < FEWEST_OBSERVATIONS)
+        reserved = ~is_predictable(view.jobs)
         return divide(view, self._most_useful, minimum_share=self.minimum_share, reserved=reserved)
 
     def _most_useful(self, contest: Contest) -> FloatArray:

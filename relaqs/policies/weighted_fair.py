@@ -12,7 +12,7 @@ from relaqs.policies.view import View
 
 @dataclass(frozen=True, slots=True)
 class WeightedFair:
-    """Weighted max-min fairness (Bertsekas, Gallager 1992, 6.5.2)."""
+    """Weighted max-min fairness (Bertsekas, Gallager 1992, Data Networks, ch. 6)."""
 
     name: ClassVar[str] = "weighted_fair"
 

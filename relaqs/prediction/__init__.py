@@ -2,6 +2,10 @@
 
 All jobs are fitted at once, as arrays; no optimiser runs per job. Pure: numpy only, no clock, no randomness,
 and nothing here knows jobs, cores or policies.
+
+Sources throughout: "the thesis", ch. 4, and its paper, Stafman, Or, Freedman 2019, ReLAQS: Reducing Latency
+for Multi-Tenant Approximate Queries via Scheduling (Middleware); "SLAQ", Zhang, Stafman, Or, Freedman 2017,
+SLAQ: Quality-Driven Scheduling for Distributed Machine Learning (SoCC).
 """
 
 from relaqs.prediction.curves import Curves, fit_best_curves, fit_curves

@@ -23,7 +23,7 @@ class Geometric:
 
     This is μ^(k − b) + c with s = μ^(origin − b). For a known rate, s and c are a straight-line fit; the rate
     is found by a grid and golden-section search on its logarithm (Kiefer 1953), for all jobs at once.
-    Source: Zhang, Stafman, Or, Freedman 2017, SLAQ, 4.1 (class II: linear or superlinear convergence).
+    Source: SLAQ, algorithms of linear or superlinear convergence.
     """
 
     name: str = "geometric"

@@ -18,7 +18,7 @@ class InverseSquare:
     """1/(A·x² + B), A ≥ 0 and B > 0: flat or falling. Parameters: A, B.
 
     1/y = A·x² + B is linear; an error of y is an error of 1/y divided by y², hence the weights w·y⁴.
-    Source: Stafman 2019, ReLAQS, prediction of progress (thesis ch. 4).
+    Source: the thesis, ch. 4, prediction of progress.
     """
 
     name: str = "inverse square"
@@ -39,7 +39,8 @@ class InverseSquare:
 
     def through(self, parameters: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
         now = self.at(parameters, x[:, None])[:, 0]
-        return np.where((y > 0)[:, None], parameters * (now / np.where(y > 0, y, 1.0))[:, None], parameters)
+        can_be = y > 1e-9 * now  # the curve never comes to zero
+        return parameters * np.where(can_be, now / np.where(can_be, y, 1.0), 1.0)[:, None]
 
     def sum_of_steps(
         self, parameters: FloatArray, x: FloatArray, step: FloatArray, n: FloatArray

@@ -41,7 +41,7 @@ class StepCosts:
         """
         left = self._left_of_first()[:, None]
         first = np.minimum(core_seconds / left, 1.0)
-        # n more steps cost n·B + A·n·(n−1)/2; solved for n in the form that also holds for A = 0.
+        # n more steps cost n·(B + A/2) + n²·A/2; solved for n in the form that also holds for A = 0.
         growth = self.growth_core_seconds[:, None]
         slope = np.maximum(self.next_core_seconds[:, None] + growth / 2, 1e-12)
         beyond = np.maximum(core_seconds - left, 0.0)
@@ -72,7 +72,7 @@ def line_cost(steps: Series) -> tuple[FloatArray, FloatArray]:
     """Return slope A ≥ 0 and offset B of each job's cost A·x + B, shape (J,), for refined queries.
 
     They keep undecided rows and read them again, so that a mini-batch costs more than the one before.
-    A job with one step, or whose costs fall, has A = 0 and the mean as B. Source: thesis ch. 4, runtime.
+    A job with one step, or whose costs fall, has A = 0 and the mean as B. Source: the thesis, ch. 4.
     """
     share = steps.weight / np.maximum(steps.weight.sum(axis=1, keepdims=True), 1e-300)
     mean_x, mean_y = (share * steps.x).sum(axis=1), constant_cost(steps)
@@ -86,7 +86,7 @@ def line_cost(steps: Series) -> tuple[FloatArray, FloatArray]:
 def cost_per_size(sizes: Series) -> FloatArray:
     """Return c of each job's cost c·S, shape (J,), for training. sizes: x the rows S of a step, y its cost.
 
-    On N cores the step takes c·S/N seconds. Source: SLAQ, 4.1, runtime prediction.
+    On N cores the step takes c·S/N seconds. Source: SLAQ, prediction of runtime.
     """
     squares = (sizes.weight * sizes.x**2).sum(axis=1)
     product = (sizes.weight * sizes.x * sizes.y).sum(axis=1)

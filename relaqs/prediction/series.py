@@ -8,7 +8,7 @@ import numpy as np
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
 
-DECAY = 0.8  # weight of an observation relative to the next newer one (SLAQ 4.1; thesis ch. 4)
+DECAY = 0.8  # weight of an observation relative to the next newer one (the thesis and SLAQ)
 WINDOW = 16  # observations kept a job: longer windows predict worse (benchmarks/prediction.py)
 
 

@@ -22,7 +22,7 @@ class SubLinear:
 
     For a known d, 1/(y − d) is a quadratic: a weighted linear fit, tried for a grid of d. The best start is
     refined by damped Gauss-Newton steps (Levenberg 1944; Marquardt 1963) in all four, for all jobs at once.
-    Source: Zhang, Stafman, Or, Freedman 2017, SLAQ, 4.1 (class I: sublinear convergence).
+    Source: SLAQ, algorithms of sublinear convergence.
     """
 
     name: str = "sublinear"

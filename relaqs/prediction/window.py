@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from relaqs.arrays import FloatArray
+from relaqs.arrays import BoolArray, FloatArray
 from relaqs.prediction.series import Series
 
 TINY = 1e-12
@@ -39,6 +39,6 @@ class Window:
         return cls(t, z, series.weight, origin, width, lowest, span)
 
 
-def _least(values: FloatArray, known: np.ndarray) -> FloatArray:
+def _least(values: FloatArray, known: BoolArray) -> FloatArray:
     least = np.where(known, values, np.inf).min(axis=1, initial=np.inf)
     return np.where(np.isfinite(least), least, 0.0)

@@ -9,7 +9,7 @@ class LossDelta:
     """P_i = |L_i − L_{i−1}| / max_j |L_j − L_{j−1}|. Losses of any unit become comparable.
 
     The first loss counts 1. A loss that is not finite counts 0 and is forgotten: training that diverged makes
-    no progress. Source: SLAQ, 3.1, normalised change of loss.
+    no progress. Source: SLAQ (SoCC 2017), normalised change of loss.
     """
 
     def __init__(self) -> None:

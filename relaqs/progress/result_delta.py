@@ -16,7 +16,7 @@ class ResultDelta:
     Groups are matched by key: they may appear, move between rows and vanish from one result to the next. A
     cell seen for the first time counts 1, all of it being new; one that never moved counts 0. So P_1 = 1, and
     a result without a cell that counts has progress 0.
-    Source: Stafman 2019, thesis ch. 4, the result-delta metric. Over equal mini-batches it falls like 1/i,
+    Source: the ReLAQS thesis, ch. 4, the result-delta metric. Over equal mini-batches it falls like 1/i,
     while the true error falls like √(1/i − 1/N); where they grow, so does what one of them changes.
     """
 

@@ -227,6 +227,15 @@ def test_max_sum_maximises_the_sum_of_predicted_progress() -> None:
     assert 0 < best < 8
 
 
+def test_max_sum_without_a_metric_takes_the_changes_of_the_error() -> None:
+    def without_progress(job: JobView) -> JobView:
+        seen = [Observation(*row[:3]) for row in job.history.newest[-job.history.count :].tolist()]
+        return replace(job, history=History().followed_by(*seen))
+
+    jobs = [without_progress(query("young", 3)), without_progress(query("old", 12))]
+    assert cores(MaxSum(minimum_share=0.0), *jobs) == pytest.approx({"young": 8, "old": 0})
+
+
 def test_max_min_lowers_the_largest_error() -> None:
     jobs = [query("a", 2), query("b", 3), query("c", 4)]
     given = cores(MaxMin(minimum_share=0.0), *jobs, cores=20.0)

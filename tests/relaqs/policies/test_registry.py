@@ -25,6 +25,10 @@ def test_the_policies() -> None:
     assert all(isinstance(policy, Policy) for policy in every_policy())
 
 
+def test_the_default_policy_goes_by_the_projects_name() -> None:
+    assert make_policy("relaqs", normalised=False) == Index(normalised=False)
+
+
 def test_a_policy_is_made_with_its_parameters() -> None:
     assert make_policy("index", minimum_share=0.3) == Index(minimum_share=0.3)
 
