@@ -43,8 +43,8 @@ class PlainDuckDB:
 
 
 def files_of_layouts(catalog: Catalog) -> dict[str, Sequence[Path]]:
-    """Return the partition files of each table of a catalog."""
-    return {layout.table: layout.paths for layout in catalog.layouts}
+    """Return the partition files of each table of a catalog, of its first layout where it has several."""
+    return {name: layout.paths for name, layout in catalog.tables.items()}
 
 
 def files_of_folder(folder: Path) -> dict[str, Sequence[Path]]:

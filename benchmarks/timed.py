@@ -17,6 +17,9 @@ from relaqs.job import Task, TaskResult
 from relaqs.memory import machine_memory_bytes
 from relaqs.options import QueryOptions
 from relaqs.session import Session
+from relaqs.snapshot import Snapshot
+
+CERTIFIED_FROM = 0.1  # of the rows scanned: where the share of certified cells is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,8 @@ class OnlineRun:
     """Seconds since the query was submitted until the first estimate, ±5 %, ±1 % and the exact answer.
 
     An error that no estimate reached is reached by the exact answer. core_seconds: of the whole process;
-    task_core_seconds: of it, in tasks. The rest is folds, estimates and what surrounds them.
+    task_core_seconds: of it, in tasks. The rest is folds, estimates and what surrounds them. certified_share:
+    of the approximate cells, in the first snapshot after CERTIFIED_FROM of the rows; None where it has none.
     """
 
     first_seconds: float
@@ -36,6 +40,7 @@ class OnlineRun:
     tasks: int
     batches: int
     answer: pa.Table
+    certified_share: float | None = None
 
     @property
     def other_core_seconds(self) -> float:
@@ -118,6 +123,7 @@ class OnlineSession:
             tasks=len(self._executor.core_seconds),
             batches=last.batch,
             answer=last.estimate,
+            certified_share=_certified_share(snapshots),
         )
 
     def __enter__(self) -> OnlineSession:
@@ -125,6 +131,12 @@ class OnlineSession:
 
     def __exit__(self, *raised: object) -> None:
         self._session.close()
+
+
+def _certified_share(snapshots: Sequence[Snapshot]) -> float | None:
+    seen = next(snapshot for snapshot in snapshots if snapshot.fraction >= CERTIFIED_FROM)
+    marks = [mark for column in seen.columns for mark in seen.table[column.certified].to_pylist()]
+    return sum(marks) / len(marks) if marks and not seen.is_exact else None
 
 
 def run_plain(duckdb: PlainDuckDB, sql: str) -> PlainRun:

@@ -11,11 +11,14 @@ from relaqs_tpch.generator import write_tables
 from benchmarks.record import DATA
 
 
-def warehouse(scale: float) -> tuple[Path, Path]:
-    """Return a warehouse at this scale and the folder of its original files, made on first use."""
+def warehouse(scale: float, *, second_layouts: bool = False) -> tuple[Path, Path]:
+    """Return a warehouse at this scale and the folder of its original files, made on first use.
+
+    second_layouts: with five tables also laid out by part or customer key.
+    """
     folder = DATA / f"tpch-{scale:g}"
     print(f"TPC-H at scale {scale:g} in {folder} …", flush=True)
-    generate(scale, folder, keep_raw=True)
+    generate(scale, folder, keep_raw=True, second_layouts=second_layouts)
     return folder, folder / ORIGINALS
 
 
