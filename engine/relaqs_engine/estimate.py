@@ -14,12 +14,16 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ApproximateColumn:
-    """Where one approximate column stands in `Estimate.table`: its own name and those of its interval."""
+    """Where one approximate column stands in `Estimate.table`: its own name and those of its interval.
+
+    position: of the column among the query's own, from 0; a query may give two columns one name.
+    """
 
     name: str
     low: str
     high: str
     certified: str
+    position: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """How snapshots leave the program: a table for people, JSON lines or CSV for other programs.
 
 JSON lines: one object a snapshot, with the attributes of `Snapshot`; `table` and `estimate` are lists of row
-objects, `columns` names each approximate column's interval. Dates are ISO 8601, decimals numbers, bytes hex;
+objects (of two columns named x the second is x_1), `columns` names each approximate column's interval. Dates are ISO 8601, decimals numbers, bytes hex;
 NULL, NaN and infinity are null, so `error` is null until something is certified.
 CSV: the rows of the last snapshot under one header, or of each, which then begin with its number and the
 share of rows read; NULL is an empty field.
@@ -18,8 +18,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from decimal import Decimal
-from typing import TextIO
+from itertools import chain, count
+from typing import Any, TextIO
 
+import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
@@ -64,8 +66,8 @@ def json_line(snapshot: Snapshot) -> str:
     """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII."""
     values = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
     values |= {
-        "table": snapshot.table.to_pylist(),
-        "estimate": snapshot.estimate.to_pylist(),
+        "table": _objects(snapshot.table),
+        "estimate": _objects(snapshot.estimate),
         "columns": [asdict(column) for column in snapshot.columns],
     }
     return json.dumps(_plain(values), allow_nan=False)
@@ -80,9 +82,22 @@ def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> No
             names = snapshot.table.column_names
             writer.writerow((["relaqs_batch", "relaqs_fraction"] if every else []) + names)
             is_first = False
-        for row in snapshot.table.to_pylist():
-            writer.writerow([*position, *map(_field, row.values())])
+        for row in _rows(snapshot.table):
+            writer.writerow([*position, *map(_field, row)])
         file.flush()
+
+
+def _rows(table: pa.Table) -> Iterable[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+
+
+def _objects(table: pa.Table) -> list[dict[str, Any]]:
+    """Return each row as an object. A name that came before gets a number, so that none hides another."""
+    names: dict[str, None] = {}
+    for name in table.column_names:
+        numbered = (f"{name}_{i}" for i in count(1))
+        names[next(free for free in chain([name], numbered) if free not in names)] = None
+    return [dict(zip(names, row, strict=True)) for row in _rows(table)]
 
 
 def _write_lines(lines: Iterable[str], file: TextIO) -> None:

@@ -77,24 +77,22 @@ def _interval_name(snapshot: Snapshot) -> str:
 
 
 def _columns(snapshot: Snapshot, shown: pa.Table) -> tuple[Column, ...]:
-    intervals = {column.name: column for column in snapshot.columns}
-    names = snapshot.estimate.column_names
+    intervals = {column.position: column for column in snapshot.columns}
     return tuple(
-        _approximate_column(shown, intervals[name], is_exact=snapshot.is_exact)
-        if name in intervals
-        else _plain_column(shown, name)
-        for name in names
+        _approximate_column(shown, intervals[i], is_exact=snapshot.is_exact)
+        if i in intervals
+        else _plain_column(name, shown.column(i))
+        for i, name in enumerate(snapshot.estimate.column_names)
     )
 
 
-def _plain_column(shown: pa.Table, name: str) -> Column:
-    values = shown.column(name)
+def _plain_column(name: str, values: pa.ChunkedArray) -> Column:
     cells = tuple(Shown(show_value(value)) for value in values.to_pylist())
     return Column(visible(name), cells, is_approximate=False, is_number=_is_number(values.type))
 
 
 def _approximate_column(shown: pa.Table, interval: ApproximateColumn, *, is_exact: bool) -> Column:
-    parts = (interval.name, interval.low, interval.high, interval.certified)
+    parts = (interval.position, interval.low, interval.high, interval.certified)
     columns = [shown.column(part) for part in parts]
     rows = [Cell(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
     return Column(

@@ -13,10 +13,9 @@ WORDS = st.sampled_from(["x", "X", "y", "x_low", "X_LOW", "x_low_", "x_high", "y
 @given(st.lists(WORDS, max_size=8), st.data())
 def test_names_never_collide(names: list[str], data: st.DataObject) -> None:
     positions = data.draw(st.lists(st.sampled_from(range(len(names))), unique=True)) if names else []
-    approximate = [names[i] for i in sorted(positions)]
     made = [
         name
-        for column in approximate_columns(names, approximate)
+        for column in approximate_columns(names, sorted(positions))
         for name in (column.low, column.high, column.certified)
     ]
     assert len({name.lower() for name in made}) == len(made)
@@ -25,16 +24,18 @@ def test_names_never_collide(names: list[str], data: st.DataObject) -> None:
 
 @given(st.lists(WORDS, max_size=8))
 def test_every_approximate_column_keeps_its_name_and_place(names: list[str]) -> None:
-    assert [column.name for column in approximate_columns(names, names)] == names
+    columns = approximate_columns(names, range(len(names)))
+    assert [column.name for column in columns] == names
+    assert [column.position for column in columns] == list(range(len(names)))
 
 
 def test_names_are_the_plain_ones_unless_taken() -> None:
-    (plain,) = approximate_columns(["g", "x"], ["x"])
+    (plain,) = approximate_columns(["g", "x"], [1])
     assert (plain.low, plain.high, plain.certified) == ("x_low", "x_high", "x_certified")
-    (taken,) = approximate_columns(["x", "X_Low", "x_low_"], ["x"])
+    (taken,) = approximate_columns(["x", "X_Low", "x_low_"], [0])
     assert (taken.low, taken.high, taken.certified) == ("x_low__", "x_high", "x_certified")
 
 
 def test_two_columns_of_one_name_have_intervals_of_their_own() -> None:
-    first, second = approximate_columns(["n", "n"], ["n", "n"])
+    first, second = approximate_columns(["n", "n"], [0, 1])
     assert (first.low, second.low) == ("n_low", "n_low_")

@@ -102,7 +102,7 @@ def _estimate(sums: Sequence[tuple[float, float, int]]) -> Estimate:
     return Estimate(
         table=table,
         columns=("mean",),
-        approximate=(ApproximateColumn("mean", "mean_low", "mean_high", "mean_certified"),),
+        approximate=(ApproximateColumn("mean", "mean_low", "mean_high", "mean_certified", 0),),
         fraction=fraction,
         is_exact=rows == NUMBERS.size,
         values=np.array([[mean]]),

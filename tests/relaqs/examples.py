@@ -27,7 +27,10 @@ def snapshot(columns: dict[str, Any], approximate: tuple[str, ...] = (), **attri
         "mode": "mergeable",
         "unseen_groups": 0,
     }
-    described = tuple(ApproximateColumn(x, f"{x}_low", f"{x}_high", f"{x}_certified") for x in approximate)
+    described = tuple(
+        ApproximateColumn(x, f"{x}_low", f"{x}_high", f"{x}_certified", list(columns).index(x))
+        for x in approximate
+    )
     return Snapshot(table=pa.table(columns), columns=described, **(known | attributes))
 
 

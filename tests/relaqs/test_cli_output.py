@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import datetime
 import io
 import json
@@ -55,7 +56,13 @@ def test_a_line_has_the_attributes_of_a_snapshot() -> None:
     assert set(values) == KEYS
     assert values["fraction"] == 0.42
     assert values["columns"] == [
-        {"name": "revenue", "low": "revenue_low", "high": "revenue_high", "certified": "revenue_certified"}
+        {
+            "name": "revenue",
+            "low": "revenue_low",
+            "high": "revenue_high",
+            "certified": "revenue_certified",
+            "position": 2,
+        }
     ]
     assert [row["n_name"] for row in values["table"]] == list(NATIONS)
     assert values["table"][0]["revenue_certified"] is True
@@ -104,6 +111,15 @@ def test_csv_of_every_snapshot_begins_with_its_number_and_share() -> None:
     rows = list(csv.reader(io.StringIO(file.getvalue())))
     assert rows[0][:3] == ["relaqs_batch", "relaqs_fraction", "n_name"]
     assert [row[:2] for row in rows[1:]] == [["3", "0.42"]] * 6 + [["20", "1.0"]] * 6
+
+
+def test_columns_of_one_name_are_all_written() -> None:
+    table = pa.Table.from_arrays([[1], [2], [3], [4]], names=["x", "x_1", "x", "x"])
+    twins = dataclasses.replace(snapshot({}), table=table)
+    assert strict(json_line(twins))["table"] == [{"x": 1, "x_1": 2, "x_2": 3, "x_3": 4}]
+    file = io.StringIO()
+    write_csv([twins], file, every=False)
+    assert file.getvalue() == "x,x_1,x,x\n1,2,3,4\n"
 
 
 def test_no_snapshot_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from html.parser import HTMLParser
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from relaqs_engine.estimate import ApproximateColumn
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -38,6 +41,16 @@ def test_the_picture_of_an_exact_answer() -> None:
     assert lines[2] == "n_name   year     revenue"
     assert lines[4] == "FRANCE   1992  57,100,000"
     assert len(lines) == 10
+
+
+def test_columns_of_one_name_are_told_apart_by_position() -> None:
+    columns = [["key"], [5.0], [7.0], [4.0], [6.0], [True]]
+    names = ["x", "x", "x", "x_low", "x_high", "x_certified"]
+    described = (ApproximateColumn("x", "x_low", "x_high", "x_certified", 1),)
+    table = pa.Table.from_arrays([pa.array(each) for each in columns], names=names)
+    answer = dataclasses.replace(snapshot({}), table=table, columns=described)
+    assert str(answer).splitlines()[-1].split("  ") == ["key", "5.0 ± 1.0", "7"]
+    assert answer._repr_html_().count("<th ") == 3
 
 
 def test_plain_text_has_no_colours_and_no_trailing_spaces() -> None:

@@ -41,7 +41,7 @@ def test_an_estimate_becomes_a_snapshot() -> None:
     estimate = Estimate(
         table=table,
         columns=("x", "x_low"),
-        approximate=(ApproximateColumn("x", "x_low_", "x_high", "x_certified"),),
+        approximate=(ApproximateColumn("x", "x_low_", "x_high", "x_certified", 0),),
         fraction=0.5,
         is_exact=False,
         values=np.array([[1.0]]),

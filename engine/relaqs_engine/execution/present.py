@@ -19,8 +19,8 @@ from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT)
 
 
-def approximate_columns(names: Sequence[str], approximate: Sequence[str]) -> tuple[ApproximateColumn, ...]:
-    """Return the interval columns' names, free of clashes. approximate: the approximate columns' names."""
+def approximate_columns(names: Sequence[str], positions: Sequence[int]) -> tuple[ApproximateColumn, ...]:
+    """Return the interval columns' names, free of clashes. positions: of the approximate columns."""
     taken = {name.lower() for name in names}
 
     def free(name: str) -> str:
@@ -30,8 +30,10 @@ def approximate_columns(names: Sequence[str], approximate: Sequence[str]) -> tup
         return name
 
     return tuple(
-        ApproximateColumn(name, free(f"{name}_low"), free(f"{name}_high"), free(f"{name}_certified"))
-        for name in approximate
+        ApproximateColumn(
+            names[i], free(f"{names[i]}_low"), free(f"{names[i]}_high"), free(f"{names[i]}_certified"), i
+        )
+        for i in positions
     )
 
 
@@ -126,7 +128,7 @@ def _assemble(
     warnings: tuple[str, ...] = (),
 ) -> Estimate:
     names = [output.name for output in plan.outputs]
-    approximate = approximate_columns(names, [output.name for _, output in _approximate(plan)])
+    approximate = approximate_columns(names, [i for i, _ in _approximate(plan)])
     arrays = [answer.column(i) for i in range(len(names))]
     for column, triple in zip(approximate, sides, strict=True):
         names += [column.low, column.high, column.certified]

@@ -123,7 +123,8 @@ def estimate(keys: list[object], values: list[list[float]], certified: list[list
     columns = np.array(values, dtype=float)
     table = pa.table({"k": keys, "total": columns[:, 0], "mean": columns[:, 1]})
     approximate = tuple(
-        ApproximateColumn(n, f"{n}_low", f"{n}_high", f"{n}_certified") for n in ("total", "mean")
+        ApproximateColumn(n, f"{n}_low", f"{n}_high", f"{n}_certified", i)
+        for i, n in enumerate(("total", "mean"), start=1)
     )
     return Estimate(
         table, ("k", "total", "mean"), approximate, 0.5, False, columns, columns * 0.1, np.array(certified)
