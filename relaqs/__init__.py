@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     from relaqs.online_query import OnlineQuery
     from relaqs.options import ArgumentError
+    from relaqs.pacing import Pacer, report
     from relaqs.publisher import QueryTimeoutError
     from relaqs.session import Session, connect, online_sql
     from relaqs.snapshot import Snapshot
+    from relaqs.training.run import TrainingRun
 
 __all__ = [
     "Advice",
@@ -36,15 +38,18 @@ __all__ = [
     "Layout",
     "LayoutError",
     "OnlineQuery",
+    "Pacer",
     "QueryTimeoutError",
     "RelaqsError",
     "Session",
     "Snapshot",
     "SqlError",
+    "TrainingRun",
     "UnsupportedError",
     "add_static",
     "connect",
     "online_sql",
+    "report",
     "shuffle",
     "verify",
 ]
@@ -54,12 +59,15 @@ _HOMES = {
     "ArgumentError": "relaqs.options",
     "Layout": "relaqs_engine.layouts",
     "OnlineQuery": "relaqs.online_query",
+    "Pacer": "relaqs.pacing",
     "QueryTimeoutError": "relaqs.publisher",
     "Session": "relaqs.session",
     "Snapshot": "relaqs.snapshot",
+    "TrainingRun": "relaqs.training.run",
     "add_static": "relaqs_engine.layouts",
     "connect": "relaqs.session",
     "online_sql": "relaqs.session",
+    "report": "relaqs.pacing",
     "shuffle": "relaqs_engine.layouts",
     "verify": "relaqs_engine.layouts",
 }

@@ -8,7 +8,8 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
@@ -28,7 +29,7 @@ from relaqs_engine.sql.views import check_views, expand_views
 
 from relaqs import worker
 from relaqs.background import background_thread
-from relaqs.executors import Executor, open_executor
+from relaqs.executors import Executor, ThreadExecutor, open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes
 from relaqs.online_query import OnlineQuery
 from relaqs.options import (
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
     from distributed import Client
     from relaqs_engine.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
+
+    from relaqs.pacing import Pacer
+    from relaqs.training.protocol import TrainingJob
+    from relaqs.training.run import TrainingRun
 
 _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _STATE_SHARE = 0.25  # of the limit: for the merged states of this session's queries; the rest runs tasks
@@ -146,6 +151,53 @@ class Session:
             )
         return self._start(plan, options, submitted_at)
 
+    def train(
+        self,
+        job: TrainingJob,
+        *,
+        priority: float = 1.0,
+        target_loss: float | None = None,
+        timeout: float | None = None,
+        max_steps: int | None = None,
+    ) -> TrainingRun:
+        """Start training a model on the rows of the job's SELECT, and return its handle at once.
+
+        job: one of `relaqs.training`, or your own `TrainingJob`. priority: its weight beside queries and
+        others. target_loss: stop when the loss is that small. timeout: stop after that many seconds.
+        max_steps: stop after that many passes over the data. Without these it stops when it has converged.
+
+        Raises SqlError and UnsupportedError if its SELECT cannot be read row by row, ArgumentError otherwise.
+        """
+        from relaqs.training.run import TrainingOptions
+        from relaqs.training.start import checked_job, training_run
+
+        options = TrainingOptions(priority, target_loss, timeout, max_steps)
+        plan = self._plan(checked_job(job).sql, intervals=False)
+        run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._forget)
+        self._runners[run.id] = run.runner
+        run.start()
+        return run
+
+    @contextmanager
+    def pace(self, *, priority: float = 1.0, target_loss: float | None = None) -> Iterator[Pacer]:
+        """Let a loop of your own take turns: `with db.pace() as pacer`, and in the loop `pacer.report(loss)`.
+
+        priority: the loop's weight beside queries and training. target_loss: report says to stop at it.
+        Raises UnsupportedError on a cluster, whose cores a loop of this process does not use.
+        """
+        from relaqs.pacing import Pacer
+
+        self._check_open()
+        if not isinstance(self._executor, ThreadExecutor):
+            raise UnsupportedError(
+                f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
+                "session without a cluster"
+            )
+        pacer = Pacer(self._executor, priority=priority, target_loss=target_loss, on_end=self._forget)
+        self._runners[pacer.id] = pacer.runner
+        with pacer:
+            yield pacer
+
     def explain(self, sql: str) -> str:
         """Return how a SELECT would be answered, in words and SQL."""
         return explain(self._plan(sql))
@@ -199,8 +251,7 @@ class Session:
 
     def _planned(self, sql: str, plan: Callable[[str], _Planned]) -> _Planned:
         """Return what planning makes of a SELECT with its views written out."""
-        if self._is_closed:
-            raise RelaqsError("this session is closed; open another with relaqs.connect")
+        self._check_open()
         expanded = expand_views(sql, self._views) if self._views else sql
         try:
             with self._planning:
@@ -209,6 +260,14 @@ class Session:
             if expanded != sql:  # positions would be those of a text that the user never saw
                 raise SqlError(error.message, None, error.candidates) from None
             raise
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RelaqsError("this session is closed; open another with relaqs.connect")
+
+    def _forget(self, job_id: str) -> None:
+        """Called when a job is over; as long as it runs, so does the session."""
+        del self._runners[job_id]
 
     def _start(self, plan: OnlinePlan, options: QueryOptions, submitted_at: float) -> OnlineQuery:
         names = _watched_columns(plan, options.watch)

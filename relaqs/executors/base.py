@@ -52,7 +52,8 @@ def run_measured(task: Task, job_id: str) -> TaskResult:
     """Return the task's result, or its error, with the core-seconds it took.
 
     job_id: the name under which this process can interrupt the task. Measured on the calling thread, which
-    does an even part where the work says that it occupies several `cores` (an exact query does).
+    does an even part where the work says that it occupies several `cores` (an exact query does). A value that
+    says itself what `core_seconds` it took was computed elsewhere.
     """
     cores: int = getattr(task.work, "cores", 1)
     started_seconds = time.thread_time()
@@ -62,4 +63,5 @@ def run_measured(task: Task, job_id: str) -> TaskResult:
         value = task.work.run(job_id)
     except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
         raised = error
-    return TaskResult(task.key, value, (time.thread_time() - started_seconds) * cores, raised)
+    core_seconds: float = getattr(value, "core_seconds", (time.thread_time() - started_seconds) * cores)
+    return TaskResult(task.key, value, core_seconds, raised)

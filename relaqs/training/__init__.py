@@ -1,0 +1,39 @@
+"""Training jobs: what an algorithm computes over partitions, and the adapter that makes a Job of it.
+
+Here live the protocol (`protocol.py`), one file per algorithm, the reading and keeping of partitions on
+workers, and the handle. No scheduling, and nothing that `import relaqs` loads; scikit-learn and XGBoost are
+imported where an estimator is made.
+"""
+
+from relaqs.training.boosted_trees import BoostedClassifier, BoostedRegressor
+from relaqs.training.k_means import KMeans
+from relaqs.training.linear_regression import LinearRegression
+from relaqs.training.linear_svm import LinearSVM
+from relaqs.training.logistic_regression import LogisticRegression
+from relaqs.training.perceptron import Perceptron
+from relaqs.training.polynomial_svm import PolynomialSVM
+from relaqs.training.profile import Profile
+from relaqs.training.protocol import Fold, Iteration, Rows, Sums, Training, TrainingJob
+from relaqs.training.run import TrainingRun, TrainingStep
+from relaqs.training.topic_model import TopicModel
+
+__all__ = [
+    "BoostedClassifier",
+    "BoostedRegressor",
+    "Fold",
+    "Iteration",
+    "KMeans",
+    "LinearRegression",
+    "LinearSVM",
+    "LogisticRegression",
+    "Perceptron",
+    "PolynomialSVM",
+    "Profile",
+    "Rows",
+    "Sums",
+    "TopicModel",
+    "Training",
+    "TrainingJob",
+    "TrainingRun",
+    "TrainingStep",
+]

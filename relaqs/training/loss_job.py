@@ -1,0 +1,105 @@
+"""The loss adapter: a training run as an iterative Job. A step is one pass, its quality the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relaqs_engine.errors import DataError
+
+from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.training.kept import KEPT
+from relaqs.training.passes import (
+    PassWork,
+    ProfileWork,
+    Source,
+    add_sums,
+    in_pairs,
+    partitions_per_task,
+    sample_rows,
+)
+from relaqs.training.profile import Profile
+from relaqs.training.protocol import Training, TrainingJob
+from relaqs.training.reading import TrainingSet
+
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The best model of a run so far, and all it takes to make an estimator of it."""
+
+    job: TrainingJob
+    profile: Profile
+    model: Any
+
+    def estimator(self) -> Any:
+        return self.job.estimator(self.profile, self.model)
+
+
+class LossJob:
+    """Passes over a training set, one after another: the next model depends on all of the last pass.
+
+    The first step reads everything and profiles it; it has no loss yet. The job has no end that is known
+    beforehand, so `work_done` is None. budget_bytes: what a worker process may keep in memory between passes.
+    """
+
+    def __init__(self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int) -> None:
+        self.id = id
+        self.latest: Fitted | None = None
+        self._job = job
+        self._data = data
+        self._budget_bytes = budget_bytes
+        self._profile: Profile | None = None
+        self._training: Training | None = None
+        self._per_task = 1
+        self._issued = 0
+        self._folded = 0
+
+    def next_step(self) -> Step | None:
+        if self._issued > self._folded:
+            return None
+        index, self._issued = self._issued, self._issued + 1
+        works = self._profile_works() if self._training is None else self._pass_works(self._training)
+        return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in enumerate(works)))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self._folded += 1
+        core_seconds = sum(result.core_seconds for result in results)
+        self._per_task = partitions_per_task(core_seconds, len(self._data.reads))
+        values: list[Any] = [result.value for result in results]
+        loss, is_final = float("inf"), False
+        if self._training is None:
+            self._begin(in_pairs(values, Profile.merged))
+        else:
+            assert self._profile is not None
+            fold = self._training.fold(in_pairs(values, add_sums))
+            loss, is_final = fold.loss, fold.is_final
+            self.latest = Fitted(self._job, self._profile, fold.model)
+        return StepReport(step.index, loss, None, core_seconds, is_final)
+
+    def close(self) -> None:
+        """Free what the run holds here. What other processes keep of it goes when nobody asks for it."""
+        KEPT.forget(self.id)
+        if self._training is not None:
+            self._training.close()
+
+    def _begin(self, profile: Profile) -> None:
+        if not profile.row_count:
+            raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
+        self._profile = profile
+        self._training = self._job.begin(profile)
+
+    def _profile_works(self) -> list[Work]:
+        rows = sample_rows([read.row_count for read in self._data.reads], SAMPLE_ROWS)
+        return [
+            ProfileWork(self._source(i, i + 1), tuple(rows[i : i + 1])) for i in range(len(self._data.reads))
+        ]
+
+    def _pass_works(self, training: Training) -> list[Work]:
+        model, count, size = training.model, len(self._data.reads), self._per_task
+        return [PassWork(self.id, self._job, model, self._source(i, i + size)) for i in range(0, count, size)]
+
+    def _source(self, first: int, end: int) -> Source:
+        return Source(self._data.digest, self._budget_bytes, first, self._data.reads[first:end])

@@ -1,0 +1,145 @@
+"""What one look at all rows tells, before training starts: moments, classes and a sample of the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from relaqs_engine.errors import DataError
+
+from relaqs.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from relaqs.training.protocol import Rows
+
+MOST_CLASSES = 1000  # a target with more distinct values is a quantity
+MOST_CROSSED = 200  # features; beyond them their products would cost more than the passes they save
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The moments of each column, the target's classes and a uniform sample of the rows.
+
+    names: of the features. mean: of each, shape (features,). spread: the sums of products of deviations from
+    the mean, shape (features, features), or of squares alone, (features,), where there are more than
+    MOST_CROSSED. target_mean, target_spread: the same of the target, NaN where it is text or absent.
+    classes, class_rows: the target's distinct values, sorted, and how many rows have each; empty without a
+    target, None if there are more than MOST_CLASSES. sample: features of some of the rows.
+    """
+
+    names: tuple[str, ...]
+    row_count: int
+    mean: FloatArray
+    spread: FloatArray
+    target_mean: float
+    target_spread: float
+    classes: NDArray[Any] | None
+    class_rows: IntArray | None
+    sample: FloatArray
+
+    @property
+    def covariance(self) -> FloatArray:
+        """Of the features over all rows, in the shape of `spread`."""
+        return self.spread / max(self.row_count, 1)
+
+    @property
+    def variance(self) -> FloatArray:
+        """Of each feature over all rows, shape (features,)."""
+        covariance = self.covariance
+        return np.diag(covariance) if covariance.ndim == 2 else covariance
+
+    def merged(self, other: Profile) -> Profile:
+        """Return the profile of both halves' rows. Source: Chan, Golub, LeVeque 1979, updating formulae."""
+        count = self.row_count + other.row_count
+        share = other.row_count / max(count, 1)
+        shift, target_shift = other.mean - self.mean, other.target_mean - self.target_mean
+        classes, class_rows = _merged_classes(self, other)
+        return Profile(
+            names=self.names,
+            row_count=count,
+            mean=self.mean + share * shift,
+            spread=self.spread + other.spread + self.row_count * share * _products(shift[None]),
+            target_mean=self.target_mean + share * target_shift,
+            target_spread=self.target_spread + other.target_spread + self.row_count * share * target_shift**2,
+            classes=classes,
+            class_rows=class_rows,
+            sample=np.concatenate([self.sample, other.sample]),
+        )
+
+
+def profile_of(rows: Rows, names: tuple[str, ...], sample_rows: int, seed: int) -> Profile:
+    """Return the profile of one partition. sample_rows: so many of its rows, drawn at random, are the sample.
+
+    At random, because a partition keeps the order its rows had in the source.
+    """
+    target = np.empty(0) if rows.target is None else rows.target
+    is_number = rows.target is not None and target.dtype.kind in "fib"
+    numbers = target.astype(np.float64) if is_number else np.full(len(rows), np.nan)
+    mean, target_mean = _mean(rows.features), float(_mean(numbers))
+    picked = np.sort(np.random.default_rng(seed).permutation(len(rows))[:sample_rows])
+    classes, class_rows = np.unique(target, return_counts=True)
+    has_classes = len(classes) <= MOST_CLASSES
+    return Profile(
+        names=names,
+        row_count=len(rows),
+        mean=mean,
+        spread=_products(rows.features - mean),
+        target_mean=target_mean,
+        target_spread=float(((numbers - target_mean) ** 2).sum()),
+        classes=classes if has_classes else None,
+        class_rows=class_rows if has_classes else None,
+        sample=rows.features[picked],
+    )
+
+
+def class_codes(target: NDArray[Any] | None, profile_classes: NDArray[Any]) -> IntArray:
+    """Return each row's class as its position among the classes, shape (rows,)."""
+    assert target is not None
+    return np.searchsorted(profile_classes, target).astype(np.int64)
+
+
+def known_classes(profile: Profile, target: str) -> NDArray[Any]:
+    """Return the classes to tell apart. Raises DataError where there are not at least two, or too many."""
+    classes = profile.classes
+    if classes is None:
+        raise DataError(
+            f"{target!r} has more than {MOST_CLASSES} distinct values; give a column of classes, e.g. by CASE"
+        )
+    if len(classes) < 2:
+        raise DataError(f"{target!r} has one class only, {classes.tolist()}; at least two are needed")
+    return classes
+
+
+def numeric_target(profile: Profile, target: str) -> tuple[float, float]:
+    """Return the target's mean and variance. Raises DataError where it is text."""
+    if not np.isfinite(profile.target_mean):
+        raise DataError(f"{target!r} is not a number; give a numeric column, or train a classifier")
+    return profile.target_mean, profile.target_spread / max(profile.row_count, 1)
+
+
+def _mean(values: FloatArray) -> FloatArray:
+    """Return the mean over rows; 0 of none, which adds nothing to what it is merged with."""
+    return values.mean(axis=0) if len(values) else np.zeros(values.shape[1:])
+
+
+def _products(deviations: FloatArray) -> FloatArray:
+    """Return the sums of products of columns, or of squares where there are many. See `Profile.spread`."""
+    if deviations.shape[1] > MOST_CROSSED:
+        return np.asarray((deviations**2).sum(axis=0))
+    return deviations.T @ deviations
+
+
+def _merged_classes(one: Profile, other: Profile) -> tuple[NDArray[Any] | None, IntArray | None]:
+    if one.classes is None or other.classes is None:
+        return None, None
+    halves = [each for each in (one, other) if each.row_count]  # an empty partition's target has no type
+    if len(halves) < 2:
+        half = halves[0] if halves else one
+        return half.classes, half.class_rows
+    union, place = np.unique(np.concatenate([one.classes, other.classes]), return_inverse=True)
+    if len(union) > MOST_CLASSES:
+        return None, None
+    rows = np.bincount(place, np.concatenate([one.class_rows, other.class_rows])).astype(np.int64)
+    return union, rows

@@ -1,0 +1,109 @@
+"""What a training algorithm must say of itself, so that it can be trained over partitions, step by step.
+
+A step is one pass over the data. Each task computes sums over the rows of some partitions, for a model that
+stands still meanwhile; the driver adds them up and makes the next model. Whatever is a sum over rows can be
+trained like this: gradients, counts, histograms, sufficient statistics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from numpy.typing import NDArray
+
+from relaqs.arrays import FloatArray
+from relaqs.training.profile import Profile
+
+Sums: TypeAlias = tuple[FloatArray, ...]
+"""What a pass computes: arrays that add up, the same shapes for every partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one partition. features: shape (rows, features). target: shape (rows,), or None.
+
+    kept: what this run wants to find beside these rows at its next pass, by name: a version and an array. It
+    may be empty at any time, and two tasks may see it at once: replace entries, never write into arrays.
+    """
+
+    features: FloatArray
+    target: NDArray[Any] | None
+    kept: dict[str, tuple[int, NDArray[Any]]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """What a pass gave. model: the best model so far. loss: its loss. is_final: it will not get better."""
+
+    model: Any
+    loss: float
+    is_final: bool
+
+
+class Training(Protocol):
+    """One run of a job, on the driver. Called from one thread at a time."""
+
+    @property
+    def model(self) -> Any:
+        """What the next pass is computed for: picklable, and not changed afterwards."""
+        ...
+
+    def fold(self, sums: Sums) -> Fold:
+        """Take in the sums of a pass for `model`, over all rows, and choose the next model."""
+        ...
+
+    def close(self) -> None:
+        """Free what the run holds. Called once, whatever its end was."""
+        ...
+
+
+@runtime_checkable
+class TrainingJob(Protocol):
+    """Data and hyperparameters: picklable, and the same for every run. Its code must exist on the workers."""
+
+    @property
+    def sql(self) -> str:
+        """The SELECT whose rows are trained on. Its columns but the target are the features, in order."""
+        ...
+
+    @property
+    def target(self) -> str | None:
+        """The name of the column to predict; None where there is nothing to predict."""
+        ...
+
+    def begin(self, profile: Profile) -> Training:
+        """Return a run that starts from the initial model."""
+        ...
+
+    def partial(self, model: Any, rows: Rows) -> Sums:
+        """Return one partition's sums for the model. Runs on workers; a pure function of its arguments."""
+        ...
+
+    def estimator(self, profile: Profile, model: Any) -> Any:
+        """Return a model as the fitted estimator of its ecosystem. May be called while training goes on."""
+        ...
+
+
+Update: TypeAlias = Callable[[Any, Sums], tuple[float, Any, bool]]
+"""(model, its sums) → the model's loss, the next model, and whether that will not get better."""
+
+
+class Iteration:
+    """The `Training` of an algorithm whose next model is a function of the last one and its sums."""
+
+    def __init__(self, start: Any, update: Update) -> None:
+        self.model = start
+        self._update = update
+
+    def fold(self, sums: Sums) -> Fold:
+        evaluated = self.model
+        loss, self.model, is_final = self._update(evaluated, sums)
+        return Fold(evaluated, loss, is_final)
+
+    def close(self) -> None:
+        """There is nothing to free."""

@@ -1,0 +1,56 @@
+"""From a training job and a planned SELECT to a run that is ready to start."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.plan import OnlinePlan
+
+from relaqs.executors.base import Executor
+from relaqs.options import ArgumentError
+from relaqs.training.loss_job import LossJob
+from relaqs.training.protocol import TrainingJob
+from relaqs.training.reading import training_set
+from relaqs.training.run import TrainingOptions, TrainingRun
+
+KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
+
+
+def training_run(
+    job: TrainingJob,
+    plan: OnlinePlan,
+    catalog: Catalog,
+    config: DatabaseConfig,
+    executor: Executor,
+    options: TrainingOptions,
+    on_end: Callable[[str], None],
+) -> TrainingRun:
+    """Return the run of a job, not started. plan: of its SELECT. on_end: called with its id at the end."""
+    submitted_at = time.perf_counter()
+    loss_job = LossJob(
+        uuid.uuid4().hex[:12],
+        job,
+        training_set(plan, catalog, config, job.target),
+        budget_bytes=int(config.memory_limit_bytes * KEPT_SHARE),
+    )
+    return TrainingRun(
+        loss_job,
+        executor,
+        options,
+        elapsed_seconds=lambda: time.perf_counter() - submitted_at,
+        on_end=lambda: on_end(loss_job.id),
+    )
+
+
+def checked_job(job: object) -> TrainingJob:
+    """Return the job. Raises ArgumentError if it is none."""
+    if not isinstance(job, TrainingJob):
+        raise ArgumentError(
+            f"the training job is {job!r}; give one of relaqs.training, such as KMeans(sql), or an object "
+            "with sql, target, begin, partial and estimator (see relaqs.training.TrainingJob)"
+        )
+    return job

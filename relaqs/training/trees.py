@@ -1,0 +1,156 @@
+"""Regression trees over binned features: how rows find their leaves, and how a tree grows by one level.
+
+A tree is one array with an entry a node, root first. Children are appended, so a node's place never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from relaqs.arrays import FloatArray, IntArray
+
+NODE = np.dtype(
+    [
+        ("left", "i4"),  # the child for bins up to `cut`; -1 in a leaf
+        ("right", "i4"),
+        ("parent", "i4"),  # -1 for the root
+        ("feature", "i4"),
+        ("cut", "i4"),
+        ("value", "f8"),  # what the tree adds to the score of a row that ends here
+        ("gain", "f8"),
+        ("hessian", "f8"),  # the sum over the node's rows
+    ]
+)
+Tree: TypeAlias = NDArray[Any]
+"""Entries of type NODE, shape (nodes,)."""
+
+LEAST_GAIN = 1e-6  # below it a split is rounding
+
+Bins: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
+"""Each row's bin in each feature, shape (rows, features)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How trees grow. learning_rate: what leaves are multiplied by. ridge: added to a leaf's hessian.
+
+    least_hessian: of either side of a split.
+    """
+
+    learning_rate: float
+    ridge: float
+    least_hessian: float
+
+
+def root() -> Tree:
+    """Return the tree that adds nothing yet."""
+    tree = np.zeros(1, NODE)
+    tree["left"] = tree["right"] = tree["parent"] = -1
+    return tree
+
+
+def leaves_of(tree: Tree, bins: Bins) -> IntArray:
+    """Return the node at which each row ends, shape (rows,)."""
+    rows = np.arange(len(bins))
+    node = np.zeros(len(bins), dtype=np.int64)
+    left, right, feature, cut = (tree[name] for name in ("left", "right", "feature", "cut"))
+    while (is_inner := left[node] >= 0).any():
+        goes_left = bins[rows, feature[node]] <= cut[node]
+        node = np.where(is_inner, np.where(goes_left, left[node], right[node]), node)
+    return node
+
+
+def histograms(
+    bins: Bins, node: IntArray, open_nodes: IntArray, slopes: FloatArray, width: int
+) -> FloatArray:
+    """Return the sums of slopes of the rows in each open node, by feature and bin.
+
+    node: each row's, shape (rows,). slopes: gradient and hessian, shape (rows, 2). width: bins of a feature.
+    The result has shape (open nodes, features, width, 2). It is a product with a sparse matrix of ones, which
+    is scipy's fastest way to add to places by index, and lets other threads run.
+    """
+    features = bins.shape[1]
+    place = np.full(max(node.max(initial=0), open_nodes.max(initial=0)) + 1, -1)
+    place[open_nodes] = np.arange(len(open_nodes))
+    inside = place[node] >= 0
+    bins, slopes, place = bins[inside], slopes[inside], place[node[inside]]
+    firsts = np.arange(features) * width
+    cells = (place[:, None] * (features * width) + firsts + bins).astype(np.int32).ravel()
+    ends = np.arange(0, len(cells) + 1, features, dtype=np.int32)
+    shape = (len(open_nodes) * features * width, len(bins))
+    ones = sparse.csc_array((np.ones(len(cells)), cells, ends), shape=shape)
+    sums: FloatArray = (ones @ slopes).reshape(len(open_nodes), features, width, 2)
+    return sums
+
+
+def grown(
+    tree: Tree, open_nodes: IntArray, sums: FloatArray, cut_counts: IntArray, growth: Growth
+) -> tuple[Tree, IntArray]:
+    """Return the tree with its open nodes split where that gains most, and the new open nodes.
+
+    sums: as `histograms` gives them. cut_counts: of each feature, shape (features,); it has one bin more.
+    Source: Chen, Guestrin 2016, XGBoost, eq. 5 to 7, level by level.
+    """
+    if not len(open_nodes):
+        return tree, open_nodes
+    left = sums.cumsum(axis=2)
+    total = left[:, 0, -1]
+    gains = _gains(left, total, growth)
+    gains[:, np.arange(left.shape[2]) >= cut_counts[:, None]] = 0.0  # beyond the last cut nothing is right
+    best = gains.reshape(len(open_nodes), -1).argmax(axis=1)
+    feature, cut = np.unravel_index(best, gains.shape[1:])
+    each = np.arange(len(open_nodes))
+    splits = gains[each, feature, cut] > LEAST_GAIN
+    at = each[splits], feature[splits], cut[splits]
+    if len(tree) == 1:
+        tree = _node(total, growth)
+    return _split(tree, open_nodes[splits], at, gains[at], (left[at], (total[splits] - left[at])), growth)
+
+
+def _gains(left: FloatArray, total: FloatArray, growth: Growth) -> FloatArray:
+    """Return what splitting after each bin gains, shape (nodes, features, bins); 0 where not allowed."""
+    whole = total[:, None, None]
+    right = whole - left
+    gains: FloatArray = _score(left, growth) + _score(right, growth) - _score(whole, growth)
+    allowed = np.minimum(left[..., 1], right[..., 1]) >= growth.least_hessian
+    return np.where(allowed, gains, 0.0)
+
+
+def _score(sums: FloatArray, growth: Growth) -> FloatArray:
+    return sums[..., 0] ** 2 / (sums[..., 1] + growth.ridge)
+
+
+def _node(sums: FloatArray, growth: Growth) -> Tree:
+    """Return leaves with the values that follow from their sums, shape (nodes, 2)."""
+    nodes = np.zeros(len(sums), NODE)
+    nodes["left"] = nodes["right"] = nodes["parent"] = -1
+    values = -growth.learning_rate * sums[:, 0] / (sums[:, 1] + growth.ridge)
+    nodes["value"] = np.where(sums[:, 1] < growth.least_hessian, 0.0, values)  # of a root; XGBoost does so
+    nodes["hessian"] = sums[:, 1]
+    return nodes
+
+
+def _split(
+    tree: Tree,
+    nodes: IntArray,
+    at: tuple[IntArray, IntArray, IntArray],
+    gains: FloatArray,
+    sums: tuple[FloatArray, FloatArray],
+    growth: Growth,
+) -> tuple[Tree, IntArray]:
+    """Return the tree with two leaves below each of the nodes, and those leaves.
+
+    at: (position, feature, cut) of each split. sums: left and right, shape (splits, 2) each.
+    """
+    tree = tree.copy()
+    places = len(tree) + np.arange(2 * len(nodes))
+    children = _node(np.stack(sums, axis=1).reshape(-1, 2), growth)
+    children["parent"] = np.repeat(nodes, 2)
+    tree["left"][nodes], tree["right"][nodes] = places[::2], places[1::2]
+    tree["feature"][nodes], tree["cut"][nodes], tree["gain"][nodes] = at[1], at[2], gains
+    return np.concatenate([tree, children]), places

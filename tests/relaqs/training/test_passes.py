@@ -1,0 +1,57 @@
+"""How a pass is cut and added up: the grouping of partitions changes no bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from relaqs_engine.errors import DataError
+
+from relaqs.training.passes import add_sums, in_pairs, partitions_per_task, sample_rows
+
+numbers = st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=40)
+
+
+@given(numbers, st.integers(0, 6))
+def test_groups_of_a_power_of_two_add_up_to_the_same_bits(values: list[float], power: int) -> None:
+    def add(a: float, b: float) -> float:
+        return a + b
+
+    size = 1 << power
+    groups = [in_pairs(values[i : i + size], add) for i in range(0, len(values), size)]
+    assert in_pairs(groups, add) == in_pairs(values, add)
+
+
+def test_pairs_are_neighbours() -> None:
+    assert in_pairs(list("abcde"), lambda a, b: f"({a}{b})") == "(((ab)(cd))e)"
+
+
+def test_sums_of_other_shapes_are_refused() -> None:
+    one, other = (np.zeros(2), np.zeros((2, 3))), (np.zeros(2), np.zeros((2, 4)))
+    assert [each.shape for each in add_sums(one, one)] == [(2,), (2, 3)]
+    with pytest.raises(DataError, match=r"\(2, 3\).*\(2, 4\)"):
+        add_sums(one, other)
+    with pytest.raises(DataError, match="shapes"):
+        add_sums(one, one[:1])
+
+
+@pytest.mark.parametrize(
+    ("core_seconds", "partitions", "expected"),
+    [
+        (100 * 0.2, 100, 1),  # slow partitions stay alone
+        (100 * 0.02, 100, 4),  # 0.08 s; eight would take 0.16
+        (100 * 0.0001, 100, 128),  # all in one task
+        (0.0, 7, 8),
+        (1.0, 1, 1),
+    ],
+)
+def test_a_task_covers_as_much_as_its_time_allows(
+    core_seconds: float, partitions: int, expected: int
+) -> None:
+    assert partitions_per_task(core_seconds, partitions) == expected
+
+
+def test_the_sample_is_of_the_first_partitions() -> None:
+    assert sample_rows([40, 30, 50, 10], wanted=80) == [40, 30, 10, 0]
+    assert sample_rows([40, 30], wanted=1000) == [40, 30]
