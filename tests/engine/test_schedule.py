@@ -61,10 +61,10 @@ def test_partials_are_kept_by_block_at_the_start_alone(count: int, share: float)
 
 
 def test_hundred_partitions() -> None:
-    """What a table of a hundred partitions of 10 MB gives: snapshots soon, then one after every seventh."""
+    """What a table of a hundred partitions of 10 MB gives: snapshots soon, then one after every tenth."""
     made = mini_batches(range(100), 10 << 20)
-    assert sizes(made) == [1, 2, 4, 8, 14, 14, 14, 14, 14, 15]
-    assert [len(batch.tasks) for batch in made][:5] == [1, 1, 1, 2, 4]
+    assert sizes(made) == [1, 1, 2, 3, 5, 7, 10, 10, 10, 10, 10, 10, 10, 11]
+    assert [len(batch.tasks) for batch in made][:7] == [1, 1, 1, 1, 2, 2, 3]
 
 
 @given(COUNTS, st.integers(0, 10**9))
