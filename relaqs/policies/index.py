@@ -29,8 +29,8 @@ class Index:
 
     Measured: at most 1 % above the least possible integral of the error over time (dynamic programming)
     where each job has a result, 0.4 to 7 % where three are new and nobody knows what they will be worth. On
-    12 staggered simulated queries 0.75 to 0.80 of fair sharing's. Serving new jobs first is a good part of
-    it: on simulated training 0.44 of fair sharing's, 0.67 if they wait for two losses on their fair share
+    12 staggered simulated queries 0.74 to 0.80 of fair sharing's. Serving new jobs first is a good part of
+    it: on simulated training 0.44 of fair sharing's, 0.68 if they wait for two losses on their fair share
     (`new_first=False`), which is the choice where first steps are long.
     Named after Gittins 1979, whose index it is for gains that are certain. minimum_share: a fraction of the
     fair share. normalised: see `Outlook.of`.

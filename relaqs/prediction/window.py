@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -37,6 +37,10 @@ class Window:
         t = np.where(known, (series.x - origin[:, None]) / width[:, None], 0.0)
         z = np.where(known, (series.y - lowest[:, None]) / span[:, None], 0.0)
         return cls(t, z, series.weight, origin, width, lowest, span)
+
+    def of_jobs(self, jobs: slice) -> Window:
+        """Return the windows of some of the jobs."""
+        return Window(*(getattr(self, each.name)[jobs] for each in fields(self)))
 
 
 def _least(values: FloatArray, known: BoolArray) -> FloatArray:
