@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot.errors import SqlglotError
 
 from relaqs_engine.binder import Binder
-from relaqs_engine.catalog import LAYOUT_MARK, Catalog
-from relaqs_engine.join_columns import JoinColumns, TableColumn, join_columns
-from relaqs_engine.layouts.assignment import HASH_SCHEME
-from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.imagined import gauges, is_static, table_of, with_further
+from relaqs_engine.join_columns import JoinColumns, join_columns
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.planner import plan_query
@@ -26,13 +26,8 @@ from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 
 FEWEST_ROWS = 10_000  # fewer are read whole within milliseconds
-FEWEST_UNITS_A_PARTITION = 20  # distinct keys: of fewer, one partition says little about the others
 NOTABLE_SHARE = 0.1  # of the query's rows: so many fewer to wait for are worth a layout
 SMALL_GROUP_ROWS = 100  # a tenth of fewer rows certifies nothing; complete groups, a few at first, say more
-DEFAULT_PARTITIONS = 100
-
-ROWS = "rows"  # names the layout whose sampling units are rows
-_NO_PARTITION = Partition("", 0, 0, 0, "", ())  # planning counts a layout's partitions and never looks inside
 
 Further = tuple[Layout, ...]
 
@@ -156,7 +151,7 @@ def advise(sql: str, catalog: Catalog, binder: Binder) -> Advice:
 
 
 def _tried(further: Further, catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> _Trial:
-    imagined = _imagined(catalog, further)
+    imagined = with_further(catalog, further)
     layouts = [imagined.table(name) for name in parsed.tables]
     outlook = _outlook(plan_query(parsed.sql, imagined, binder), imagined, layouts)
     return _Trial(further, outlook, sum(layout.row_count for layout in layouts if layout.is_sampled))
@@ -190,10 +185,10 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> O
 def _contenders(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> tuple[list[Further], list[Further]]:
     """Return the changes worth trying: of one table, then of two that the query equates."""
     columns = _columns_of(catalog, parsed, binder)
-    statics = [name for name in sorted(parsed.tables) if _is_static(catalog, name)]
+    statics = [name for name in sorted(parsed.tables) if is_static(catalog, name)]
     one: list[Further] = []
     two: list[Further] = []
-    for gauge in _gauges(catalog, parsed):
+    for gauge in gauges(catalog, parsed.tables):
         clustered = {column: gauge.clustered(catalog, column) for column in columns.columns}
         single = [*(gauge.rows_of(catalog, name) for name in statics), *clustered.values()]
         one += [(layout,) for layout in single if layout is not None]
@@ -209,100 +204,11 @@ def _columns_of(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> JoinCo
         draft = flatten(Draft(parsed.sql, catalog, binder, parsed.tree, schema=()))
     except (NotOnlineError, SqlglotError):
         return JoinColumns((), ())  # it runs exactly whatever its tables are clustered by
-    return join_columns(draft.tree, parsed.tables)
-
-
-def _is_static(catalog: Catalog, table: str) -> bool:
-    return not any(layout.is_sampled for layout in _layouts_of(catalog, table))
-
-
-def _layouts_of(catalog: Catalog, table: str) -> Iterator[Layout]:
-    return (layout for layout in catalog.layouts if _table_of(layout) == table)
-
-
-def _table_of(layout: Layout) -> str:
-    return layout.table.partition(LAYOUT_MARK)[0]
-
-
-@dataclass(frozen=True, slots=True)
-class _Gauge:
-    """What layouts must share, beside the key, to meet partition by partition."""
-
-    partitions: int
-    seed: int
-    hash_scheme: str
-    hash_probe: str
-
-    @classmethod
-    def of(cls, layout: Layout) -> _Gauge:
-        return cls(len(layout.partitions), layout.seed, layout.hash_scheme, layout.hash_probe)
-
-    def rows_of(self, catalog: Catalog, table: str) -> Layout | None:
-        """Return the table as it would be with rows as sampling units; None where they are few."""
-        if catalog.table(table).row_count < FEWEST_UNITS_A_PARTITION * self.partitions:
-            return None
-        return self._layout(catalog, table, ROWS, ())
-
-    def clustered(self, catalog: Catalog, column: TableColumn) -> Layout | None:
-        """Return the table as it would be clustered by the column; None where it is, or were no sample."""
-        table, name = column
-        key = catalog.table(table).column(name)
-        few = key.distinct_count < FEWEST_UNITS_A_PARTITION * self.partitions
-        nulls_fill_a_partition = key.null_count * self.partitions > catalog.table(table).row_count
-        is_there = any(
-            layout.cluster_key == (key.name,) and _Gauge.of(layout) == self
-            for layout in _layouts_of(catalog, table)
-        )
-        if few or nulls_fill_a_partition or is_there:
-            return None
-        return self._layout(catalog, table, key.name, (key.name,))
-
-    def _layout(self, catalog: Catalog, table: str, wanted: str, cluster_key: tuple[str, ...]) -> Layout:
-        first = catalog.table(table)
-        name = _free_name(f"{table}{LAYOUT_MARK}{wanted.replace('/', '_')}", catalog)
-        return replace(
-            first,
-            table=name,
-            directory=first.directory.with_name(name),
-            kind="sampled",
-            cluster_key=cluster_key,
-            partitions=(_NO_PARTITION,) * self.partitions,
-            seed=self.seed,
-            hash_scheme=self.hash_scheme,
-            hash_probe=self.hash_probe,
-        )
-
-
-def _free_name(name: str, catalog: Catalog) -> str:
-    taken = {layout.table.lower() for layout in catalog.layouts}
-    number, free = 1, name
-    while free.lower() in taken:
-        number += 1
-        free = f"{name}-{number}"
-    return free
-
-
-def _gauges(catalog: Catalog, parsed: ParsedQuery) -> list[_Gauge]:
-    """Return what new layouts could share with those that are there: of the query, else of any table."""
-
-    def of(layouts: Iterable[Layout]) -> list[_Gauge]:
-        usable = [layout for layout in layouts if layout.is_sampled and layout.hash_scheme == HASH_SCHEME]
-        largest_first = sorted(usable, key=lambda layout: layout.row_count, reverse=True)
-        return list(dict.fromkeys(map(_Gauge.of, largest_first)))
-
-    own = of(layout for layout in catalog.layouts if _table_of(layout) in parsed.tables)
-    return own or of(catalog.layouts)[:1] or [_Gauge(DEFAULT_PARTITIONS, 0, HASH_SCHEME, "")]
-
-
-def _imagined(catalog: Catalog, further: Further) -> Catalog:
-    """Return the catalog with these in the place of all other layouts of their tables."""
-    changed = {_table_of(layout) for layout in further}
-    kept = (layout for layout in catalog.layouts if _table_of(layout) not in changed)
-    return Catalog((*kept, *further))
+    return join_columns(draft.tree, {name: catalog.table(name) for name in parsed.tables})
 
 
 def _further_layout(catalog: Catalog, layout: Layout) -> FurtherLayout:
-    table = _table_of(layout)
+    table = table_of(layout)
     source = catalog.table(table).directory
     return FurtherLayout(
         table, layout.cluster_key, len(layout.partitions), layout.seed, source, layout.directory

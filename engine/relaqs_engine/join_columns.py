@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
 
-TableColumn = tuple[str, str]  # table and column, as the catalog and the query spell them
+from relaqs_engine.layouts.manifest import Layout
+
+TableColumn = tuple[str, str]  # table and column, as the catalog spells them
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,11 @@ class JoinColumns:
         return tuple(dict.fromkeys([*found, *self.grouped]))
 
 
-def join_columns(tree: exp.Query, tables: Iterable[str]) -> JoinColumns:
+def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
     """Return the columns that a qualified query equates (by =, or by IN of a subquery) and groups by.
 
-    tables: the catalog's names of those the query reads. An alias used in several places may be resolved to
-    another of its tables: what is found is to be tried out, not relied upon.
+    tables: those the query reads. An alias with a meaning in one place and another elsewhere may be resolved
+    to either: what is found is to be tried out, not relied upon.
     """
     resolver = _Resolver(tree, tables)
     pairs = [*_equalities(tree), *_memberships(tree)]
@@ -44,13 +46,13 @@ def join_columns(tree: exp.Query, tables: Iterable[str]) -> JoinColumns:
 class _Resolver:
     """Finds the table's column behind a column, through derived tables that hand it on."""
 
-    def __init__(self, tree: exp.Query, tables: Iterable[str]) -> None:
+    def __init__(self, tree: exp.Query, tables: Mapping[str, Layout]) -> None:
         names = {name.lower(): name for name in tables}
-        self._tables = {
-            table.alias_or_name.lower(): names[table.name.lower()]
-            for table in tree.find_all(exp.Table)
-            if table.name.lower() in names
-        }
+        self._columns: dict[tuple[str, str], TableColumn] = {}
+        for table in tree.find_all(exp.Table):
+            name = names.get(table.name.lower())
+            for column in tables[name].columns if name is not None else ():
+                self._columns[table.alias_or_name.lower(), column.name.lower()] = (name or "", column.name)
         self._derived = {
             node.alias.lower(): node.this
             for node in tree.find_all(exp.Subquery)
@@ -60,9 +62,10 @@ class _Resolver:
     def origin(self, column: exp.Column) -> TableColumn | None:
         """Return the table and its column, or None where the column is computed."""
         for _ in range(len(self._derived) + 1):  # at most once through each
-            if (table := self._tables.get(column.table.lower())) is not None:
-                return table, column.name
-            derived = self._derived.get(column.table.lower())
+            alias = column.table.lower()
+            if (found := self._columns.get((alias, column.name.lower()))) is not None:
+                return found
+            derived = self._derived.get(alias)
             behind = None if derived is None else _output(derived, column.name)
             if behind is None:
                 return None

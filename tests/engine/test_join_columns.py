@@ -22,7 +22,7 @@ def binder() -> Binder:
 def found_in(sql: str, binder: Binder) -> JoinColumns:
     parsed = parse_query(sql, CATALOG.tables)
     draft = flatten(Draft(parsed.sql, CATALOG, binder, parsed.tree, schema=()))
-    return join_columns(draft.tree, parsed.tables)
+    return join_columns(draft.tree, {name: CATALOG.table(name) for name in parsed.tables})
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,10 @@ def found_in(sql: str, binder: Binder) -> JoinColumns:
         (
             "SELECT count(*) FROM lineitem a JOIN lineitem b USING (l_partkey)",
             {(("lineitem", "l_partkey"), ("lineitem", "l_partkey"))},
+        ),
+        (
+            "SELECT count(*) FROM lineitem t WHERE t.l_orderkey IN (SELECT t.o_orderkey FROM orders t)",
+            ORDER_LINES,
         ),
         ("SELECT count(*) FROM lineitem, orders WHERE l_orderkey = o_orderkey + 1", set()),
         ("SELECT count(*) FROM lineitem WHERE l_orderkey IN (1, 2)", set()),
