@@ -83,12 +83,15 @@ def test_they_are_added_to_tables_that_are_there(tiny: Path, tiny_twice: Path) -
     assert list(generate(TINY, tiny_twice, partitions=4)) == FIRST
 
 
-def test_a_stopped_run_goes_on_where_it_stopped(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_run_goes_on_where_it_stopped_and_keeps_what_was_to_be_kept(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def stop_at_orders(source: str, into: Path, **options: object) -> Layout:
         if into.name == "orders@customer":
             raise KeyboardInterrupt
         return lay_out(source, into, **options)
 
+    generate(TINY, warehouse, partitions=4, keep_raw=True)
     lay_out = data.shuffle
     with monkeypatch.context() as patch:
         patch.setattr(data, "shuffle", stop_at_orders)
@@ -96,15 +99,10 @@ def test_a_stopped_run_goes_on_where_it_stopped(warehouse: Path, monkeypatch: py
             generate(TINY, warehouse, partitions=4, second_layouts=True)
     stopped_at = manifest_times(warehouse, ["lineitem@part"])
 
-    monkeypatch.setattr(data, "write_tables", None)  # what was generated before the stop is used
+    monkeypatch.setattr(data, "write_tables", None)  # what was generated before is used
     generate(TINY, warehouse, partitions=4, second_layouts=True)
     assert manifest_times(warehouse, ["lineitem@part"]) == stopped_at
-    assert folders(warehouse) == sorted([*FIRST, *SECOND])
-
-
-def test_originals_that_were_to_be_kept_are(warehouse: Path) -> None:
-    generate(TINY, warehouse, partitions=4, keep_raw=True)
-    generate(TINY, warehouse, partitions=4, second_layouts=True)
+    assert folders(warehouse) == sorted([*FIRST, *SECOND, ORIGINALS])
     assert sorted(path.stem for path in (warehouse / ORIGINALS).iterdir()) == sorted(FIRST)
 
 
