@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
@@ -211,10 +211,10 @@ def _cpu_seconds(call: Callable[[], object]) -> float:
     return min(times)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="orders of the rows of each query")
-    seeds = parser.parse_args().seeds
+    seeds = parser.parse_args(arguments).seeds
     console = Console(width=150)
     console.print(query_table(seeds), training_table(), speed_table())
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -142,11 +142,11 @@ def _greedy_row(size: int) -> list[str]:
     return [f"{size:,} × {units:,}", f"{heap:.1f}", f"{top:.1f}", f"{heap / top:.1f}", str(differ)]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most-jobs", type=int, default=SIZES[-1])
-    sizes = [size for size in SIZES if size <= parser.parse_args().most_jobs]
-    console = Console()
+    sizes = [size for size in SIZES if size <= parser.parse_args(arguments).most_jobs]
+    console = Console(width=120)
     console.print(
         decision_table(sizes), f"Budget at 4,000 × 16,000: {BUDGET_MS:.0f} ms.\n", greedy_table(sizes)
     )
