@@ -1,8 +1,9 @@
 """How snapshots leave the program: a table for people, JSON lines or CSV for other programs.
 
 JSON lines: one object a snapshot, with the attributes of `Snapshot`; `table` and `estimate` are lists of row
-objects (of two columns named x the second is x_1), `columns` names each approximate column's interval. Dates are ISO 8601, decimals numbers, bytes hex;
-NULL, NaN and infinity are null, so `error` is null until something is certified.
+objects (of two columns named x the second is x_1), `columns` names each approximate column's interval. Dates
+are ISO 8601, decimals numbers, bytes hex; NULL, NaN and infinity are null, so `error` is null until something
+is certified.
 CSV: the rows of the last snapshot under one header, or of each, which then begin with its number and the
 share of rows read; NULL is an empty field.
 """

@@ -36,7 +36,7 @@ def _fragment(view: View) -> Iterator[str]:
         yield f"<tr>{''.join(_cells(column, row, view.interval_name) for column in view.columns)}</tr>"
     yield "</tbody></table>"
     if view.hidden_rows:
-        yield _note(f"… {view.hidden_rows:,} more rows")
+        yield _note(view.rest)
     yield from map(_note, view.notes)
     yield "</div>"
 

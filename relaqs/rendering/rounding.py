@@ -165,10 +165,17 @@ def _two_sided(cell: _Spread, unit: Unit) -> str:
 
 
 def _show_range(cell: Cell) -> str:
-    """Return the margin of a value that is no finite number."""
-    if cell.low is None or cell.high is None or _number(cell.low) or isinstance(cell.value, float):
+    """Return the margin of a value that is no finite number: numbers rounded outwards, in one unit."""
+    if cell.low is None or cell.high is None or isinstance(cell.value, float):
         return UNKNOWN
-    return f"in {show_value(cell.low)} … {show_value(cell.high)}"
+    low, high = _number(cell.low), _number(cell.high)
+    if low is None or high is None:
+        return (
+            UNKNOWN if isinstance(cell.low, float) else f"in {show_value(cell.low)} … {show_value(cell.high)}"
+        )
+    place, unit = _place(high - low), _unit_of(max(abs(low), abs(high)))
+    ends = (_round(low, place, ROUND_FLOOR), _round(high, place, ROUND_CEILING))
+    return f"in {unit.write(ends[0], place)} … {unit.write(ends[1], place)}{unit.text}"
 
 
 def _show_unbounded(value: object) -> str:

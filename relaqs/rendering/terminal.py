@@ -87,7 +87,7 @@ def _lines(page: _Page) -> Iterator[Text]:
         for row in range(page.view.row_count):
             yield Text(_GAP).join(strip.cells[row] for strip in block)
     if page.view.hidden_rows:
-        yield Text(page.spell(f"… {page.view.hidden_rows:,} more rows"), "dim")
+        yield Text(page.spell(page.view.rest), "dim")
     for note in page.view.notes:
         yield Text(page.spell(note), "dim")
 

@@ -45,6 +45,11 @@ class View:
     hidden_rows: int
     notes: tuple[str, ...]
 
+    @property
+    def rest(self) -> str:
+        """Return how many rows are not shown, in words."""
+        return f"… {self.hidden_rows:,} more row{'s' if self.hidden_rows > 1 else ''}"
+
 
 def view_of(snapshot: Snapshot, max_rows: int) -> View:
     """Return what to draw, with at most `max_rows` rows of the answer."""
@@ -113,10 +118,13 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _bars(rows: Sequence[Cell]) -> tuple[Bar | None, ...]:
-    """Return a bar for each row with a bounded number; nothing where fewer than two would share the scale."""
+    """Return a bar for each row with a bounded number.
+
+    Nothing where fewer than two would share the scale, or all are points.
+    """
     spans = [_span(cell) for cell in rows]
     known = [span for span in spans if span is not None]
-    if len(known) < 2:
+    if len(known) < 2 or all(low == high for low, _, high in known):
         return ()
     start = min(low for low, _, _ in known)
     length = max(high for _, _, high in known) - start

@@ -43,6 +43,12 @@ def test_the_picture_of_an_exact_answer() -> None:
     assert len(lines) == 10
 
 
+def test_points_without_width_are_not_drawn() -> None:
+    points = [1.0, 2.0, 3.0]
+    answer = snapshot({"x": points, "x_low": points, "x_high": points, "x_certified": [True] * 3}, ("x",))
+    assert "interval" not in "".join(str(answer).splitlines()[1:])
+
+
 def test_columns_of_one_name_are_told_apart_by_position() -> None:
     columns = [["key"], [5.0], [7.0], [4.0], [6.0], [True]]
     names = ["x", "x", "x", "x_low", "x_high", "x_certified"]
@@ -94,6 +100,7 @@ def test_many_rows_are_counted_and_not_all_shown() -> None:
     answer = snapshot({"n": list(range(1000))})
     assert str(answer).count("\n") < 30
     assert "… 980 more rows" in str(answer)
+    assert "… 1 more row\n" in str(snapshot({"x": list(range(21))}, unseen_groups=None))
 
 
 @pytest.mark.parametrize("height", [4, 8, 12, 40])

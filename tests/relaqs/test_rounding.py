@@ -72,6 +72,10 @@ ALONE = [
     ((3.0, NAN, NAN, False), "3.00 ±?"),
     ((None, None, None, False), "NULL ±?"),
     (("x", None, None, False), "x ±?"),
+    ((None, 0.0, 8_736_133.144659683, False), "NULL in 0.0 … 8.8 M ?"),
+    ((None, -51.234, 3.2, True), "NULL in -52 … 4"),
+    ((None, 0.0, INF, False), "NULL ±?"),
+    ((None, "a", "b", False), "NULL in a … b ?"),
     # an interval of something that is no number
     (
         (DAY, datetime.date(1998, 7, 1), datetime.date(1998, 9, 1), True),
