@@ -26,6 +26,9 @@ PathLike = str | os.PathLike[str]
 
 RESERVED_PREFIX = "_relaqs_"
 _CSV_ENDINGS = tuple(ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
+_CSV_SEPARATORS = ",;|\t"
+# Types from all rows; and skip no line, where DuckDB drops those at the start that do not fit the ones below.
+_CSV_OPTIONS = "sample_size = -1, skip = 0"
 _ROWS_PER_BATCH = 122_880
 _NOT_KEPT_BY_PARQUET = {
     "HUGEINT": "cast it to DECIMAL(38,0) or BIGINT",
@@ -95,7 +98,8 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
         files = find_files(source)
         if not _are_csv(files):
             return _parquet(files, cursor, _names(source))
-        return _staged(f"read_csv({_list(files)}, sample_size = -1)", cursor, scratch, _names(source))
+        _check_csv(files, cursor, _names(source))
+        return _staged(f"read_csv({_list(files)}, {_CSV_OPTIONS})", cursor, scratch, _names(source))
     reader = _arrow_reader(source)
     if not reader.schema.names:
         raise LayoutError(f"a {type(source).__name__} without columns cannot be laid out")
@@ -171,6 +175,22 @@ def _layout_folder(source: TableSource) -> Path | None:
 def _laid_out(layout: Layout, cursor: Cursor, description: str) -> ParquetSource:
     """Return the rows of a layout, to be laid out another way."""
     return _parquet(layout.paths, cursor, description, is_staged=True, has_blocks=layout.is_sampled)
+
+
+def _check_csv(files: Sequence[Path], cursor: Cursor, description: str) -> None:
+    """Refuse files whose lines differ in their number of fields: DuckDB would drop some, or see no fields."""
+    with _bad_source(description):
+        kept, guessed = (
+            [name for name, _ in cursor.describe(f"SELECT * FROM {table}")]
+            for table in (f"read_csv({_list(files)}, {_CSV_OPTIONS})", f"read_csv({_list(files)})")
+        )
+    is_one_column = len(kept) == 1 and any(mark in kept[0] for mark in _CSV_SEPARATORS)
+    if kept != guessed or is_one_column:
+        raise DataError(
+            f"{description} does not read as one table: its lines do not all have the same number of fields "
+            f"(the columns would be {', '.join(map(repr, kept))}); repair it, or give a DuckDB relation that "
+            "says how to read it, e.g. duckdb.read_csv(…, skip=2)"
+        )
 
 
 def _parquet(

@@ -238,6 +238,38 @@ def test_csv_files_of_different_columns_are_refused(tmp_path: Path) -> None:
         shuffle(str(tmp_path / "*.csv"), tmp_path / "t")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n" + "1,2\n" * 200 + "1,2,3,4\n",  # DuckDB alone drops the 200 rows and the header
+        "a,b\n1,2\n3\n4,5\n",
+        "a;b\n1;2\n3;4;5\n",
+        "My report\n\na,b\n1,2\n",
+    ],
+)
+def test_csv_lines_of_different_lengths_are_refused_and_none_is_dropped(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(DataError, match="do not all have the same number of fields"):
+        shuffle(tmp_path / "t.csv", tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "rows"),
+    [
+        ("1,x\n2,y\n", ["column0", "column1"], 2),
+        ("only\none\ncolumn\n", ["only"], 2),
+        ('a,b\n"x, y","two\nlines"\n', ["a", "b"], 1),
+        ("# a comment\na,b\n1,2\n", ["a", "b"], 1),
+        ("\ufeffa\tb\n1\t2\n", ["a", "b"], 1),
+    ],
+)
+def test_csv_of_every_usual_form(tmp_path: Path, text: str, columns: list[str], rows: int) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    layout = add_static(tmp_path / "t.csv", tmp_path / "t")
+    assert ([column.name for column in layout.columns], layout.row_count) == (columns, rows)
+
+
 def test_types_of_a_csv_column_come_from_all_its_rows(tmp_path: Path) -> None:
     # DuckDB looks at 20,480 rows unless told otherwise; the fraction comes later.
     (tmp_path / "t.csv").write_text("x\n" + "1\n" * 30_000 + "2.5\n")
