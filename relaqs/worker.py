@@ -27,7 +27,7 @@ REPEAT_SECONDS = 0.005  # between two interruptions of one statement
 
 Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its job
 
-_QUOTED_PATH = re.compile(r'"(/[^"]+)"')
+_QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
 
 
 class UnseenFileError(DataError):
@@ -256,12 +256,23 @@ class QueryWork:
         return self.config.threads
 
     def run(self, job_id: str) -> pa.Table:
-        """Return the result. Raises UnseenFileError where a file is not there, Interrupted on request."""
+        """Return the result.
+
+        Raises UnseenFileError where a file is not there, DataError where one is damaged, Interrupted on
+        request.
+        """
         try:
             return _RUNTIME.query(self.config, self.hoists, self.sql, job_id)
         except DataError as error:
-            if (path := _unseen_path(str(error))) is not None:
-                raise UnseenFileError(path) from error
+            quoted = [path for _, path in _QUOTED_PATH.findall(str(error))]
+            paths = [path for path in quoted if path.startswith(self.config.readable)]
+            if unseen := [path for path in paths if not Path(path).exists()]:
+                raise UnseenFileError(unseen[0]) from error
+            if paths:
+                raise DataError(
+                    f"{error}; restore the file, or lay the table out again with relaqs.shuffle "
+                    "(`relaqs verify` names all files that are damaged)"
+                ) from error
             raise
 
 
@@ -278,8 +289,3 @@ def release(job_id: str) -> None:
 def close_database(config: DatabaseConfig) -> None:
     """Free a database of this process and its hoists, unless a task uses it now."""
     _RUNTIME.close_database(config)
-
-
-def _unseen_path(message: str) -> str | None:
-    """Return the first path that DuckDB's message quotes and this process cannot find."""
-    return next((path for path in _QUOTED_PATH.findall(message) if not Path(path).exists()), None)

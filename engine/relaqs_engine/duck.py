@@ -168,15 +168,24 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         raise _sql_error(str(error)) from error
     except duckdb.OutOfMemoryException as error:
-        raise DataError(f"{error}; raise the memory limit or give a temp_directory to spill to") from error
+        raise DataError(
+            f"{_said(error)}; raise the memory limit or give a temp_directory to spill to"
+        ) from error
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
-        raise DataError(f"the data could not be read: {error}") from error
+        if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while it asked Python for rows
+            raise KeyboardInterrupt from error
+        raise DataError(f"the data could not be read: {_said(error)}") from error
     except duckdb.Error as error:
-        raise DataError(f"DuckDB could not run the statement: {error}") from error
+        raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
             raise KeyboardInterrupt from error
         raise
+
+
+def _said(error: duckdb.Error) -> str:
+    """Return DuckDB's message without the excerpt of a statement that the user never wrote."""
+    return str(error).split("\n\nLINE ")[0]
 
 
 def _sql_error(text: str) -> SqlError:

@@ -45,7 +45,12 @@ def _memory(text: str) -> int:
 @click.option("--seed", type=int, default=0, show_default=True, help="Which random order the rows get.")
 @click.option("--force", is_flag=True, help="Replace the layout that is there.")
 @click.option(
-    "--memory-limit", type=_memory, default="4GB", show_default=True, help="Beyond it, disk is used."
+    "--memory-limit",
+    type=_memory,
+    default="4GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Beyond it, disk is used.",
 )
 @click.option("--static", is_flag=True, help="Store a small table whole, to be joined to sampled ones.")
 def shuffle(
@@ -118,9 +123,9 @@ def verify(context: click.Context, directory: Path, output: str) -> None:
 def _print_report(report: VerifyReport) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("table", "check", "", "found")
+    table = Table("table", "check", "", Column("found", overflow="fold"))  # a file's name is never cut
     for check in report.checks:
         verdict = "ok" if check.ok else "[bold red]WRONG[/]"
         table.add_row(escape(check.table), check.name, verdict, escape(check.detail))
@@ -130,7 +135,8 @@ def _print_report(report: VerifyReport) -> None:
 def _summary(layout: Layout) -> str:
     stored = "static, read whole"
     if layout.is_sampled:
-        stored = f"{len(layout.partitions)} partitions"
+        count = len(layout.partitions)
+        stored = f"{count} partition{'s' if count > 1 else ''}"
     if layout.cluster_key:
         stored += f", clustered by {', '.join(layout.cluster_key)} ({layout.unit_count:,} values)"
     return f"{layout.table}: {layout.row_count:,} rows, {stored}, in {layout.directory}"

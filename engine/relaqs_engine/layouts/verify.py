@@ -98,7 +98,8 @@ def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
         return None if rows == partition.row_count else f"has {rows} rows, not {partition.row_count}"
 
     count = len(layout.partitions)
-    yield _of_every_file(layout, "files", f"{count} files of the recorded size", _has_size)
+    files = "1 file" if count == 1 else f"{count} files"
+    yield _of_every_file(layout, "files", f"{files} of the recorded size", _has_size)
     yield _of_every_file(layout, "checksums", "every byte is as written (SHA-256)", _has_checksum)
     yield _of_every_file(layout, "schema", f"{len(schema)} columns of the recorded types", has_schema)
     yield _of_every_file(layout, "rows", f"{layout.row_count:,} rows", has_rows)
@@ -191,7 +192,7 @@ def _sample_checks(layout: Layout, found: _Units) -> Iterator[Check]:
     yield _check(
         layout,
         "sampling units",
-        f"{layout.unit_count:,} units, the largest of {layout.max_unit_rows} rows",
+        f"{layout.unit_count:,} units of {layout.max_unit_rows:,} rows at most",
         [] if recorded_units == counted_units else [f"found {counted_units}, recorded {recorded_units}"],
     )
     yield _random(layout, "even partitions", evenness(found.units.sum(axis=1)))

@@ -11,7 +11,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
+from relaqs_engine.duck import translated_errors
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, add_static, read_manifest, shuffle, verify
 from relaqs_engine.layouts import partitions as partitions_module
@@ -106,6 +108,13 @@ def test_interrupted_at_every_step_the_old_layout_stays(lines_file: Path, tmp_pa
             shuffle(lines_file, into, partitions=4, force=True, progress=interrupt)
         assert read_manifest(into) == old
         assert_tidy(old)
+
+
+def test_ctrl_c_while_duckdb_asks_python_for_rows_is_a_keyboard_interrupt() -> None:
+    with pytest.raises(KeyboardInterrupt), translated_errors("COPY …"):
+        raise duckdb.InvalidInputException(
+            "Invalid Input Error: exporting a stream from the object 'x' failed: KeyboardInterrupt: "
+        )
 
 
 def test_ctrl_c_inside_duckdb_ends_as_a_keyboard_interrupt_and_leaves_nothing(tmp_path: Path) -> None:

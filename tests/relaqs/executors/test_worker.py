@@ -150,9 +150,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     (tmp_path / "broken.parquet").write_text("not parquet")
     config = DatabaseConfig((str(tmp_path),), SMALL_BYTES)
-    with pytest.raises(DataError, match=r"broken\.parquet") as raised:
+    with pytest.raises(DataError, match=r"broken\.parquet' .*; restore the file, or lay the table") as raised:
         QueryWork(config, (), f"SELECT * FROM read_parquet('{tmp_path}/broken.parquet')").run("job")
     assert not isinstance(raised.value, UnseenFileError)
+    assert "LINE" not in str(raised.value)
+    with pytest.raises(DataError, match=r"Could not convert string '/a' to INT32$"):
+        query_work("SELECT '/a'::INTEGER + x FROM range(3) AS t(x)").run("job")
     with pytest.raises(SqlError, match="nothing"):
         query_work("SELECT nothing").run("job")
 
