@@ -10,7 +10,7 @@ from relaqs_engine.errors import RelaqsError
 
 from relaqs.options import ArgumentError
 
-_DISTRIBUTIONS = {"sklearn": "scikit-learn", "xgboost": "xgboost"}
+_DISTRIBUTIONS = {"sklearn": "scikit-learn", "threadpoolctl": "threadpoolctl", "xgboost": "xgboost"}
 
 
 class MissingPackageError(RelaqsError, ImportError):

@@ -20,7 +20,7 @@ from relaqs.training.boosting_losses import BoostingLoss, LogLoss, SquaredLoss
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Iteration, Rows, Sums
 from relaqs.training.trees import Bins, Growth, Tree, grown, histograms, leaves_of, root
-from relaqs.training.xgboost_model import booster_of
+from relaqs.training.xgboost_model import booster_of, check_names
 
 if TYPE_CHECKING:
     import xgboost
@@ -53,7 +53,7 @@ class Forest:
 
     def completed(self) -> Forest:
         """Return the forest with its growing round complete."""
-        return replace(self, rounds=(*self.rounds, self.growing), growing=(), open_nodes=())
+        return replace(self, rounds=(*self.rounds, self.growing), growing=(), open_nodes=(), level=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,7 @@ class BoostedTrees:
         return booster_of(rounds, model.cuts, model.loss.xgboost_parameters, profile)
 
     def _boost(self, profile: Profile, loss: BoostingLoss) -> Iteration:
+        check_names(profile.names)
         growth = Growth(self.learning_rate, self.ridge, self.least_hessian)
 
         def update(forest: Forest, sums: Sums) -> tuple[float, Forest, bool]:
@@ -155,6 +156,8 @@ def _prepared(model: Forest, rows: Rows) -> tuple[Bins, FloatArray]:
     _, bins = rows.kept["bins"]
     start = np.broadcast_to(model.loss.start, (len(rows), len(model.loss.start)))
     done, scores = rows.kept.get("scores", (0, start))
+    if done > len(model.rounds):  # a task of an earlier pass, run again
+        done, scores = 0, start
     for trees in model.rounds[done:]:
         scores = scores + _values(trees, [leaves_of(tree, bins) for tree in trees])
     rows.kept["scores"] = (len(model.rounds), scores)

@@ -67,7 +67,6 @@ class LossJob:
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._folded += 1
         core_seconds = sum(result.core_seconds for result in results)
-        self._per_task = partitions_per_task(core_seconds, len(self._data.reads))
         values: list[Any] = [result.value for result in results]
         loss, is_final = float("inf"), False
         if self._training is None:
@@ -77,6 +76,7 @@ class LossJob:
             fold = self._training.fold(in_pairs(values, add_sums))
             loss, is_final = fold.loss, fold.is_final
             self.latest = Fitted(self._job, self._profile, fold.model)
+            self._per_task = partitions_per_task(core_seconds, len(self._data.reads))
         return StepReport(step.index, loss, None, core_seconds, is_final)
 
     def close(self) -> None:

@@ -119,9 +119,9 @@ def partitions_per_task(pass_core_seconds: float, partitions: int) -> int:
 
 
 def sample_rows(row_counts: Sequence[int], wanted: int) -> list[int]:
-    """Return how many rows of each partition are part of the sample: all of the first ones."""
-    taken = []
-    for count in row_counts:
-        taken.append(min(count, wanted))
-        wanted -= taken[-1]
-    return taken
+    """Return how many rows of each partition are part of the sample at most: in proportion to its size.
+
+    row_counts: before any condition of the SELECT, which may leave fewer than that.
+    """
+    total = max(sum(row_counts), 1)
+    return [math.ceil(min(wanted / total, 1.0) * count) for count in row_counts]

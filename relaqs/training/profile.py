@@ -26,7 +26,7 @@ class Profile:
     the mean, shape (features, features), or of squares alone, (features,), where there are more than
     MOST_CROSSED. target_mean, target_spread: the same of the target, NaN where it is text or absent.
     classes, class_rows: the target's distinct values, sorted, and how many rows have each; empty without a
-    target, None if there are more than MOST_CLASSES. sample: features of some of the rows.
+    target, None if there are more than MOST_CLASSES. sample: features of rows from all partitions.
     """
 
     names: tuple[str, ...]

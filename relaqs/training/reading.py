@@ -33,7 +33,7 @@ class PartitionRead:
     hoists: tuple[Hoist, ...]
     sql: str
     names: tuple[str, ...]
-    has_target: bool
+    target: str | None
     row_count: int
     digest: str
 
@@ -41,9 +41,10 @@ class PartitionRead:
         """Return the rows. Raises DataError for a NULL, a NaN or an infinity, naming the column."""
         table: pa.Table = QueryWork(self.config, self.hoists, self.sql).run(job_id)
         columns = [_feature(table.column(i), name) for i, name in enumerate(self.names)]
-        features = np.column_stack(columns) if columns else np.empty((table.num_rows, 0))
-        target = _target(table.column(len(self.names))) if self.has_target else None
-        return Rows(np.ascontiguousarray(features), target)
+        features = np.ascontiguousarray(np.column_stack(columns))
+        features.setflags(write=False)  # every job that trains on these rows shares them
+        target = None if self.target is None else _target(table.column(len(columns)), self.target)
+        return Rows(features, target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def training_set(
     if position is not None:
         values.append(f"CAST(k{position} AS {_target_type(plan.outputs[position].type)})")
     reads = tuple(
-        _partition_read(plan, catalog, config, index, names, values)
+        _partition_read(plan, catalog, config, index, names, target, values)
         for index in scan_order(plan, catalog, seed=0)
     )
     return TrainingSet(names, reads, _digest([read.digest for read in reads]))
@@ -84,6 +85,7 @@ def _partition_read(
     config: DatabaseConfig,
     index: int,
     names: tuple[str, ...],
+    target: str | None,
     values: Sequence[str],
 ) -> PartitionRead:
     sql = f"SELECT {', '.join(values)} FROM ({partial_sql(plan, catalog, (index,), by_block=False)})"
@@ -93,7 +95,7 @@ def _partition_read(
         hoists=plan.hoists,
         sql=sql,
         names=names,
-        has_target=len(values) > len(names),
+        target=target,
         row_count=catalog.table(plan.leading).partitions[index].row_count,
         digest=_digest([sql, *contents]),
     )
@@ -148,10 +150,10 @@ def _feature(column: pa.ChunkedArray, name: str) -> FloatArray:
     return _finite(doubles(column), name)
 
 
-def _target(column: pa.ChunkedArray) -> NDArray[Any]:
-    _check_complete(column, "target")
+def _target(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    _check_complete(column, name)
     if pa.types.is_floating(column.type):
-        return _finite(doubles(column), "target")
+        return _finite(doubles(column), name)
     if pa.types.is_integer(column.type):
         return integers(column)
     return np.array(column.to_pylist(), dtype=bool if pa.types.is_boolean(column.type) else np.str_)

@@ -54,7 +54,7 @@ class _Progress:
 
     def __init__(self, job: LossJob, options: TrainingOptions, elapsed_seconds: Callable[[], float]) -> None:
         self.job = job
-        self.steps: tuple[TrainingStep, ...] = ()
+        self.steps: list[TrainingStep] = []
         self.target_loss = options.target_loss
         self._max_steps = options.max_steps
         self._elapsed_seconds = elapsed_seconds
@@ -66,7 +66,7 @@ class _Progress:
     def on_report(self, report: StepReport) -> None:
         if self.job.latest is not None:
             step = TrainingStep(report.quality, report.core_seconds, self._elapsed_seconds())
-            self.steps = (*self.steps, step)
+            self.steps.append(step)
 
     def is_good_enough(self) -> bool:
         return bool(self.steps) and self._is_good_enough(self.steps[-1].loss)
@@ -135,7 +135,7 @@ class TrainingRun:
     @property
     def steps(self) -> tuple[TrainingStep, ...]:
         """The passes made so far, but for the first look at the data, which has no loss."""
-        return self._progress.steps
+        return tuple(self._progress.steps)
 
     @property
     def losses(self) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ from relaqs_engine.plan import OnlinePlan
 
 from relaqs.executors.base import Executor
 from relaqs.options import ArgumentError
+from relaqs.training.arguments import require
 from relaqs.training.loss_job import LossJob
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import training_set
@@ -47,7 +48,8 @@ def training_run(
 
 
 def checked_job(job: object) -> TrainingJob:
-    """Return the job. Raises ArgumentError if it is none."""
+    """Return the job. Raises ArgumentError if it is none, MissingPackageError if none can be trained here."""
+    require("threadpoolctl")
     if not isinstance(job, TrainingJob):
         raise ArgumentError(
             f"the training job is {job!r}; give one of relaqs.training, such as KMeans(sql), or an object "

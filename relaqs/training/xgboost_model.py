@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from relaqs_engine.errors import DataError
 
 from relaqs.training.bins import Cuts
 from relaqs.training.profile import Profile
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
     import xgboost
 
 NO_PARENT = 2**31 - 1
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Raise DataError for names of features that a booster cannot have."""
+    wrong = [name for name in names if set(name) & set("[]<")] or [n for n in names if names.count(n) > 1]
+    if wrong:
+        raise DataError(
+            f"XGBoost cannot name a feature {wrong[0]!r}; give it a name of its own without [, ] and <, by AS"
+        )
 
 
 def booster_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,11 @@ from relaqs.training import (
     LogisticRegression,
     Perceptron,
     PolynomialSVM,
+    Rows,
     TopicModel,
     TrainingJob,
 )
+from relaqs.training.profile import profile_of
 from tests.relaqs.training.conftest import Data
 
 SAME = 1e-9  # two orders of adding the same doubles
@@ -169,6 +172,7 @@ def test_boosted_regressor_grows_the_trees_of_xgboost(db: Session, data: dict[st
     assert relative(model.predict(matrix), oracle.predict(matrix)) < PREDICTIONS
     assert run.losses[-1] == pytest.approx(np.mean((oracle.predict(matrix) - rows.target) ** 2))
     assert len(run.losses) == 15 * 4 + 1
+    assert model.num_boosted_rounds() == 15
 
 
 def test_boosted_trees_with_few_bins_lose_little(db: Session, data: dict[str, Data]) -> None:
@@ -185,8 +189,25 @@ def test_a_tree_that_grows_counts_as_far_as_it_has_come(db: Session, data: dict[
     job = BoostedRegressor(rows.sql, target="y", trees=2, depth=3)
     for steps in (2, 3, 4, 5):
         run = db.train(job, max_steps=steps)
-        predicted = run.result().predict(xgboost.DMatrix(rows.features))
+        model = run.result()
+        predicted = model.predict(xgboost.DMatrix(rows.features))
+        assert model.num_boosted_rounds() == (steps + 1) // 3
         assert run.losses[-1] == pytest.approx(np.mean((predicted - rows.target) ** 2)), steps
+
+
+def test_a_task_that_runs_again_late_spoils_nothing(data: dict[str, Data]) -> None:
+    """A worker thought dead may still run a task of an earlier pass, and find what later ones kept."""
+    rows = Rows(data["diabetes"].features.to_numpy(), data["diabetes"].target)
+    job = BoostedRegressor("", "y", trees=3, depth=1)
+    profile = profile_of(rows, tuple(data["diabetes"].features), len(rows), seed=0)
+    training = job.begin(profile)
+    models = []
+    for _ in range(3):
+        models.append(training.model)
+        training.fold(job.partial(training.model, rows))
+    late, fresh = (job.partial(models[1], each) for each in (rows, Rows(rows.features, rows.target)))
+    assert all(np.array_equal(a, b) for a, b in zip(late, fresh, strict=True))
+    assert job.partial(training.model, rows)[0] < late[0]
 
 
 def test_perceptron_descends_like_scikit_learn(db: Session, data: dict[str, Data]) -> None:
@@ -270,6 +291,8 @@ def test_estimators_know_their_features(db: Session, data: dict[str, Data]) -> N
         (TopicModel("SELECT x0 - 100 AS a, 1000 AS b FROM wine"), "less than 0 times"),
         (TopicModel("SELECT 0 AS a FROM wine"), "no words"),
         (KMeans("SELECT x0 FROM wine WHERE x0 < 0"), "no rows"),
+        (BoostedRegressor("SELECT x0 < 13 AS 'x0 < 13', x1 AS y FROM wine", "y"), "cannot name a feature"),
+        (BoostedRegressor("SELECT x0, x0, x1 AS y FROM wine", "y"), "cannot name a feature 'x0'"),
     ],
 )
 def test_data_that_an_algorithm_cannot_learn_from(db: Session, job: TrainingJob, said: str) -> None:
@@ -293,4 +316,18 @@ def test_data_that_an_algorithm_cannot_learn_from(db: Session, job: TrainingJob,
 )
 def test_hyperparameters_are_checked_at_once(make: Any, said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("missing", "make"),
+    [("sklearn", lambda: KMeans("")), ("xgboost", lambda: BoostedRegressor("", "y"))],
+)
+def test_a_missing_library_is_named_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch, missing: str, make: Any
+) -> None:
+    monkeypatch.setattr(
+        "relaqs.training.arguments.find_spec", lambda name: None if name == missing else find_spec(name)
+    )
+    with pytest.raises(ImportError, match=r"is not installed; .*pip install 'relaqs\[train\]'"):
         make()

@@ -52,6 +52,7 @@ def test_a_task_covers_as_much_as_its_time_allows(
     assert partitions_per_task(core_seconds, partitions) == expected
 
 
-def test_the_sample_is_of_the_first_partitions() -> None:
-    assert sample_rows([40, 30, 50, 10], wanted=80) == [40, 30, 10, 0]
+def test_the_sample_is_in_proportion_to_the_partitions() -> None:
+    assert sample_rows([400, 200, 0, 1], wanted=60) == [40, 20, 0, 1]
     assert sample_rows([40, 30], wanted=1000) == [40, 30]
+    assert sample_rows([0, 0], wanted=1000) == [0, 0]

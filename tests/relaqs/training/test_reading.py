@@ -123,14 +123,24 @@ def test_selects_that_are_refused(
     ("sql", "target", "said"),
     [
         ("SELECT n, gap FROM t", None, "'gap' is NULL in 1 rows"),
-        ("SELECT n, gap FROM t", "gap", "'target' is NULL in 1 rows"),
+        ("SELECT n, gap FROM t", "gap", "'gap' is NULL in 1 rows"),
         ("SELECT n, hole FROM t", None, "'hole' is NaN or infinite"),
-        ("SELECT n, hole FROM t", "hole", "'target' is NaN or infinite"),
+        ("SELECT n, hole FROM t", "hole", "'hole' is NaN or infinite"),
     ],
 )
 def test_holes_in_the_data_are_named(db: Session, sql: str, target: str | None, said: str) -> None:
     with pytest.raises(DataError, match=said):
         db.train(Collect(sql, target)).result()
+
+
+def test_rows_cannot_be_written_to(db: Session) -> None:
+    class Careless(Collect):
+        def partial(self, model: object, rows: Rows) -> Sums:
+            rows.features[:] = 0.0
+            return ()
+
+    with pytest.raises(ValueError, match="read-only"):
+        db.train(Careless("SELECT n, half FROM t")).result()
 
 
 def test_a_table_that_is_laid_out_again_is_read_again(tmp_path: Path) -> None:
