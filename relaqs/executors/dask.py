@@ -25,6 +25,7 @@ from typing import Any
 from dask.base import annotate
 from dask.task_spec import Task as GraphTask
 from distributed import Client, Future, KilledWorker, WorkerPlugin, get_worker
+from distributed.comm.addressing import resolve_address
 from distributed.protocol import pickle
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError, RelaqsError
@@ -143,7 +144,10 @@ class DaskExecutor:
         if self._is_closed:
             raise ClusterError("this session is closed; open another with relaqs.connect")
         if self._client.status != "running":
-            raise ClusterError(f"the client of the cluster at {self._address} is {self._client.status}")
+            raise ClusterError(
+                f"the connection to the Dask scheduler at {self._address} is {self._client.status}; see "
+                "whether it runs, and open another session with relaqs.connect"
+            )
 
     def _send(self, name: str, weight: float, tasks: Sequence[Task], starts: Sequence[float]) -> Futures:
         """Submit the tasks in one message. Of those that wait on the scheduler the earliest start is next."""
@@ -203,10 +207,15 @@ class DaskExecutor:
 def connect(address: str, connect_seconds: float) -> Client:
     """Return a client of our own, which does not become the process's default one."""
     try:
+        resolve_address(address)  # here a wrong one is told at once; a client of one takes seconds to close
         return Client(
             address, timeout=connect_seconds, set_as_default=False, asynchronous=False, name="relaqs"
         )
-    except (OSError, ValueError) as error:
+    except ValueError as error:
+        raise ClusterError(
+            f"{address!r} is not the address of a Dask scheduler ({error}); write it as tcp://host:8786"
+        ) from error
+    except OSError as error:
         raise ClusterError(
             f"no Dask scheduler answered at {address} within {connect_seconds:g} s ({error}); check the "
             "address, that `dask scheduler` runs there, and that no firewall is between"

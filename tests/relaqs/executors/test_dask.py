@@ -329,8 +329,22 @@ def test_an_unreachable_address_is_told_soon() -> None:
     address = f"tcp://127.0.0.1:{free_port()}"
     with pytest.raises(ClusterError, match=f"no Dask scheduler answered at {address} within 0.2 s"):
         DaskExecutor(address, connect_seconds=0.2)
-    with pytest.raises(ClusterError, match="no Dask scheduler answered at nowhere"):
-        DaskExecutor("nowhere", connect_seconds=0.2)
+
+
+@pytest.mark.parametrize(
+    ("address", "complaint"),
+    [
+        ("nowhere", "'nowhere' is not the address of a Dask scheduler .missing port"),
+        ("http://127.0.0.1:8786", "unknown address scheme 'http'.* write it as tcp://host:8786"),
+        ("tcp://no-such-host.invalid:8786", "answered at tcp://no-such-host.invalid:8786"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_before_a_client_is_made(
+    monkeypatch: pytest.MonkeyPatch, address: str, complaint: str
+) -> None:
+    monkeypatch.setattr(dask_executor, "Client", lambda *_, **__: pytest.fail("closing it takes seconds"))
+    with pytest.raises(ClusterError, match=complaint):
+        DaskExecutor(address)
 
 
 def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks(
