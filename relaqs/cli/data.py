@@ -13,7 +13,7 @@ from relaqs.memory import memory_bytes
 from relaqs.options import ArgumentError
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts import Layout, VerifyReport
+    from relaqs_engine.layouts import VerifyReport
 
 
 def _memory(text: str) -> int:
@@ -89,7 +89,7 @@ def shuffle(
                 memory_limit_bytes=memory_limit,
                 progress=progress,
             )
-    click.echo(_summary(layout))
+    click.echo(layout.summary)
 
 
 @click.command("verify")
@@ -130,13 +130,3 @@ def _print_report(report: VerifyReport) -> None:
         verdict = "ok" if check.ok else "[bold red]WRONG[/]"
         table.add_row(escape(check.table), check.name, verdict, escape(check.detail))
     Console().print(table)
-
-
-def _summary(layout: Layout) -> str:
-    stored = "static, read whole"
-    if layout.is_sampled:
-        count = len(layout.partitions)
-        stored = f"{count} partition{'s' if count > 1 else ''}"
-    if layout.cluster_key:
-        stored += f", clustered by {', '.join(layout.cluster_key)} ({layout.unit_count:,} values)"
-    return f"{layout.table}: {layout.row_count:,} rows, {stored}, in {layout.directory}"

@@ -50,7 +50,7 @@ class Partition:
     block_rows: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Layout:
     """A table on disk. Sampled: any prefix of its partitions is a uniform random sample of sampling units.
 
@@ -73,6 +73,18 @@ class Layout:
     max_unit_rows: int
     source: str
     created_with: str
+
+    def __repr__(self) -> str:
+        return f"<Layout {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """Return one line for people: what the table is called, how large it is and how it is stored."""
+        count = len(self.partitions)
+        stored = f"{count} partition{'s' if count > 1 else ''}" if self.is_sampled else "static, read whole"
+        if self.cluster_key:
+            stored += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
+        return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.directory}"
 
     @property
     def is_sampled(self) -> bool:

@@ -54,6 +54,13 @@ def edit(directory: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
+def test_a_layout_is_one_line_to_people(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path / "t")
+    assert repr(layout) == f"<Layout t: 68 rows, 2 partitions, clustered by day (68 values), in {tmp_path}/t>"
+    static = dataclasses.replace(layout, kind="static", cluster_key=())
+    assert static.summary == f"t: 68 rows, static, read whole, in {tmp_path}/t"
+
+
 def test_comes_back_as_written(tmp_path: Path) -> None:
     layout = make_layout(tmp_path / "t")
     write_manifest(layout)
