@@ -81,9 +81,9 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             relation = connection.sql(sql)
             relation.write_parquet(str(originals / f"t{position}.parquet"))
             if name in ("figures", "names"):
-                shuffle(relation, warehouse / name, partitions=8)
+                shuffle(relation, warehouse / name, partitions=4)
             elif position % 2:
-                shuffle(relation, warehouse / name, partitions=8, cluster_by="k")
+                shuffle(relation, warehouse / name, partitions=4, cluster_by="k")
             else:
                 add_static(relation, warehouse / name)
     with closing(Oracle(originals)) as oracle:
@@ -105,7 +105,8 @@ KEYS = (*ORDERED, "kind", "entries")
 @pytest.mark.parametrize("group", ["", " GROUP BY kind"])
 def test_every_aggregate_of_every_kind_of_number(odd: World, column: str, group: str) -> None:
     calls = [f"{name}({column})" for name in ("count", "sum", "avg", "min", "max")]
-    if column != "x":  # DuckDB refuses the variance of an infinity
+    # DuckDB refuses the variance of an infinity; doubles near 2**63 are a thousand apart.
+    if column not in ("x", "large", "unsigned"):
         calls += [f"{name}({column})" for name in ("var_samp", "var_pop", "stddev_samp", "stddev_pop")]
     filtered = [f"{call} FILTER (WHERE id % 3 = 0)" for call in calls[:3]]
     key = "kind, " if group else ""

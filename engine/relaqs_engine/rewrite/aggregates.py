@@ -61,6 +61,7 @@ class _Splitter:
         self._groups_are_local = groups_are_local
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
+        self._plain_distinct = False
 
     @property
     def basis(self) -> tuple[BasisColumn, ...]:
@@ -142,13 +143,17 @@ class _Splitter:
         if len(distinct) != 1 or isinstance(distinct[0], exp.Tuple):
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} counts combinations of values")
         value = distinct[0].unnest()
-        if self._groups_are_local or self._is_cluster_key(value):
-            return _count(self, aggregate, condition)
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
-        if self.distinct is not None and self.distinct != value:
+        if plain := self._groups_are_local or self._is_cluster_key(distinct[0].unnest()):
+            self._plain_distinct = True
+        elif self.distinct is None:
+            self.distinct = value
+        # In a state with a row per value, a count of other values is a count per value, and they do not add up.
+        if self.distinct is not None and (self._plain_distinct or self.distinct != value):
             raise NotOnlineError("it counts the distinct values of two different expressions")
-        self.distinct = value
+        if plain:
+            return _count(self, aggregate, condition)
         return _Final(exp.column(DISTINCT_SEEN), exp.column(DISTINCT_ESTIMATE))
 
     def _is_cluster_key(self, value: exp.Expr) -> bool:
