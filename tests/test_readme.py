@@ -68,6 +68,8 @@ def test_every_command_runs_and_prints(typed: tuple[Path, dict[str, str]]) -> No
     _, printed = typed
     assert len(printed) >= 3
     assert all(text.strip() for text in printed.values())
+    (targeted,) = [text for command, text in printed.items() if "--target" in command]
+    assert targeted.startswith("Estimate")
 
 
 def test_the_program_runs_as_written(typed: tuple[Path, dict[str, str]]) -> None:
