@@ -91,8 +91,8 @@ def main() -> None:
     parser.add_argument("--force", action="store_true", help="replace tables that are there")
     options = parser.parse_args()
     cluster_by = tuple(filter(None, options.cluster_by.split(",")))
-    for name, layout in lay_out(options.into, cluster_by=cluster_by, force=options.force).items():
-        print(f"{name:10} {layout.row_count:9,} rows in {len(layout.partitions)} partitions")
+    for layout in lay_out(options.into, cluster_by=cluster_by, force=options.force).values():
+        print(layout.summary)
 
 
 if __name__ == "__main__":

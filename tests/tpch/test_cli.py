@@ -46,6 +46,7 @@ def test_a_refusal_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
 
 def test_bad_usage_is_exit_code_2() -> None:
     assert run("generate", "--scale", "many", "--into", "x")[0] == 2
+    assert run("generate", "--scale", "0", "--into", "x")[0] == 2
     assert run("generate", "--into", "x")[0] == 2
 
 

@@ -20,8 +20,13 @@ def tpch() -> None:
     """TPC-H data and queries. Figures made with them are not comparable to official TPC-H results."""
 
 
-@tpch.command("generate")
-@click.option("--scale", type=float, required=True, help="Scale factor: 1 is 6 million lineitem rows.")
+@tpch.command("generate", short_help="Make the eight tables, laid out.")
+@click.option(
+    "--scale",
+    type=click.FloatRange(min=0, min_open=True),
+    required=True,
+    help="Scale factor: 1 is 6 million lineitem rows.",
+)
 @click.option(
     "--into", type=click.Path(file_okay=False, path_type=Path), required=True, help="Warehouse folder."
 )
@@ -56,7 +61,7 @@ def generate_command(
     Console().print(_listing(layouts))
 
 
-@tpch.command("queries")
+@tpch.command("queries", short_help="Print the 22 queries.")
 @click.option("--format", "output", type=click.Choice(["sql", "jsonl"]), default="sql", show_default=True)
 def queries_command(output: str) -> None:
     """Print the 22 queries, as SQL or as one JSON object a line: {"query": 1, "sql": "…"}."""
