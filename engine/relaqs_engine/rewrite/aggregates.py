@@ -149,7 +149,7 @@ class _Splitter:
             self._plain_distinct = True
         elif self.distinct is None:
             self.distinct = value
-        # In a state with a row per value, a count of other values is a count per value, and they do not add up.
+        # In a state with a row per value, a count of other values is one per value: they do not add up.
         if self.distinct is not None and (self._plain_distinct or self.distinct != value):
             raise NotOnlineError("it counts the distinct values of two different expressions")
         if plain:
