@@ -66,6 +66,7 @@ class Estimator:
         so_far = tiny and not plan.groups_are_local
         if so_far:
             point = self._point(1.0)
+            groups = shown_groups(plan, point)  # HAVING lets others through
         found = self._intervals(point, groups, scan, so_far)
         decided = decided_groups(plan, found, groups.rows)
         settled = bool(decided.all()) and not (so_far or plan.groups_are_local or plan.has_having)
