@@ -14,9 +14,6 @@ from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.errors import SqlError
 from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import (
-    DISTINCT_ESTIMATE,
-    DISTINCT_ONCE,
-    DISTINCT_SEEN,
     Mode,
     OnlinePlan,
     OutputColumn,
@@ -25,11 +22,13 @@ from relaqs_engine.plan import (
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import whole_table
+from relaqs_engine.rewrite.membership import keep_numeric_deciders
 from relaqs_engine.rewrite.render import (
     Texts,
     deciders_rank,
     key_names,
     leading_table,
+    merged_columns,
     partial_types,
     render,
     streams_of,
@@ -118,6 +117,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
     types = partial_types(draft)
     check_types_travel(draft, types)
     draft = replace(draft, basis=tuple(replace(column, type=types[column.name]) for column in draft.basis))
+    draft = keep_numeric_deciders(draft, types)
     texts = render(draft)
     _check_texts_bind(draft, texts, types)
     select = draft.select
@@ -185,10 +185,7 @@ def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None
     What remains of the query around its aggregates must itself aggregate nothing: DuckDB knows more
     aggregates than the rewriter does.
     """
-    merged = dict(types)
-    if draft.distinct is not None:
-        merged |= {DISTINCT_SEEN: "BIGINT", DISTINCT_ONCE: "BIGINT", DISTINCT_ESTIMATE: "DOUBLE"}
-    columns = ", ".join([f"NULL::{type_} AS {name}" for name, type_ in merged.items()] + ["1.0 AS scale"])
+    columns = merged_columns(draft, types)
     draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.final}")
     for output in draft.outputs:
         try:

@@ -6,13 +6,16 @@ distance to the first group left out decides. They are estimated like outputs, a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
+from relaqs_engine.errors import SqlError
 from relaqs_engine.plan import Decider, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
+from relaqs_engine.rewrite.outputs import is_number
+from relaqs_engine.rewrite.render import merged_columns
 from relaqs_engine.sql.parse import DIALECT
 
 _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
@@ -29,6 +32,22 @@ def decide_membership(draft: Draft) -> Draft:
         membership_is_opaque=undecidable,
         deciders=() if undecidable else tuple(decider for decider in deciders if decider is not None),
     )
+
+
+def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
+    """Return the draft, its membership opaque where a decider is no number: text has no distance."""
+    columns = merged_columns(draft, types)
+    for decider in draft.deciders:
+        if not _is_numeric(draft, f"SELECT {decider.value.estimate_sql} FROM (SELECT {columns})"):
+            return replace(draft, deciders=(), membership_is_opaque=True)
+    return draft
+
+
+def _is_numeric(draft: Draft, sql: str) -> bool:
+    try:
+        return all(is_number(type_) for _, type_ in draft.binder.describe(sql))
+    except SqlError:
+        return False
 
 
 def _margins(draft: Draft) -> Iterator[Decider | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -10,9 +10,11 @@ from sqlglot import exp
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
 from relaqs_engine.plan import (
     BLOCK,
+    DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
     ROWS,
+    SCALE,
     STATE,
     UNITS,
     VALUE,
@@ -57,6 +59,14 @@ def partial_types(draft: Draft) -> dict[str, str]:
     if draft.returns_rows:
         sql, _ = rows_sql(replace(draft, scan=over_tables))
     return dict(draft.binder.describe(sql))
+
+
+def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
+    """Return the columns that estimates and the final query see, without values. types: partial_types."""
+    merged = dict(types)
+    if draft.distinct is not None:
+        merged |= {DISTINCT_SEEN: "BIGINT", DISTINCT_ONCE: "BIGINT", DISTINCT_ESTIMATE: "DOUBLE"}
+    return ", ".join([f"NULL::{type_} AS {name}" for name, type_ in merged.items()] + [f"1.0 AS {SCALE}"])
 
 
 def render(draft: Draft) -> Texts:
