@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import duckdb
 import pytest
 import sqlglot
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions, check_functions, volatile_function
+from relaqs_engine.sql.functions import (
+    VOLATILE_NAMES,
+    allowed_functions,
+    check_functions,
+    mark_aggregates,
+    volatile_function,
+)
+from sqlglot import exp
 from sqlglot.errors import ParseError
 
 SAME_AS_VOLATILE = {"current_date", "current_localtime", "current_localtimestamp", "get_current_time"}
@@ -114,3 +122,37 @@ def test_every_name_allowed_is_a_function_of_this_duckdb() -> None:
 def test_functions_of_the_moment_or_of_chance_are_found(expression: str, call: str | None) -> None:
     tree = sqlglot.parse_one(f"SELECT count(*) FROM t WHERE {expression}", dialect="duckdb")
     assert volatile_function(tree) == call
+
+
+def test_every_aggregate_of_duckdb_is_known_as_one() -> None:
+    """An aggregate taken for a function of one row would answer once for each task."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (x DOUBLE, y INTEGER, s VARCHAR)")
+        names = connection.execute(
+            "SELECT DISTINCT function_name FROM duckdb_functions() "
+            "WHERE function_type IN ('aggregate', 'macro')"
+        ).fetchall()
+        arguments = ("", "x", "s", "y", "x, y", "s, s", "x, 0.5", "y, x, 3", "x, [1.5]")
+        calls = [f"{name}({given})" for (name,) in names if name.isidentifier() for given in arguments]
+        aggregates = [call for call in calls if is_aggregate(connection, call)]
+    assert len({call.partition("(")[0] for call in aggregates}) > 80
+    assert [call for call in aggregates if not is_known_aggregate(call)] == []
+
+
+def is_aggregate(connection: duckdb.DuckDBPyConnection, call: str) -> bool:
+    """Whether DuckDB knows the call and refuses it where rows are still single."""
+    try:
+        connection.execute(f"DESCRIBE SELECT 1 FROM t WHERE ({call}) IS NULL")
+    except duckdb.Error as error:
+        return "cannot contain aggregates" in str(error)
+    return False
+
+
+def is_known_aggregate(call: str) -> bool:
+    """Whether it is an aggregate after parsing. What does not parse is refused with an error."""
+    try:
+        tree = sqlglot.parse_one(f"SELECT {call}", dialect="duckdb")
+    except ParseError:
+        return True
+    mark_aggregates(tree)
+    return tree.find(exp.AggFunc) is not None

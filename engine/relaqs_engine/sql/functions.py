@@ -48,6 +48,13 @@ def allowed_functions() -> frozenset[str]:
     return frozenset(text.split())
 
 
+@cache
+def aggregate_names() -> frozenset[str]:
+    """Return DuckDB's aggregates, and macros that aggregate, which sqlglot takes for functions of one row."""
+    text = files("relaqs_engine.sql").joinpath("aggregate_names.txt").read_text(encoding="utf-8")
+    return frozenset(text.split())
+
+
 def check_functions(query: exp.Expr) -> None:
     """Raise SqlError for a function that could see more than its arguments and the catalog."""
     for node in query.find_all(exp.Func):
@@ -60,6 +67,16 @@ def check_functions(query: exp.Expr) -> None:
                     f"the function {name!r} is not known or not allowed in a query",
                     candidates=_similar(name),
                 )
+
+
+def mark_aggregates(query: exp.Expr) -> None:
+    """Change the tree so that every aggregate in it is an `exp.AggFunc`."""
+    for node in list(query.find_all(exp.Anonymous)):
+        name, arguments = node.name.lower(), node.expressions
+        if name == "mean" and len(arguments) == 1:
+            node.replace(exp.Avg(this=arguments[0]))
+        elif name in aggregate_names():
+            node.replace(exp.AnonymousAggFunc(this=node.name, expressions=arguments))
 
 
 def volatile_function(query: exp.Expr) -> str | None:

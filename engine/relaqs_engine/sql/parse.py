@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.sql.functions import check_functions
+from relaqs_engine.sql.functions import check_functions, mark_aggregates
 
 DIALECT = "duckdb"
 
@@ -39,6 +39,7 @@ def parse_query(sql: str, known_tables: Iterable[str]) -> ParsedQuery:
     tree = _single_select(sql)
     _refuse_statements(tree)
     check_functions(tree)
+    mark_aggregates(tree)
     names = {name.lower(): name for name in known_tables}
     return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names)))
 
