@@ -71,8 +71,10 @@ def heading(snapshot: Snapshot) -> str:
     elapsed = f"{snapshot.elapsed_seconds:,.{2 if snapshot.elapsed_seconds < 10 else 1}f} s"
     if snapshot.is_exact:
         return f"Exact · {elapsed}"
-    error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
     read = f"{show_percent(snapshot.fraction)} of rows"
+    if not snapshot.columns:  # rows, or keys alone: each is exact, more may come
+        return f"So far · {read} · {elapsed}"
+    error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
     return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s) · {elapsed}"
 
 
@@ -152,9 +154,10 @@ def _notes(snapshot: Snapshot, columns: Sequence[Column]) -> tuple[str, ...]:
         notes.append("?  too few rows stand behind this number to vouch for its interval yet")
     if any("±?" in cell.margin for column in columns for cell in column.cells):
         notes.append("±?  nothing bounds this value before the end")
+    unit = "group" if snapshot.columns else "row"
     if snapshot.unseen_groups:
         count = snapshot.unseen_groups
-        notes.append(f"about {count:,} group{'s have' if count > 1 else ' has'} not been seen yet")
+        notes.append(f"about {count:,} {unit}{'s have' if count > 1 else ' has'} not been seen yet")
     elif snapshot.unseen_groups is None and not snapshot.is_exact:
-        notes.append("groups that have not been seen yet are missing")
+        notes.append(f"{unit}s that have not been seen yet are missing")
     return (*notes, *(visible(warning) for warning in snapshot.warnings))

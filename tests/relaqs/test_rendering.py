@@ -43,6 +43,12 @@ def test_the_picture_of_an_exact_answer() -> None:
     assert len(lines) == 10
 
 
+def test_rows_are_no_estimate_and_no_groups() -> None:
+    lines = str(snapshot({"x": [1, 2]}, error=float("inf"), unseen_groups=7)).splitlines()
+    assert lines[0] == "So far · 42 % of rows · 1.10 s"
+    assert lines[-1] == "about 7 rows have not been seen yet"
+
+
 def test_points_without_width_are_not_drawn() -> None:
     points = [1.0, 2.0, 3.0]
     answer = snapshot({"x": points, "x_low": points, "x_high": points, "x_certified": [True] * 3}, ("x",))
