@@ -130,6 +130,12 @@ def test_one_column_of_nan_costs_no_other_its_interval(odd: World, method: str, 
     assert np.isfinite(halves[0]).any()
 
 
+def test_the_last_interval_of_a_decimal_is_the_nearest_double(odd: World) -> None:
+    *_, last = odd.estimates(odd.plan("SELECT id, sum(d * 1234567.1) FROM figures WHERE d > 0 GROUP BY id"))
+    _, values, lows, highs, _ = (column.to_pylist() for column in last.table.columns)
+    assert [float(value) for value in values] == lows == highs
+
+
 @pytest.mark.parametrize("column", ORDERED)
 def test_extremes_of_every_type(odd: World, column: str) -> None:
     odd.check(f"SELECT kind % 2, min({column}), max({column}), count({column}) FROM figures GROUP BY 1")

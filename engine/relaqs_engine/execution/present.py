@@ -153,7 +153,11 @@ def _approximate(plan: OnlinePlan) -> list[tuple[int, OutputColumn]]:
 
 
 def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(pa.float64(), safe=False) if output.kind in _NUMBERS else column
+    if output.kind not in _NUMBERS:
+        return column
+    if pa.types.is_decimal(column.type):  # Arrow's own cast divides, and may miss the nearest double
+        column = column.cast(pa.string())
+    return column.cast(pa.float64(), safe=False)
 
 
 def _bound_sides(
