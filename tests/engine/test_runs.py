@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.execution.tasks import scan_order, scheduled_batches
+from relaqs_engine.execution.tasks import scan_order, scheduled_batches, used_bytes_per_partition
 from relaqs_engine.layouts import add_static, shuffle
 
 from tests.conftest import TPCH_PARTITIONS, Oracle
@@ -177,6 +177,22 @@ def test_only_partitions_with_rows_are_scanned(few_keys: World) -> None:
     counts = [partition.row_count for partition in few_keys.catalog.table("ones").partitions]
     assert sorted(order) == [i for i, count in enumerate(counts) if count]
     assert len(scheduled_batches(plan, few_keys.catalog, 0, batches=50)) == len(order)
+
+
+def test_a_task_reads_what_the_query_names_as_often_as_it_names_it(tpch: World) -> None:
+    def read(condition: str) -> float:
+        sql = f"SELECT count(*) AS n FROM orders WHERE o_orderkey > 0 AND {condition}"
+        return used_bytes_per_partition(tpch.plan(sql), tpch.catalog)
+
+    def column(table: str, name: str) -> float:
+        layout = tpch.catalog.table(table)
+        return next(c.byte_count for c in layout.columns if c.name == name) / len(layout.partitions)
+
+    orders, lineitem = column("orders", "o_orderkey"), column("lineitem", "l_orderkey")
+    exists = "EXISTS (SELECT * FROM lineitem WHERE l_orderkey = o_orderkey)"
+    assert read("true") == orders
+    assert read(exists) == orders + lineitem
+    assert read(f"{exists} AND NOT {exists}") == orders + 2 * lineitem
 
 
 def test_a_table_of_one_row(tmp_path: Path) -> None:

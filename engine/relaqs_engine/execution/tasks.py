@@ -58,11 +58,15 @@ def scan_order(plan: OnlinePlan, catalog: Catalog, seed: int) -> tuple[int, ...]
 
 
 def used_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:
-    """Return about how many compressed bytes the partial query reads in one partition of its streams."""
+    """Return about how many compressed bytes the partial query reads in one partition of its streams.
+
+    A table that the query names several times, as in a self-join, is read as often.
+    """
     total = 0.0
-    for table in {stream.table for stream in plan.streams}:
-        layout = catalog.table(table)
+    for stream in plan.streams:
+        layout = catalog.table(stream.table)
         # A column is read if the partial query names it; names are quoted by the rewriter.
         used = [column for column in layout.columns if f'"{column.name.lower()}"' in plan.partial_sql.lower()]
-        total += sum(column.byte_count for column in used) / len(layout.partitions)
+        reads = plan.partial_sql.count(stream.token)
+        total += reads * sum(column.byte_count for column in used) / len(layout.partitions)
     return total

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from relaqs_engine.rewrite.aggregates import split_aggregates
 from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.membership import decide_membership
@@ -22,7 +23,7 @@ from relaqs_engine.rewrite.subqueries import check_subqueries
 Rule = Callable[[Draft], Draft]
 
 # What the query says, whatever layout of a table is read: they look at names and types alone.
-READING: tuple[Rule, ...] = (flatten, check_shape)
+READING: tuple[Rule, ...] = (flatten, read_no_outputs_of_exists, check_shape)
 # What is sampled, with one choice of layouts.
 SAMPLING: tuple[Rule, ...] = (choose_streams, check_subqueries)
 # What is computed of the sample, with the choice that samples most.
