@@ -29,6 +29,7 @@ from rich.table import Table
 
 from relaqs.executors import Executor, open_executor
 from relaqs.job import Task, TaskKey, TaskResult
+from relaqs.scheduling import JobDescription
 
 CORES = 2
 TASKS_AT_ONCE = 500
@@ -77,8 +78,9 @@ def seconds_to_run(executor: Executor, job: str, count: int) -> float:
     """Return the seconds from submitting so many empty tasks to the last result."""
     results: SimpleQueue[TaskResult] = SimpleQueue()
     tasks = [Task(TaskKey(job, 0, index), Nothing()) for index in range(count)]
+    executor.enter(JobDescription(job))
     started = time.perf_counter()
-    executor.submit(tasks, 1.0, results.put)
+    executor.submit(tasks, results.put)
     for _ in tasks:
         results.get()
     elapsed = time.perf_counter() - started

@@ -11,7 +11,7 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 
 from benchmarks.plain_duckdb import PlainDuckDB
-from relaqs.executors import Executor, ThreadExecutor
+from relaqs.executors import ThreadExecutor
 from relaqs.executors.base import Done
 from relaqs.job import Task, TaskResult
 from relaqs.memory import machine_memory_bytes
@@ -56,42 +56,26 @@ class PlainRun:
     answer: pa.Table
 
 
-class MeteredExecutor:
-    """An executor that remembers what the tasks which ran on it took."""
+class MeteredExecutor(ThreadExecutor):
+    """Threads that remember what the tasks which ran on them took."""
 
-    def __init__(self, inner: Executor) -> None:
-        self._inner = inner
+    def __init__(self, cores: int) -> None:
+        super().__init__(cores)
         self.core_seconds: list[float] = []
 
-    @property
-    def capacity(self) -> int:
-        return self._inner.capacity
-
-    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
         def metered(result: TaskResult) -> None:
             self.core_seconds.append(result.core_seconds)
             done(result)
 
-        self._inner.submit(tasks, weight, metered)
-
-    def set_weight(self, job_id: str, weight: float) -> None:
-        self._inner.set_weight(job_id, weight)
-
-    def cancel(self, job_id: str) -> None:
-        self._inner.cancel(job_id)
-
-    def close(self) -> None:
-        self._inner.close()
-
-    def describe(self) -> str:
-        return self._inner.describe()
+        super().submit(tasks, metered)
 
 
 class OnlineSession:
     """A session on threads of this process whose tasks are metered. A context manager."""
 
     def __init__(self, warehouse: Path, threads: int) -> None:
-        self._executor = MeteredExecutor(ThreadExecutor(threads))
+        self._executor = MeteredExecutor(threads)
         self._session = Session(
             Catalog.open(warehouse),
             {},

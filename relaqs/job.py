@@ -5,6 +5,7 @@ A query and a training run are both jobs. The scheduler sees the reports and not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -56,7 +57,8 @@ class StepReport:
     """What folding a step gave. work_done: share of all the work, in (0, 1], or None where there is no end.
 
     quality: the error (queries) or the loss (training), smaller is better, inf while unknown.
-    core_seconds: measured over the step's tasks.
+    core_seconds: measured over the step's tasks. progress: how far the result moved with this step, in
+    [0, 1], by a metric of `relaqs.progress`; NaN where none was measured.
     """
 
     step: int
@@ -64,6 +66,7 @@ class StepReport:
     work_done: float | None
     core_seconds: float
     is_final: bool
+    progress: float = math.nan
 
 
 @runtime_checkable

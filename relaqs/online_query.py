@@ -20,6 +20,7 @@ from relaqs.options import QueryOptions, check_priority, check_seconds, relative
 from relaqs.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.reader import Reader
 from relaqs.runner import JobRunner, RunState
+from relaqs.scheduling import JobDescription
 from relaqs.snapshot import Snapshot
 
 
@@ -42,18 +43,22 @@ class OnlineQuery:
         plan: OnlinePlan,
         executor: Executor,
         options: QueryOptions,
+        description: JobDescription,
         *,
         elapsed_seconds: Callable[[], float],
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Set the job up. elapsed_seconds: since the query was submitted. on_end: called when it is over."""
+        """Set the job up. description: what the scheduler is told of it.
+
+        elapsed_seconds: since the query was submitted. on_end: called when it is over.
+        """
         publisher = Publisher(job, plan, options, elapsed_seconds)
 
         def end() -> None:
             publisher.close(_ENDS[runner.state], runner.error)
             on_end()
 
-        runner = JobRunner(job, executor, weight=options.priority, on_report=publisher.on_report, on_end=end)
+        runner = JobRunner(job, executor, description, on_report=publisher.on_report, on_end=end)
         self._plan = plan
         self._publisher = publisher
         self.runner = runner
@@ -87,6 +92,7 @@ class OnlineQuery:
     @target.setter
     def target(self, target: float | str | None) -> None:
         self._publisher.target = relative_error(target)
+        self.runner.set_target(self._publisher.target)
 
     @property
     def priority(self) -> float:

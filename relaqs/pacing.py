@@ -7,6 +7,7 @@ reports. So the scheduler sees a job like any other, and gives it the next turn 
 from __future__ import annotations
 
 import contextvars
+import math
 import threading
 import time
 import uuid
@@ -20,7 +21,10 @@ from relaqs_engine.errors import RelaqsError
 from relaqs.executors.base import Executor
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import check_priority
+from relaqs.policies import Kind
+from relaqs.progress.loss_delta import LossDelta
 from relaqs.runner import JobRunner
+from relaqs.scheduling import JobDescription
 
 TURN_SECONDS = 0.02  # quick iterations share a turn: handing the core over takes a fraction of a millisecond
 
@@ -92,6 +96,7 @@ class _PacedJob:
         self._turns = turns
         self._issued = 0
         self._folded = 0
+        self._progress = LossDelta()
 
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
@@ -104,7 +109,9 @@ class _PacedJob:
         self._folded += 1
         [result] = results
         assert isinstance(result.value, Turn), result
-        return StepReport(step.index, result.value.loss, None, result.core_seconds, result.value.is_last)
+        turn = result.value
+        progress = self._progress.update(turn.loss)
+        return StepReport(step.index, turn.loss, None, result.core_seconds, turn.is_last, progress)
 
 
 class Pacer:
@@ -122,10 +129,14 @@ class Pacer:
         *,
         priority: float = 1.0,
         target_loss: float | None = None,
+        name: str = "a loop",
         turn_seconds: float = TURN_SECONDS,
         on_end: Callable[[str], None] = lambda id: None,
     ) -> None:
-        """Set it up. target_loss: `report` says to stop at it. on_end: called with its id when it is over."""
+        """Set it up. target_loss: `report` says to stop at it. name: for people.
+
+        on_end: called with its id when it is over.
+        """
         job = _PacedJob(uuid.uuid4().hex[:12], turns := _Turns())
 
         def end() -> None:
@@ -136,9 +147,16 @@ class Pacer:
             return target_loss is not None and report.quality <= target_loss
 
         self.id = job.id
-        self.runner = JobRunner(
-            job, executor, weight=check_priority(priority), should_stop=should_stop, on_end=end
+        description = JobDescription(
+            job.id,
+            Kind.TRAINING,
+            name=name,
+            weight=check_priority(priority),
+            cores_most=1.0,
+            work_total=math.inf,
+            target=target_loss,
         )
+        self.runner = JobRunner(job, executor, description, should_stop=should_stop, on_end=end)
         self._turns = turns
         self._turn_seconds = turn_seconds
         self._entered: contextvars.Token[Pacer | None] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -19,6 +20,9 @@ from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.options import QueryOptions
+from relaqs.policies import Kind
+from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
 
 
@@ -137,6 +141,22 @@ def query_job(
         seed=seed,
         batches=batches,
         watch=watch,
+    )
+
+
+def query_description(
+    id: str, plan: OnlinePlan, options: QueryOptions, *, exact_cores: int
+) -> JobDescription:
+    """Return what the scheduler is told of a query. exact_cores: what one that runs as a whole can use."""
+    is_exact = plan.mode is Mode.EXACT
+    return JobDescription(
+        id,
+        Kind.EXACT if is_exact else Kind.QUERY,
+        name=" ".join(plan.sql.split()),
+        weight=options.priority,
+        cores_most=exact_cores if is_exact else math.inf,
+        target=None if is_exact else options.target,
+        costs_grow=plan.mode is Mode.REFINED,
     )
 
 

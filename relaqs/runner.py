@@ -9,13 +9,15 @@ import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from queue import SimpleQueue
 
 from relaqs.background import background_thread
 from relaqs.executors.base import Executor
 from relaqs.job import Job, Step, StepReport, TaskResult
+from relaqs.scheduling import JobDescription
+from relaqs.scheduling.description import check_weight
 
 STEPS_IN_FLIGHT = 2  # at least: the step in hand and one ahead, so that cores have work while it is folded
 
@@ -51,24 +53,26 @@ class _StepInFlight:
 class JobRunner:
     """Runs the job from `start()` until it is exact, stopped or failed.
 
-    on_report: called after each fold. should_stop: asked after each fold that is not final, before another
-    step. Both run on the runner's thread, and an exception in them fails the job. on_end: called there once,
-    when the state is over and the cores are free; it must not raise.
+    description: what the scheduler is told; without one nothing is known of the job. on_report: called after
+    each fold. should_stop: asked after each fold that is not final, before another step. Both run on the
+    runner's thread, and an exception in them fails the job. on_end: called there once, when the state is over
+    and the cores are free; it must not raise.
     """
 
     def __init__(
         self,
         job: Job,
         executor: Executor,
+        description: JobDescription | None = None,
         *,
-        weight: float = 1.0,
         on_report: Callable[[StepReport], None] = lambda report: None,
         should_stop: Callable[[StepReport], bool] = lambda report: False,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._job = job
         self._executor = executor
-        self._weight = weight
+        self._description = description or JobDescription(job.id)
+        self._weight = self._description.weight
         self._on_report = on_report
         self._should_stop = should_stop
         self._on_end = on_end
@@ -101,17 +105,21 @@ class JobRunner:
 
     @weight.setter
     def weight(self, weight: float) -> None:
-        if not weight > 0:
-            raise ValueError(f"the weight is {weight}; it must be a number above 0")
-        self._weight = weight
+        self._weight = check_weight(weight)
         self._executor.set_weight(self._job.id, weight)
+
+    def set_target(self, target: float | None) -> None:
+        """Tell the scheduler the error or loss the job may stop at; stopping it there is `should_stop`'s."""
+        self._executor.set_target(self._job.id, target)
 
     def pause(self) -> None:
         """Issue no more steps; those in flight end and are folded."""
         self._is_paused = True
+        self._executor.set_waiting(self._job.id, False)
 
     def resume(self) -> None:
         self._is_paused = False
+        self._executor.set_waiting(self._job.id, True)
         self._mailbox.put(None)
 
     def stop(self) -> None:
@@ -142,11 +150,18 @@ class JobRunner:
 
     def _drive(self) -> RunState:
         """Return how the job ended. Raises whatever a task, a fold or a callback raised."""
+        self._enter()
         while True:
             if (over := self._advance()) is not None:
                 return over
             if (result := self._mailbox.get()) is not None:
                 self._take(result)
+
+    def _enter(self) -> None:
+        """Register the job, with what was changed of it before it started."""
+        self._executor.enter(replace(self._description, weight=self._weight))
+        if self._is_paused:
+            self._executor.set_waiting(self._job.id, False)
 
     def _advance(self) -> RunState | None:
         """Issue and fold all there is to issue and fold. Returns the state where that ends the job."""
@@ -172,7 +187,7 @@ class JobRunner:
             if (step := self._job.next_step()) is None:
                 return True
             self._in_flight.append(_StepInFlight(step))
-            self._executor.submit(step.tasks, self._weight, self._mailbox.put)
+            self._executor.submit(step.tasks, self._mailbox.put)
         return False
 
     def _has_room(self) -> bool:
@@ -192,6 +207,7 @@ class JobRunner:
     def _fold(self) -> RunState | None:
         whole = self._in_flight.popleft()
         report = self._job.fold(whole.step, whole.in_task_order())
+        self._executor.report(self._job.id, report)
         ends = report.is_final or self._should_stop(report)
         if not ends:
             self._issue()  # before the callback, which may take its time over a snapshot

@@ -43,8 +43,10 @@ from relaqs.options import (
     relative_error,
     watched,
 )
-from relaqs.query_job import query_job
+from relaqs.policies import DEFAULT_POLICY, Policy
+from relaqs.query_job import query_description, query_job
 from relaqs.runner import JobRunner
+from relaqs.scheduling import ClusterStatus
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -198,6 +200,14 @@ class Session:
         with pacer:
             yield pacer
 
+    def status(self) -> ClusterStatus:
+        """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
+
+        On a cluster these are the jobs of all its clients.
+        """
+        self._check_open()
+        return self._executor.status()
+
     def explain(self, sql: str) -> str:
         """Return how a SELECT would be answered, in words and SQL."""
         return explain(self._plan(sql))
@@ -294,6 +304,7 @@ class Session:
             plan,
             self._executor,
             options if names is None else replace(options, watch=names),
+            query_description(job.id, plan, options, exact_cores=self._exact_threads),
             elapsed_seconds=lambda: time.perf_counter() - submitted_at,
             on_end=end,
         )
@@ -311,6 +322,7 @@ def connect(
     threads: int | None = None,
     memory_limit: int | str | None = None,
     cache_directory: str | Path | None = None,
+    policy: str | Policy = DEFAULT_POLICY,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
 
@@ -318,13 +330,16 @@ def connect(
     views before it. cluster: a Dask scheduler's address or a client; without it queries run on threads of
     this process. threads: how many. memory_limit: in bytes or as "4GB", of each process that runs queries;
     default: half of this machine's memory, a quarter with a cluster. cache_directory: where plain files are
-    laid out; default: $RELAQS_CACHE or ~/.cache/relaqs.
+    laid out; default: $RELAQS_CACHE or ~/.cache/relaqs. policy: who gets how many of the cores, by name, such
+    as "relaqs", "fair" or "max_sum", or an object with `plan`; see `relaqs.policies`.
     Raises LayoutError or DataError for tables that cannot be used, ClusterError for such a cluster.
+    PolicyError for an unknown policy.
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     catalog = _open_catalog(data, tables or {}, cache_directory)
     check_views(views or {}, catalog.tables)
-    executor = open_executor(cluster, cores=None if threads is None else check_count("threads", threads))
+    cores = None if threads is None else check_count("threads", threads)
+    executor = open_executor(cluster, cores=cores, policy=policy)
     exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
     try:
         return Session(catalog, views or {}, executor, memory_limit_bytes=limit, exact_threads=exact_threads)
@@ -342,7 +357,7 @@ def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> Onli
     return connect(data, **opening).online_sql(sql, **options)
 
 
-_CONNECT_OPTIONS = {"tables", "cluster", "views", "threads", "memory_limit", "cache_directory"}
+_CONNECT_OPTIONS = {"tables", "cluster", "views", "threads", "memory_limit", "cache_directory", "policy"}
 
 
 def _open_catalog(

@@ -9,20 +9,25 @@ from typing import TYPE_CHECKING
 
 from relaqs.executors.base import Executor
 from relaqs.executors.threads import ThreadExecutor
+from relaqs.policies import DEFAULT_POLICY, Policy
 
 if TYPE_CHECKING:
     from distributed import Client
 
+
 __all__ = ["Executor", "ThreadExecutor", "open_executor"]
 
 
-def open_executor(cluster: str | Client | None = None, *, cores: int | None = None) -> Executor:
+def open_executor(
+    cluster: str | Client | None = None, *, cores: int | None = None, policy: str | Policy = DEFAULT_POLICY
+) -> Executor:
     """Return an executor on the cluster (its scheduler's address, or a client of it), or on threads here.
 
-    cores: how many threads, where there is no cluster. Raises ClusterError if the cluster cannot be used.
+    cores: how many threads, where there is no cluster. policy: who gets how much of the cores.
+    Raises ClusterError if the cluster cannot be used.
     """
     if cluster is None:
-        return ThreadExecutor(cores)
+        return ThreadExecutor(cores, policy=policy)
     from relaqs.executors.dask import DaskExecutor  # half a second, which embedded users never pay
 
-    return DaskExecutor(cluster)
+    return DaskExecutor(cluster, policy=policy)

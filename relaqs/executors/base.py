@@ -2,34 +2,56 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable, Sequence
+from getpass import getuser
 from typing import Protocol
 
-from relaqs.job import Task, TaskResult
+from relaqs.job import StepReport, Task, TaskResult
+from relaqs.scheduling import ClusterStatus, JobDescription
 
 Done = Callable[[TaskResult], None]
 
 
 class Executor(Protocol):
-    """Where tasks run: threads of this process, or a Dask cluster. Methods may be called from any thread."""
+    """Where tasks run: threads of this process, or a Dask cluster. Methods may be called from any thread.
+
+    What is said of a job that has not entered, or has left, changes nothing.
+    """
 
     @property
     def capacity(self) -> int:
         """Cores that run tasks now. On a cluster it follows the workers that join and leave."""
         ...
 
-    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
-        """Queue the tasks of one step of one job.
+    def enter(self, description: JobDescription) -> None:
+        """Take a job in, before its first task. Raises ClusterError if jobs can no longer be taken."""
+        ...
 
-        weight: the job's share of the cores, relative to other jobs that wait. done: called with each task's
-        result, once for each key, from any thread; it must be quick and must not raise.
-        Raises ClusterError if tasks can no longer be taken.
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        """Queue the tasks of one step of one job that has entered.
+
+        done: called with each task's result, once for each key, from any thread; it must be quick and must
+        not raise. Raises ClusterError if tasks can no longer be taken.
         """
         ...
 
+    def report(self, job_id: str, report: StepReport) -> None:
+        """Tell the scheduler what a folded step of the job gave."""
+        ...
+
     def set_weight(self, job_id: str, weight: float) -> None:
-        """Change the job's share."""
+        """Change the job's weight beside others."""
+        ...
+
+    def set_target(self, job_id: str, target: float | None) -> None:
+        """Change the error or loss the job may stop at."""
+        ...
+
+    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
+        """Say whether the job asks for cores; a paused one does not, but what it has submitted still runs."""
         ...
 
     def cancel(self, job_id: str) -> None:
@@ -37,6 +59,10 @@ class Executor(Protocol):
 
         Its cores are free within one task. Dropped tasks have no result; one that runs may still report one.
         """
+        ...
+
+    def status(self) -> ClusterStatus:
+        """Return how every job stands, also those of others where cores are shared with them."""
         ...
 
     def close(self) -> None:
@@ -65,3 +91,8 @@ def run_measured(task: Task, job_id: str) -> TaskResult:
         raised = error
     core_seconds: float = getattr(value, "core_seconds", (time.thread_time() - started_seconds) * cores)
     return TaskResult(task.key, value, core_seconds, raised)
+
+
+def client_name() -> str:
+    """Return the name by which people know this process among the clients of a cluster."""
+    return f"{getuser()}@{socket.gethostname()}:{os.getpid()}"

@@ -31,12 +31,15 @@ from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs import worker
-from relaqs.executors.base import Done, run_measured
+from relaqs.executors.base import Done, client_name, run_measured
 from relaqs.executors.fair import FairStarts
-from relaqs.job import Task, TaskKey, TaskResult
+from relaqs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.policies import DEFAULT_POLICY, Policy, chosen_policy
+from relaqs.scheduling import Allocator, ClusterStatus, JobDescription
 
 CONNECT_SECONDS = 5.0
 CAPACITY_SECONDS = 1.0  # how old the count of the cluster's cores may be: asking takes milliseconds
+LEAST_SHARE_CORES = 1e-3  # a job whose share is nothing still has a place in the order
 KEY_PREFIX = "relaqs-"
 
 Futures = dict[TaskKey, Future[TaskResult]]
@@ -57,7 +60,13 @@ class DaskExecutor:
     run this version of ReLAQS.
     """
 
-    def __init__(self, cluster: str | Client, *, connect_seconds: float = CONNECT_SECONDS) -> None:
+    def __init__(
+        self,
+        cluster: str | Client,
+        *,
+        policy: str | Policy = DEFAULT_POLICY,
+        connect_seconds: float = CONNECT_SECONDS,
+    ) -> None:
         self._owns_client = isinstance(cluster, str)
         self._client = connect(cluster, connect_seconds) if isinstance(cluster, str) else checked(cluster)
         assert self._client.scheduler is not None  # it is connected
@@ -68,6 +77,8 @@ class DaskExecutor:
         self._session = uuid.uuid4().hex[:8]
         self._lock = threading.Lock()
         self._flights: dict[str, _Flight] = {}
+        self._allocator = Allocator(chosen_policy(policy))  # of this client's jobs alone
+        self._shares: dict[str, float] = {}
         self._is_closed = False
         self._cores = 0
         self._counted_seconds = -math.inf  # on the monotonic clock
@@ -95,13 +106,22 @@ class DaskExecutor:
             raise self._lost(error) from error
         return sum(threads.values())
 
-    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+    def enter(self, description: JobDescription) -> None:
+        self._check_open()
+        with self._lock:
+            self._flights[description.id] = _Flight(f"{KEY_PREFIX}{description.id}-{self._session}")
+            self._allocator.enter(replace(description, client=client_name()), time.monotonic())
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
         self._check_open()
         if not tasks:
             return
         job = tasks[0].key.job
+        capacity = self.capacity
         with self._lock:
-            flight = self._flights.setdefault(job, _Flight(f"{KEY_PREFIX}{job}-{self._session}"))
+            if (flight := self._flights.get(job)) is None:
+                raise ValueError(f"job {job!r} has not entered; call enter with its description first")
+            weight = self._share_of(job, capacity)
             starts = self._starts.plan(job, weight, len(tasks), time.time())
             try:
                 futures = self._send(flight.name, weight, tasks, starts)
@@ -111,15 +131,34 @@ class DaskExecutor:
         for key, future in futures.items():
             self._loop.add_callback(self._deliver, job, key, future, done)
 
-    def set_weight(self, job_id: str, weight: float) -> None:
-        """Change the job's share, for the steps that are submitted from now on."""
+    def report(self, job_id: str, report: StepReport) -> None:
         with self._lock:
-            self._starts.set_weight(job_id, weight)
+            self._allocator.report(job_id, report)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        """Change the job's weight, for the steps that are submitted from now on."""
+        with self._lock:
+            self._allocator.set_weight(job_id, weight)
+
+    def set_target(self, job_id: str, target: float | None) -> None:
+        with self._lock:
+            self._allocator.set_target(job_id, target)
+
+    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
+        with self._lock:
+            self._allocator.set_waiting(job_id, is_waiting)
+
+    def status(self) -> ClusterStatus:
+        capacity = self.capacity
+        with self._lock:
+            return self._allocator.status(time.monotonic(), capacity)
 
     def cancel(self, job_id: str) -> None:
         with self._lock:
             flight = self._flights.pop(job_id, None)
             self._starts.drop(job_id)
+            self._allocator.leave(job_id)
+            self._shares.pop(job_id, None)
         if flight is None or not flight.futures or self._client.status != "running":
             return
         # The scheduler drops what waits; on the workers InterruptReleased stops what runs. A client that
@@ -149,6 +188,15 @@ class DaskExecutor:
                 "whether it runs, and open another session with relaqs.connect"
             )
 
+    def _share_of(self, job: str, capacity_cores: float) -> float:
+        """Return the job's planned cores, and tell the others' if there is a new plan."""
+        now_seconds = time.monotonic()
+        if self._allocator.is_due(now_seconds, capacity_cores):
+            for each, cores in self._allocator.plan(now_seconds, capacity_cores).cores_by_job().items():
+                self._shares[each] = max(cores, LEAST_SHARE_CORES)
+                self._starts.set_weight(each, self._shares[each])
+        return self._shares.get(job, LEAST_SHARE_CORES)
+
     def _send(self, name: str, weight: float, tasks: Sequence[Task], starts: Sequence[float]) -> Futures:
         """Submit the tasks in one message. Of those that wait on the scheduler the earliest start is next."""
         keys = [(name, task.key.step, task.key.index) for task in tasks]
@@ -176,6 +224,7 @@ class DaskExecutor:
             if flight is None or flight.futures.pop(key, None) is None:
                 return  # cancelled meanwhile
             self._starts.settle(job, result.core_seconds, time.time())
+            self._allocator.charge(job, result.core_seconds, time.monotonic())
         done(result)
 
     def _lost(self, error: BaseException) -> ClusterError:

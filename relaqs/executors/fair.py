@@ -1,4 +1,4 @@
-"""Which job runs next: weighted fair shares of measured core-seconds. The one place for another scheduler.
+"""Which task runs next: shares of measured core-seconds.
 
 `FairQueue` where the choice is made here, one task at a time; `FairStarts` where tasks are sent ahead to wait
 for a cluster's cores. Pure: no clock, no thread, no Dask.
@@ -8,92 +8,74 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from relaqs.executors.shares import FIRST_TASK_CORE_SECONDS, NEWEST_SHARE, FairShares
 
 Item = TypeVar("Item")
 
-CREDIT_CORE_SECONDS = 0.1  # what a job that comes back may be owed: two ordinary tasks
-FIRST_TASK_CORE_SECONDS = 0.05  # taken for a job's task until one was measured
 LEAST_CORE_SECONDS = 1e-4  # taken for tasks too quick to measure
 PACE_SECONDS = 1.0  # over which what came back is averaged
-NEWEST_SHARE = 0.2  # of the newest measurement in the running mean of a job's tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Turn(Generic[Item]):
-    """An item that was given a core. charged_virtual_seconds: put on its job's account in advance."""
+    """An item that was given a core. charged_core_seconds: put on its job's account in advance."""
 
     job: str
     item: Item
-    charged_virtual_seconds: float
-
-
-@dataclass(slots=True)
-class _Account(Generic[Item]):
-    weight: float
-    virtual_seconds: float
-    waiting: deque[Item] = field(default_factory=deque)
-    running: int = 0
-    task_core_seconds: float = FIRST_TASK_CORE_SECONDS
+    charged_core_seconds: float
 
 
 class FairQueue(Generic[Item]):
-    """The waiting items of many jobs; next is the job with the least virtual time: core-seconds by weight.
+    """The waiting items of many jobs, each job's in order; whose is next is `FairShares`' to say.
 
-    An item is charged its job's mean when it starts, so that items started together spread over the jobs,
-    and what it really took when it ends. Not thread-safe: its owner holds a lock.
-    Source: Waldspurger, Weihl 1995, Stride Scheduling.
+    Not thread-safe: its owner holds a lock.
     """
 
-    def __init__(self) -> None:
-        self._accounts: dict[str, _Account[Item]] = {}
-        self._now_virtual_seconds = 0.0
+    def __init__(self, shares: FairShares | None = None) -> None:
+        self._shares = FairShares() if shares is None else shares
+        self._waiting: dict[str, deque[Item]] = {}
 
-    def add(self, job: str, weight: float, items: Iterable[Item]) -> None:
-        """Queue items behind the job's others. A job that was idle has at most its credit in hand."""
-        account = self._accounts.get(job)
-        if account is None:
-            account = self._accounts[job] = _Account(weight, self._now_virtual_seconds)
-        elif not account.waiting and not account.running:
-            oldest = self._now_virtual_seconds - CREDIT_CORE_SECONDS / weight
-            account.virtual_seconds = max(account.virtual_seconds, oldest)
-        account.weight = weight
-        account.waiting.extend(items)
+    def enter(self, job: str, share: float = 0.0) -> None:
+        """Let the job queue items. share: in cores, until `set_shares` says another."""
+        self._shares.enter(job, share)
+
+    def add(self, job: str, items: Iterable[Item]) -> None:
+        """Queue items behind the job's others. Raises ValueError if the job has not entered."""
+        if job not in self._shares:
+            raise ValueError(f"job {job!r} has not entered; call enter with its description first")
+        if job not in self._waiting:
+            self._shares.wake(job)
+        self._waiting.setdefault(job, deque()).extend(items)
 
     def pop(self) -> Turn[Item] | None:
-        """Take the next item of the job with the least virtual time, or None where nothing waits."""
-        ready = [(account.virtual_seconds, job) for job, account in self._accounts.items() if account.waiting]
-        if not ready:
+        """Take the next item of the job whose turn it is, or None where nothing waits."""
+        if (job := self._shares.next(self._waiting)) is None:
             return None
-        least, job = min(ready)
-        account = self._accounts[job]
-        self._now_virtual_seconds = max(self._now_virtual_seconds, least)
-        charged = account.task_core_seconds / account.weight
-        account.virtual_seconds += charged
-        account.running += 1
-        return Turn(job, account.waiting.popleft(), charged)
+        waiting = self._waiting[job]
+        turn = Turn(job, waiting.popleft(), self._shares.start(job))
+        if not waiting:
+            del self._waiting[job]
+        return turn
 
     def settle(self, turn: Turn[Item], core_seconds: float) -> None:
         """Charge what the item took instead of what was charged in advance."""
-        account = self._accounts.get(turn.job)
-        if account is None:  # the job was dropped meanwhile
-            return
-        account.running -= 1
-        account.virtual_seconds += core_seconds / account.weight - turn.charged_virtual_seconds
-        account.task_core_seconds += NEWEST_SHARE * (core_seconds - account.task_core_seconds)
+        self._shares.settle(turn.job, turn.charged_core_seconds, core_seconds)
 
-    def set_weight(self, job: str, weight: float) -> None:
-        if job in self._accounts:
-            self._accounts[job].weight = weight
+    def set_shares(self, shares: Mapping[str, float]) -> None:
+        """Give jobs other shares, from the next item on."""
+        self._shares.set_shares(shares)
 
     def drop(self, job: str) -> None:
         """Forget the job and what of it waits."""
-        self._accounts.pop(job, None)
+        self._shares.leave(job)
+        self._waiting.pop(job, None)
 
     def jobs(self) -> list[str]:
-        return list(self._accounts)
+        return self._shares.jobs()
 
 
 @dataclass(slots=True)

@@ -8,17 +8,20 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaqs_engine.errors import ClusterError
 
 from relaqs import worker
 from relaqs.background import background_thread
-from relaqs.executors.base import Done, run_measured
+from relaqs.executors.base import Done, client_name, run_measured
 from relaqs.executors.fair import FairQueue, Turn
-from relaqs.job import Task
+from relaqs.job import StepReport, Task
+from relaqs.policies import DEFAULT_POLICY, Policy, chosen_policy
+from relaqs.scheduling import Allocator, ClusterStatus, JobDescription
 
 JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training step in another library
 
@@ -32,13 +35,19 @@ class _Order:
 
 
 class ThreadExecutor:
-    """An `Executor` on threads of this process. cores: how many; default: those this process may use."""
+    """An `Executor` on threads of this process. cores: how many; default: those this process may use.
 
-    def __init__(self, cores: int | None = None) -> None:
+    policy: who gets how much of them. A plan is made when a thread asks for its next task and the last one is
+    no longer good, so no thread waits for a clock, and a job that has come or gone counts from the next task.
+    """
+
+    def __init__(self, cores: int | None = None, *, policy: str | Policy = DEFAULT_POLICY) -> None:
         if cores is not None and cores < 1:
             raise ValueError(f"cores is {cores}; at least 1 is needed")
         self._cores = cores or usable_cores()
+        self._client = client_name()
         self._changed = threading.Condition()
+        self._allocator = Allocator(chosen_policy(policy))
         self._queue: FairQueue[_Order] = FairQueue()
         self._running: Counter[str] = Counter()
         self._cancelled: set[str] = set()  # jobs cancelled while tasks of theirs run
@@ -52,21 +61,43 @@ class ThreadExecutor:
     def capacity(self) -> int:
         return self._cores
 
-    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+    def enter(self, description: JobDescription) -> None:
         with self._changed:
-            if self._is_closed:
-                raise ClusterError("this session is closed; open another with relaqs.connect")
+            self._check_open()
+            self._allocator.enter(replace(description, client=self._client), time.monotonic())
+            self._queue.enter(description.id)
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        with self._changed:
+            self._check_open()
             if tasks:
-                self._queue.add(tasks[0].key.job, weight, [_Order(task, done) for task in tasks])
+                self._queue.add(tasks[0].key.job, [_Order(task, done) for task in tasks])
                 self._changed.notify(len(tasks))
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        with self._changed:
+            self._allocator.report(job_id, report)
 
     def set_weight(self, job_id: str, weight: float) -> None:
         with self._changed:
-            self._queue.set_weight(job_id, weight)
+            self._allocator.set_weight(job_id, weight)
+
+    def set_target(self, job_id: str, target: float | None) -> None:
+        with self._changed:
+            self._allocator.set_target(job_id, target)
+
+    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
+        with self._changed:
+            self._allocator.set_waiting(job_id, is_waiting)
+
+    def status(self) -> ClusterStatus:
+        with self._changed:
+            return self._allocator.status(time.monotonic(), self._cores)
 
     def cancel(self, job_id: str) -> None:
         with self._changed:
             self._queue.drop(job_id)
+            self._allocator.leave(job_id)
             if not self._running[job_id]:
                 return
             self._cancelled.add(job_id)
@@ -105,15 +136,26 @@ class ThreadExecutor:
         """Wait for work; None once the executor is closed."""
         with self._changed:
             while not self._is_closed:
+                self._share_out()
                 if (turn := self._queue.pop()) is not None:
                     self._running[turn.job] += 1
                     return turn
                 self._changed.wait()
             return None
 
+    def _share_out(self) -> None:
+        now_seconds = time.monotonic()
+        if self._allocator.is_due(now_seconds, self._cores):
+            self._queue.set_shares(self._allocator.plan(now_seconds, self._cores).cores_by_job())
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClusterError("this session is closed; open another with relaqs.connect")
+
     def _settle(self, turn: Turn[_Order], core_seconds: float) -> None:
         with self._changed:
             self._queue.settle(turn, core_seconds)
+            self._allocator.charge(turn.job, core_seconds, time.monotonic())
             self._running[turn.job] -= 1
             if self._running[turn.job]:
                 return

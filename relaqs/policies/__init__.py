@@ -14,13 +14,14 @@ from relaqs.policies.max_min import MaxMin
 from relaqs.policies.max_sum import MaxSum
 from relaqs.policies.outlook import fit_quality_curves
 from relaqs.policies.plan import Plan
-from relaqs.policies.registry import POLICIES, PolicyError, make_policy
+from relaqs.policies.registry import DEFAULT_POLICY, POLICIES, PolicyError, chosen_policy, make_policy
 from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
 from relaqs.policies.utility import Utility, UtilityFunction
 from relaqs.policies.view import FinishedJob, Jobs, JobView, Kind, Node, View
 from relaqs.policies.weighted_fair import WeightedFair
 
 __all__ = [
+    "DEFAULT_POLICY",
     "POLICIES",
     "Fair",
     "Fifo",
@@ -43,6 +44,7 @@ __all__ = [
     "UtilityFunction",
     "View",
     "WeightedFair",
+    "chosen_policy",
     "fit_quality_curves",
     "make_policy",
 ]

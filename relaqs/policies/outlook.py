@@ -23,7 +23,7 @@ UNKNOWN_ERROR = 1.0  # relative error taken for a query none of whose cells is c
 FAR = 10.0  # a training run's loss after so many times its steps is taken for its last one
 
 _TRAINING: tuple[Family, ...] = (SUBLINEAR, GEOMETRIC, HARMONIC)
-_FAMILIES: tuple[Family, ...] = (*_TRAINING, STANDARD_ERROR)
+QUALITY_FAMILIES: tuple[Family, ...] = (*_TRAINING, STANDARD_ERROR)
 
 
 def fit_quality_curves(jobs: Jobs) -> Curves:
@@ -32,7 +32,7 @@ def fit_quality_curves(jobs: Jobs) -> Curves:
     A query's error follows √(1/x − 1) through the newest one: sampling theory knows the shape, and the newest
     interval, which rests on all rows so far, the scale. A loss is fitted and chosen from SLAQ's two families.
     """
-    chosen = np.full(len(jobs), _FAMILIES.index(STANDARD_ERROR))
+    chosen = np.full(len(jobs), QUALITY_FAMILIES.index(STANDARD_ERROR))
     parameters = np.zeros((len(jobs), PARAMETERS))
     training = jobs.is_kind(Kind.TRAINING)
     if training.any():
@@ -42,7 +42,7 @@ def fit_quality_curves(jobs: Jobs) -> Curves:
     error = jobs.quality[~training, -1]
     error = np.where(np.isfinite(error), error, UNKNOWN_ERROR)
     parameters[~training] = STANDARD_ERROR.through(parameters[~training], jobs.work_done[~training], error)
-    return Curves(_FAMILIES, chosen, parameters)
+    return Curves(QUALITY_FAMILIES, chosen, parameters)
 
 
 def is_predictable(jobs: Jobs) -> BoolArray:

@@ -33,11 +33,21 @@ POLICIES: dict[str, type[Policy]] = {
     )
 }
 
-ALIASES = {"relaqs": Index.name}  # the default: whichever measures best
+DEFAULT_POLICY = "relaqs"
+ALIASES = {DEFAULT_POLICY: Index.name}  # whichever measures best
 
 
 class PolicyError(RelaqsError, ValueError):
     """No such policy, or not with these parameters. It is a ValueError too."""
+
+
+def chosen_policy(choice: str | Policy) -> Policy:
+    """Return the policy of that name with its default parameters, or the object itself if it is a policy."""
+    if isinstance(choice, str):
+        return make_policy(choice)
+    if not isinstance(choice, Policy):
+        raise PolicyError(f"policy is {choice!r}; give a name or an object with a name and plan(view)")
+    return choice
 
 
 def make_policy(name: str, **parameters: object) -> Policy:

@@ -9,6 +9,7 @@ from typing import Any
 from relaqs_engine.errors import DataError
 
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.progress.loss_delta import LossDelta
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import (
     PassWork,
@@ -56,6 +57,17 @@ class LossJob:
         self._per_task = 1
         self._issued = 0
         self._folded = 0
+        self._progress = LossDelta()
+
+    @property
+    def name(self) -> str:
+        """What is trained, on what, for people."""
+        return f"{type(self._job).__name__} on {' '.join(self._job.sql.split())}"
+
+    @property
+    def tasks_most(self) -> int:
+        """How many tasks a pass has at most: one a partition."""
+        return len(self._data.reads)
 
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
@@ -77,7 +89,8 @@ class LossJob:
             loss, is_final = fold.loss, fold.is_final
             self.latest = Fitted(self._job, self._profile, fold.model)
             self._per_task = partitions_per_task(core_seconds, len(self._data.reads))
-        return StepReport(step.index, loss, None, core_seconds, is_final)
+        progress = self._progress.update(loss)
+        return StepReport(step.index, loss, None, core_seconds, is_final, progress)
 
     def close(self) -> None:
         """Free what the run holds here. What other processes keep of it goes when nobody asks for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Callable
@@ -14,7 +15,9 @@ from relaqs_engine.errors import RelaqsError
 from relaqs.executors.base import Executor
 from relaqs.job import StepReport
 from relaqs.options import check_priority, check_seconds
+from relaqs.policies import Kind
 from relaqs.runner import JobRunner, RunState
+from relaqs.scheduling import JobDescription
 from relaqs.training.arguments import check_count, check_loss
 from relaqs.training.loss_job import LossJob
 
@@ -104,7 +107,15 @@ class TrainingRun:
         runner = JobRunner(
             job,
             executor,
-            weight=options.priority,
+            JobDescription(
+                job.id,
+                Kind.TRAINING,
+                name=job.name,
+                weight=options.priority,
+                cores_most=job.tasks_most,
+                work_total=math.inf if options.max_steps is None else options.max_steps,
+                target=options.target_loss,
+            ),
             on_report=progress.on_report,
             should_stop=progress.should_stop,
             on_end=end,
@@ -156,6 +167,7 @@ class TrainingRun:
     @target_loss.setter
     def target_loss(self, loss: float | None) -> None:
         self._progress.target_loss = None if loss is None else check_loss("target_loss", loss)
+        self.runner.set_target(self._progress.target_loss)
         if self._progress.is_good_enough():
             self.stop()
 

@@ -16,6 +16,7 @@ from relaqs.executors import ThreadExecutor
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.online_query import OnlineQuery
 from relaqs.options import QueryOptions
+from relaqs.query_job import query_description
 
 NUMBERS = np.random.default_rng(7).gamma(2.0, 3.0, size=(40, 50))
 PLAN = OnlinePlan(
@@ -128,7 +129,14 @@ def start(gate: Gate) -> Iterator[Start]:
     def begin(*, fails_at: int | None = None, **options: object) -> OnlineQuery:
         job = MeanJob(gate, fails_at=fails_at)
         chosen = QueryOptions(**options)  # type: ignore[arg-type]
-        query = OnlineQuery(job, PLAN, executor, chosen, elapsed_seconds=lambda: float(next(clock)))
+        query = OnlineQuery(
+            job,
+            PLAN,
+            executor,
+            chosen,
+            query_description(job.id, PLAN, chosen, exact_cores=1),
+            elapsed_seconds=lambda: float(next(clock)),
+        )
         query.start()
         return query
 

@@ -65,12 +65,12 @@ def test_a_turn_is_charged_the_time_the_core_was_held(one_core: ThreadExecutor) 
         def __getattr__(self, name: str) -> Any:
             return getattr(one_core, name)
 
-        def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+        def submit(self, tasks: Sequence[Task], done: Done) -> None:
             def noted(result: TaskResult) -> None:
                 results.append(result)
                 done(result)
 
-            one_core.submit(tasks, weight, noted)
+            one_core.submit(tasks, noted)
 
     with Pacer(Metered(), turn_seconds=0.0) as pacer:
         threading.Event().wait(0.05)  # it idles, and holds the core all the same

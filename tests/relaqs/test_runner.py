@@ -16,6 +16,7 @@ from relaqs.executors.base import Done, run_measured
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.job import Step, StepReport, Task, TaskResult
 from relaqs.runner import JobRunner, RunState
+from relaqs.scheduling import ClusterStatus, JobDescription
 from tests.relaqs.executors.toy_jobs import Fails, Number, ToyJob, counted, counting_job
 
 LONG_SECONDS = 20.0  # nothing here takes as long unless it hangs
@@ -29,16 +30,21 @@ class ManualExecutor:
     def __init__(self) -> None:
         self.tasks: list[Task] = []
         self.cancelled: list[str] = []
-        self.weights: list[float] = []
+        self.said: list[tuple[str, str, object]] = []  # to the scheduler
         self._done: Done | None = None
         self._submitted = threading.Condition()
 
-    def submit(self, tasks: Sequence[Task], weight: float, done: Done) -> None:
+    def enter(self, description: JobDescription) -> None:
+        self.said.append(("enter", description.id, description.weight))
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
         with self._submitted:
             self.tasks.extend(tasks)
-            self.weights.append(weight)
             self._done = done
             self._submitted.notify_all()
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        self.said.append(("report", job_id, report.step))
 
     def wait_for_tasks(self, count: int) -> None:
         with self._submitted:
@@ -54,7 +60,16 @@ class ManualExecutor:
         self._done(result)
 
     def set_weight(self, job_id: str, weight: float) -> None:
-        self.weights.append(weight)
+        self.said.append(("weight", job_id, weight))
+
+    def set_target(self, job_id: str, target: float | None) -> None:
+        self.said.append(("target", job_id, target))
+
+    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
+        self.said.append(("waiting", job_id, is_waiting))
+
+    def status(self) -> ClusterStatus:
+        return ClusterStatus(0.0, self.capacity, "none", ())
 
     def cancel(self, job_id: str) -> None:
         self.cancelled.append(job_id)
@@ -324,19 +339,40 @@ def test_a_callback_cannot_wait_for_its_own_job(threads: ThreadExecutor) -> None
     assert "wait in another thread" in str(runner.error)
 
 
-def test_the_weight_goes_to_the_executor_now_and_with_later_steps() -> None:
+def test_the_scheduler_is_told_of_the_job_its_steps_and_what_changes() -> None:
     executor = ManualExecutor()
-    runner = JobRunner(counting_job("job", steps=3, tasks=1), executor, weight=2.0)
+    runner = JobRunner(counting_job("job", steps=3, tasks=1), executor, JobDescription("job", weight=2.0))
     runner.start()
     executor.wait_for_tasks(2)
     runner.weight = 5.0
+    runner.set_target(0.1)
     executor.finish(0)
     executor.wait_for_tasks(3)
-    assert executor.weights == [2.0, 2.0, 5.0, 5.0]
+    assert executor.said == [
+        ("enter", "job", 2.0),
+        ("weight", "job", 5.0),
+        ("target", "job", 0.1),
+        ("report", "job", 0),
+    ]
     with pytest.raises(ValueError, match="weight is 0"):
         runner.weight = 0
     runner.stop()
     assert runner.wait(LONG_SECONDS)
+
+
+def test_what_changes_before_the_start_holds_from_the_start() -> None:
+    executor = ManualExecutor()
+    runner = JobRunner(counting_job("job", steps=1, tasks=1), executor)
+    runner.weight = 3.0
+    runner.pause()
+    executor.said.clear()
+    runner.start()
+    runner.resume()
+    executor.wait_for_tasks(1)
+    executor.finish(0)
+    assert runner.wait(LONG_SECONDS)
+    assert executor.said[0] == ("enter", "job", 3.0)
+    assert ("waiting", "job", True) in executor.said
 
 
 def test_two_jobs_share_an_executor_by_weight(threads: ThreadExecutor) -> None:
@@ -344,8 +380,13 @@ def test_two_jobs_share_an_executor_by_weight(threads: ThreadExecutor) -> None:
     heavy = counting_job("heavy", steps=20, tasks=4, core_seconds=0.006)
     light = counting_job("light", steps=20, tasks=4, core_seconds=0.006)
     used_by_light: list[float] = []
-    second = JobRunner(light, threads, weight=1.0)
-    first = JobRunner(heavy, threads, weight=3.0, on_end=lambda: used_by_light.append(light.core_seconds))
+    second = JobRunner(light, threads)
+    first = JobRunner(
+        heavy,
+        threads,
+        JobDescription("heavy", weight=3.0),
+        on_end=lambda: used_by_light.append(light.core_seconds),
+    )
     second.start()
     first.start()
     assert first.wait(LONG_SECONDS)

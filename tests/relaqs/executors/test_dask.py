@@ -25,6 +25,7 @@ from relaqs.executors import open_executor
 from relaqs.executors.dask import DaskExecutor
 from relaqs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.runner import JobRunner, RunState
+from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
 from tests.relaqs.executors.toy_jobs import (
     DATABASE,
@@ -242,8 +243,13 @@ def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
     heavy = counting_job("heavy", steps=12, tasks=8, core_seconds=0.02)
     light = counting_job("light", steps=12, tasks=8, core_seconds=0.02)
     folded_of_light: list[int] = []
-    first = JobRunner(heavy, executor, weight=4.0, on_end=lambda: folded_of_light.append(len(light.folded)))
-    second = JobRunner(light, executor, weight=1.0)
+    first = JobRunner(
+        heavy,
+        executor,
+        JobDescription("heavy", weight=4.0),
+        on_end=lambda: folded_of_light.append(len(light.folded)),
+    )
+    second = JobRunner(light, executor)
     second.start()
     first.start()
     assert first.wait(LONG_SECONDS)
@@ -257,7 +263,8 @@ def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
 def test_results_are_not_kept_on_the_cluster(executor: DaskExecutor, client: Client) -> None:
     results: SimpleQueue[TaskResult] = SimpleQueue()
     tasks = [Task(TaskKey("kept", 0, index), Number(index)) for index in range(4)]
-    executor.submit(tasks, 1.0, results.put)
+    executor.enter(JobDescription("kept"))
+    executor.submit(tasks, results.put)
     got = [results.get(timeout=LONG_SECONDS) for _ in tasks]
     assert sorted(result.value for result in got) == [0, 1, 2, 3]  # type: ignore[type-var]
     # The message of a later job follows those of the releases.
@@ -277,7 +284,7 @@ def test_a_client_that_was_handed_in_stays_open_and_our_own_is_closed(cluster: s
     own.close()
     assert own._client.status == "closed"
     with pytest.raises(ClusterError, match="closed"):
-        own.submit([Task(TaskKey("late", 0, 0), Number(1))], 1.0, lambda result: None)
+        own.enter(JobDescription("late"))
 
 
 def test_an_asynchronous_client_is_refused(cluster: str) -> None:
@@ -364,7 +371,8 @@ def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks(
             client.retire_workers()
             assert executor.capacity == 0
         results: SimpleQueue[TaskResult] = SimpleQueue()
-        executor.submit([Task(TaskKey("waiting", 0, 0), Number(1))], 1.0, results.put)
+        executor.enter(JobDescription("waiting"))
+        executor.submit([Task(TaskKey("waiting", 0, 0), Number(1))], results.put)
         scheduler.kill()
         lost = results.get(timeout=LONG_SECONDS).error
         refused = error_of(executor, counting_job("late", steps=1, tasks=1))

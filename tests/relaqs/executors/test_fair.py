@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.executors.fair import CREDIT_CORE_SECONDS, FairQueue, FairStarts
+from relaqs.executors.fair import FairQueue, FairStarts
+from relaqs.executors.shares import CREDIT_CORE_SECONDS
 
 
 def serve(queue: FairQueue[float], until_core_seconds: float) -> Counter[str]:
@@ -27,8 +28,10 @@ costs = st.lists(st.floats(0.001, 0.3), min_size=1, max_size=8)
 @given(costs, costs, st.sampled_from([0.1, 1.0, 3.0, 10.0]))
 def test_shares_follow_the_weights(first: list[float], second: list[float], weight: float) -> None:
     queue: FairQueue[float] = FairQueue()
-    queue.add("first", weight, first * 3000)
-    queue.add("second", 1.0, second * 3000)
+    queue.enter("first", weight)
+    queue.add("first", first * 3000)
+    queue.enter("second", 1.0)
+    queue.add("second", second * 3000)
     used = serve(queue, until_core_seconds=2.0)
     # One job is served while its virtual time is least, so they never part by more than the largest task.
     assert used["first"] / weight == pytest.approx(used["second"], abs=0.3 + 0.3 / weight)
@@ -36,8 +39,10 @@ def test_shares_follow_the_weights(first: list[float], second: list[float], weig
 
 def test_items_of_a_job_keep_their_order() -> None:
     queue: FairQueue[int] = FairQueue()
-    queue.add("job", 1.0, [1, 2])
-    queue.add("job", 1.0, [3])
+    queue.enter("job", 1.0)
+    queue.add("job", [1, 2])
+    queue.enter("job", 1.0)
+    queue.add("job", [3])
     turns = [queue.pop(), queue.pop(), queue.pop(), queue.pop()]
     assert [turn.item for turn in turns if turn is not None] == [1, 2, 3]
     assert turns[3] is None
@@ -45,44 +50,54 @@ def test_items_of_a_job_keep_their_order() -> None:
 
 def test_tasks_that_start_together_spread_over_the_jobs() -> None:
     queue: FairQueue[int] = FairQueue()
-    queue.add("a", 1.0, range(4))
-    queue.add("b", 1.0, range(4))
+    queue.enter("a", 1.0)
+    queue.add("a", range(4))
+    queue.enter("b", 1.0)
+    queue.add("b", range(4))
     turns = [queue.pop() for _ in range(4)]  # four cores, nothing measured yet
     assert Counter(turn.job for turn in turns if turn is not None) == {"a": 2, "b": 2}
 
 
 def test_a_new_job_owes_nothing_and_is_owed_nothing() -> None:
     queue: FairQueue[float] = FairQueue()
-    queue.add("old", 1.0, [0.1] * 200)
+    queue.enter("old", 1.0)
+    queue.add("old", [0.1] * 200)
     serve(queue, until_core_seconds=10.0)
-    queue.add("new", 1.0, [0.1] * 200)
+    queue.enter("new", 1.0)
+    queue.add("new", [0.1] * 200)
     used = serve(queue, until_core_seconds=4.0)
     assert used["new"] == pytest.approx(2.0, abs=0.2)
 
 
 def test_a_job_that_comes_back_has_a_bounded_credit() -> None:
     queue: FairQueue[float] = FairQueue()
-    queue.add("guest", 1.0, [0.1])
+    queue.enter("guest", 1.0)
+    queue.add("guest", [0.1])
     serve(queue, until_core_seconds=0.1)
-    queue.add("busy", 1.0, [0.1] * 400)
+    queue.enter("busy", 1.0)
+    queue.add("busy", [0.1] * 400)
     serve(queue, until_core_seconds=10.0)
-    queue.add("guest", 1.0, [0.1] * 400)
+    queue.enter("guest", 1.0)
+    queue.add("guest", [0.1] * 400)
     used = serve(queue, until_core_seconds=4.0)
     assert used["guest"] == pytest.approx(2.0 + CREDIT_CORE_SECONDS / 2, abs=0.15)
 
 
 def test_a_new_weight_counts_from_the_next_task() -> None:
     queue: FairQueue[float] = FairQueue()
-    queue.add("a", 1.0, [0.05] * 400)
-    queue.add("b", 1.0, [0.05] * 400)
+    queue.enter("a", 1.0)
+    queue.add("a", [0.05] * 400)
+    queue.enter("b", 1.0)
+    queue.add("b", [0.05] * 400)
     serve(queue, until_core_seconds=4.0)
-    queue.set_weight("a", 4.0)
+    queue.set_shares({"a": 4.0})
     assert serve(queue, until_core_seconds=5.0)["a"] == pytest.approx(4.0, abs=0.2)
 
 
 def test_a_dropped_job_is_forgotten_even_while_a_task_of_it_runs() -> None:
     queue: FairQueue[int] = FairQueue()
-    queue.add("job", 1.0, [1, 2])
+    queue.enter("job", 1.0)
+    queue.add("job", [1, 2])
     turn = queue.pop()
     queue.drop("job")
     assert turn is not None

@@ -18,8 +18,10 @@ from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import open_executor
+from relaqs.executors.base import Done
 from relaqs.executors.threads import ThreadExecutor, usable_cores
 from relaqs.job import Task, TaskKey, TaskResult, Work
+from relaqs.scheduling import JobDescription
 from tests.relaqs.executors.toy_jobs import Fails, LongQuery, Number, query_work
 
 SHORT_SQL = "SELECT sum(a)::BIGINT AS n FROM range(3_000_000) t(a)"
@@ -39,14 +41,16 @@ def pipe(tmp_path: Path) -> Path:
     return path
 
 
-def tasks(job: str, works: list[Work]) -> list[Task]:
-    return [Task(TaskKey(job, 0, index), work) for index, work in enumerate(works)]
+def submit(executor: ThreadExecutor, job: str, works: list[Work], done: Done, *, weight: float = 1.0) -> None:
+    """Enter a job of which nothing is known, and submit its only step."""
+    executor.enter(JobDescription(job, weight=weight))
+    executor.submit([Task(TaskKey(job, 0, index), work) for index, work in enumerate(works)], done)
 
 
 def test_every_task_has_one_result_with_its_core_seconds() -> None:
     results: SimpleQueue[TaskResult] = SimpleQueue()
     with closing(ThreadExecutor(3)) as executor:
-        executor.submit(tasks("job", [Number(i, 0.01) for i in range(9)]), 1.0, results.put)
+        submit(executor, "job", [Number(i, 0.01) for i in range(9)], results.put)
         got = [results.get(timeout=PROMPT_SECONDS) for _ in range(9)]
     assert sorted(result.key.index for result in got) == list(range(9))
     assert all(result.value == result.key.index for result in got)
@@ -75,7 +79,7 @@ sys.exit(bool({"dask", "distributed"} & set(sys.modules)))
 
 def test_an_error_is_its_task_s_result_and_harms_nobody_else(one_core: ThreadExecutor) -> None:
     results: SimpleQueue[TaskResult] = SimpleQueue()
-    one_core.submit(tasks("job", [Fails(SystemExit(3)), Number(1)]), 1.0, results.put)
+    submit(one_core, "job", [Fails(SystemExit(3)), Number(1)], results.put)
     assert isinstance(results.get(timeout=PROMPT_SECONDS).error, SystemExit)
     assert results.get(timeout=PROMPT_SECONDS).value == 1
 
@@ -114,8 +118,8 @@ def test_weights_of_three_to_one_give_three_to_one_of_the_core_seconds() -> None
         threading.Lock(),
     )
     with closing(ThreadExecutor(2)) as executor:
-        executor.submit(tasks("heavy", works["heavy"]), 3.0, ledger.done)
-        executor.submit(tasks("light", works["light"]), 1.0, ledger.done)
+        submit(executor, "heavy", works["heavy"], ledger.done, weight=3.0)
+        submit(executor, "light", works["light"], ledger.done)
         assert ledger.first_done.wait(60)
     used = ledger.at_first_done
     # 0.6 : 0.2, give or take a task of each job in each thread.
@@ -124,11 +128,11 @@ def test_weights_of_three_to_one_give_three_to_one_of_the_core_seconds() -> None
 
 def test_cancel_drops_what_waits_and_interrupts_what_runs(one_core: ThreadExecutor, pipe: Path) -> None:
     results: SimpleQueue[TaskResult] = SimpleQueue()
-    one_core.submit(tasks("long", [LongQuery(str(pipe)), Number(1)]), 1.0, results.put)
+    submit(one_core, "long", [LongQuery(str(pipe)), Number(1)], results.put)
     pipe.read_text()  # returns once the first task runs
     one_core.cancel("long")
     # Of so light a job the second task would come after anything of the first job that still waited.
-    one_core.submit(tasks("light", [Number(2, 0.01), Number(3)]), 0.001, results.put)
+    submit(one_core, "light", [Number(2, 0.01), Number(3)], results.put, weight=0.001)
     interrupted, *following = (results.get(timeout=PROMPT_SECONDS) for _ in range(3))
     assert isinstance(interrupted.error, Interrupted)
     assert [result.value for result in following] == [2, 3]
@@ -137,8 +141,8 @@ def test_cancel_drops_what_waits_and_interrupts_what_runs(one_core: ThreadExecut
 def test_cancelling_one_job_leaves_another_job_s_statement_alone(pipe: Path) -> None:
     results: SimpleQueue[TaskResult] = SimpleQueue()
     with closing(ThreadExecutor(2)) as executor:
-        executor.submit(tasks("long", [LongQuery(str(pipe))]), 1.0, results.put)
-        executor.submit(tasks("short", [query_work(SHORT_SQL)]), 1.0, results.put)
+        submit(executor, "long", [LongQuery(str(pipe))], results.put)
+        submit(executor, "short", [query_work(SHORT_SQL)], results.put)
         pipe.read_text()
         executor.cancel("long")
         got = {result.key.job: result for result in (results.get(timeout=PROMPT_SECONDS) for _ in range(2))}
@@ -149,18 +153,21 @@ def test_cancelling_one_job_leaves_another_job_s_statement_alone(pipe: Path) -> 
 def test_close_interrupts_joins_and_takes_no_more(pipe: Path) -> None:
     executor = ThreadExecutor(1)
     results: SimpleQueue[TaskResult] = SimpleQueue()
-    executor.submit(tasks("long", [LongQuery(str(pipe))]), 1.0, results.put)
+    submit(executor, "long", [LongQuery(str(pipe))], results.put)
     pipe.read_text()
     executor.close()
     assert isinstance(results.get(timeout=PROMPT_SECONDS).error, Interrupted)
     with pytest.raises(ClusterError, match="closed"):
-        executor.submit(tasks("late", [Number(1)]), 1.0, results.put)
+        executor.submit([Task(TaskKey("long", 1, 0), Number(1))], results.put)
+    with pytest.raises(ClusterError, match="closed"):
+        submit(executor, "late", [Number(1)], results.put)
     executor.close()
 
 
 ENDLESS = """
 import sys
 from relaqs.executors import open_executor
+from relaqs.executors.base import Done
 from relaqs.runner import JobRunner
 from tests.relaqs.executors.toy_jobs import LONG_SQL, LongQuery, ToyJob, query_work
 

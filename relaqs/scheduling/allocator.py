@@ -1,0 +1,139 @@
+"""Allocator: from what jobs report to a plan of cores, each epoch and whenever the set of jobs changes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+
+from relaqs.job import StepReport
+from relaqs.policies.base import Policy
+from relaqs.policies.plan import Plan
+from relaqs.policies.view import Jobs, View
+from relaqs.policies.weighted_fair import WeightedFair
+from relaqs.scheduling.description import JobDescription, check_weight
+from relaqs.scheduling.forecasts import curves_of, refresh
+from relaqs.scheduling.ledger import Account
+from relaqs.scheduling.standing import job_statuses
+from relaqs.scheduling.status import ClusterStatus
+
+EPOCH_SECONDS = 0.5
+
+
+class Allocator:
+    """Keeps the accounts of all jobs, and asks the policy who gets how many cores.
+
+    Every `now_seconds` is on one clock that never goes back, the caller's. Of a job that is not (or no more)
+    here nothing is noted, without complaint: messages about it may come late. Not thread-safe: its owner
+    holds a lock. epoch_seconds: how long a plan holds while nobody comes, goes or changes.
+    """
+
+    def __init__(self, policy: Policy, *, epoch_seconds: float = EPOCH_SECONDS) -> None:
+        self._policy = policy
+        self._epoch_seconds = epoch_seconds
+        self._accounts: dict[str, Account] = {}
+        self._plan = Plan((), np.zeros(0), 0.0)
+        self._planned_seconds = -math.inf
+        self._planned_cores = 0.0
+        self._has_changed = False
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+    def enter(self, description: JobDescription, now_seconds: float) -> None:
+        """Take a job in. One that is here already, and registers again, keeps its account."""
+        if description.id not in self._accounts:
+            self._accounts[description.id] = Account.of(description, now_seconds)
+            self._has_changed = True
+
+    def leave(self, job_id: str) -> None:
+        self._has_changed |= self._accounts.pop(job_id, None) is not None
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        """Note what a folded step gave. The first that tells a job's quality calls for a new plan."""
+        if (account := self._accounts.get(job_id)) is not None:
+            was_new = account.is_new
+            account.take(report)
+            self._has_changed |= was_new and not account.is_new
+
+    def charge(self, job_id: str, core_seconds: float, now_seconds: float) -> None:
+        """Note what a task that has ended was measured to take."""
+        if (account := self._accounts.get(job_id)) is not None:
+            account.charge(core_seconds, now_seconds)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        def change(account: Account) -> None:
+            account.weight = check_weight(weight)
+
+        self._change(job_id, change)
+
+    def set_target(self, job_id: str, target: float | None) -> None:
+        """Change the error or loss the job may stop at."""
+
+        def change(account: Account) -> None:
+            account.target = target
+
+        self._change(job_id, change)
+
+    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
+        """Say whether the job asks for cores at all; a paused one does not."""
+
+        def change(account: Account) -> None:
+            account.is_waiting = is_waiting
+
+        self._change(job_id, change)
+
+    def is_due(self, now_seconds: float, capacity_cores: float) -> bool:
+        """Return whether there should be a new plan: the epoch is over, or something has changed."""
+        return (
+            self._has_changed
+            or now_seconds - self._planned_seconds >= self._epoch_seconds
+            or capacity_cores != self._planned_cores
+        )
+
+    def plan(self, now_seconds: float, capacity_cores: float) -> Plan:
+        """Return who gets how many of the cores until the next plan; every job that asks is in it."""
+        asking = [account for account in self._accounts.values() if account.is_waiting]
+        if asking:
+            self._plan = self._plan_of(self._view(asking, now_seconds, capacity_cores))
+        else:
+            self._plan = Plan((), np.zeros(0), capacity_cores)
+        self._planned_seconds, self._planned_cores = now_seconds, capacity_cores
+        self._has_changed = False
+        return self._plan
+
+    def status(self, now_seconds: float, capacity_cores: float) -> ClusterStatus:
+        """Return how every job stands, the oldest first."""
+        accounts = list(self._accounts.values())
+        jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds)
+        return ClusterStatus(now_seconds, capacity_cores, self._policy.name, jobs)
+
+    def _view(self, asking: list[Account], now_seconds: float, capacity_cores: float) -> View:
+        refresh(asking)
+        return View(
+            time_seconds=now_seconds,
+            capacity_cores=capacity_cores,
+            jobs=Jobs.of([account.view() for account in asking]),
+            epoch_seconds=self._epoch_seconds,
+            curves=curves_of(asking),
+        )
+
+    def _plan_of(self, view: View) -> Plan:
+        """Return the policy's plan. One that fails, a user's own perhaps, must not stop the cores."""
+        try:
+            return self._policy.plan(view)
+        except Exception as error:
+            warnings.warn(
+                f"policy {self._policy.name!r} failed ({error!r}); cores are shared by weight meanwhile",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return WeightedFair().plan(view)
+
+    def _change(self, job_id: str, change: Callable[[Account], None]) -> None:
+        if (account := self._accounts.get(job_id)) is not None:
+            change(account)
+            self._has_changed = True
