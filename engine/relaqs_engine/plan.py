@@ -43,6 +43,12 @@ class Basis(StrEnum):
     SUM = "sum"
     MIN = "min"
     MAX = "max"
+    ANY_VALUE = "any_value"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
+    ARG_MIN = "arg_min"  # merged by the extreme it stands beside
+    ARG_MAX = "arg_max"
     MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
     M2 = "m2"
     PRODUCT = "product"  # of two columns' row contributions, summed; upper triangle, row by row
@@ -53,7 +59,7 @@ class BasisColumn:
     """One partial aggregate column. sql: its expression in the partial query. type: its DuckDB type.
 
     row_sql: what one joined row adds to a COUNT or SUM. count_of: for MEAN and M2, the name of the count they
-    are merged with; M2 names its MEAN in mean_of. lowest, highest: provable bounds of one row's contribution,
+    are merged with; M2 names its MEAN in mean_of. extreme_of: of ARG_MIN and ARG_MAX, the extreme. lowest, highest: provable bounds of one row's contribution,
     from the statistics, or None.
     """
 
@@ -64,6 +70,7 @@ class BasisColumn:
     row_sql: str = ""
     count_of: str | None = None
     mean_of: str | None = None
+    extreme_of: str | None = None
     lowest: float | None = None
     highest: float | None = None
 
@@ -145,6 +152,7 @@ class OnlinePlan:
     deciders: what HAVING and LIMIT depend on. shown_rows: of the estimate's rows, those the answer shows; one
     more is kept where deciders rank. membership_is_opaque: it cannot be told before the end which groups
     belong to the answer.
+    has_grouping_sets: groups of several sets of keys (ROLLUP and the like) stand beside each other.
     counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
@@ -179,5 +187,6 @@ class OnlinePlan:
     has_having: bool = False
     has_limit: bool = False
     groups_are_local: bool = False
+    has_grouping_sets: bool = False
     counts_every_row: bool = False
     warnings: tuple[str, ...] = ()

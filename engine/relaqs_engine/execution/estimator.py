@@ -106,7 +106,8 @@ class Estimator:
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         if not self._plan.keys:
             return 0
-        if self._plan.has_having or self._plan.has_limit or self._plan.groups_are_local:
+        plan = self._plan
+        if plan.has_having or plan.has_limit or plan.groups_are_local or plan.has_grouping_sets:
             return None
         once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))

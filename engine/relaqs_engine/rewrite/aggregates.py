@@ -1,7 +1,7 @@
 """Rule: each aggregate is split into mergeable partial aggregates, and its final value written over them.
 
 SUM(x)     sum                        COUNT     count
-AVG(x)     sum / count                MIN, MAX  min, max
+AVG(x)     sum / count                MIN, MAX  min, max; more in so_far.py
 VAR, STD   count, mean, m2 (merged by Chan, Golub and LeVeque 1979)
 """
 
@@ -15,7 +15,9 @@ from sqlglot import exp
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.sources import groups_lie_in_partitions
+from relaqs_engine.rewrite.grouping import group_keys, grouping_number
+from relaqs_engine.rewrite.so_far import value_so_far
+from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.value_bounds import Bounds, value_bounds
 
@@ -38,14 +40,13 @@ def split_aggregates(draft: Draft) -> Draft:
     if draft.returns_rows:
         return draft
     select = draft.select
-    group = select.args.get("group")
-    keys = tuple(group.expressions) if group else ()
-    splitter = _Splitter(draft, groups_lie_in_partitions(draft, keys))
+    keys, sets = group_keys(select)
+    draft = replace(draft, keys=keys, grouping_sets=sets)
+    splitter = _Splitter(draft, groups_are_complete(draft))
     exact = splitter.rewritten(select, keys, lambda final: final.exact)
     estimate = splitter.rewritten(select, keys, lambda final: final.estimate)
     return replace(
         draft,
-        keys=keys,
         basis=splitter.basis,
         distinct=splitter.distinct,
         exact_tree=exact,
@@ -59,6 +60,7 @@ class _Splitter:
     def __init__(self, draft: Draft, groups_are_local: bool) -> None:
         self._draft = draft
         self._groups_are_local = groups_are_local
+        self._outputs = {item.alias: item.unalias() for item in draft.select.expressions}
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
@@ -99,7 +101,11 @@ class _Splitter:
             for position, key in enumerate(keys):
                 if node == key:
                     return exp.column(f"k{position}", quoted=True)
-            if isinstance(node, exp.Filter | exp.AggFunc) and not isinstance(node, exp.Query):
+            if isinstance(node, exp.Grouping | exp.GroupingId):
+                return grouping_number(node, keys[:-1] if self._draft.grouping_sets else keys, self._outputs)
+            if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.AggFunc) and not isinstance(
+                node, exp.Query
+            ):
                 return exp.paren(side(self._final(node)), copy=False)
             if isinstance(node, exp.Column) and not node.table and node.name in positions:
                 return exp.column(output_name(positions[node.name]))
@@ -126,12 +132,19 @@ class _Splitter:
             condition, aggregate = node.expression, node.this
         else:
             aggregate = node
+        if isinstance(aggregate, exp.IgnoreNulls):  # how ANY_VALUE is parsed
+            aggregate = aggregate.this
+        if any(isinstance(aggregate.this, kind) for kind in (exp.Order, exp.HavingMax, exp.Limit)):
+            raise NotOnlineError(f"{aggregate.sql(DIALECT)} needs all rows in their order")
+        so_far = value_so_far(aggregate, lambda kind, each, of: self.column(kind, each, condition, of))
+        if so_far is not None:
+            return _Final(so_far, so_far.copy())
         build = _AGGREGATES.get(type(aggregate))
         if build is None:
-            raise NotOnlineError(f"{aggregate.sql(DIALECT)} has no mergeable estimate")
+            raise NotOnlineError(f"{aggregate.sql(DIALECT)} has no mergeable estimate{_why(aggregate)}")
         if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Distinct):
             return self._count_distinct(aggregate, condition)
-        if any(isinstance(aggregate.this, kind) for kind in (exp.Distinct, exp.Order)):
+        if isinstance(aggregate.this, exp.Distinct):
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} needs all rows at once")
         if aggregate.expressions or aggregate.args.get("count"):
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} returns several values")
@@ -162,7 +175,9 @@ class _Splitter:
             return False
         return [key.lower() for key in source.key_columns] == [value.name.lower()]
 
-    def column(self, kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:
+    def column(
+        self, kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None, extreme_of: str | None = None
+    ) -> str:
         """Return the name of the basis column for this partial aggregate, adding it if it is new."""
         node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
         sql = node.sql(DIALECT)
@@ -174,6 +189,7 @@ class _Splitter:
                 sql=sql,
                 type="",
                 row_sql=_contribution(kind, aggregate, condition),
+                extreme_of=extreme_of,
                 lowest=bounds.lowest,
                 highest=bounds.highest,
             )
@@ -194,6 +210,11 @@ class _Splitter:
     def _statistics(self, column: exp.Column) -> Column | None:
         source = next((s for s in self._draft.sources if s.alias == column.table), None)
         return source.column(column.name) if source else None
+
+
+def _why(aggregate: exp.Expr) -> str:
+    ordered = (exp.First, exp.Last, exp.ArrayAgg, exp.GroupConcat)
+    return ": its value depends on the order of rows" if isinstance(aggregate, ordered) else ""
 
 
 def _contribution(kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:

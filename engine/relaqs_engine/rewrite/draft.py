@@ -60,6 +60,8 @@ class Draft:
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()
+    # ROLLUP and the like: the positions of each grouping set's keys (see `rewrite/grouping.py`).
+    grouping_sets: tuple[tuple[int, ...], ...] = ()
     # What COUNT(DISTINCT …) counts, where values of one group lie in several partitions.
     distinct: exp.Expr | None = None
     basis: tuple[BasisColumn, ...] = ()

@@ -10,6 +10,7 @@ from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
+from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
 from relaqs_engine.sql.functions import volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
@@ -29,7 +30,8 @@ def flatten(draft: Draft) -> Draft:
     tree = inline_ctes(tree)
     if not _has_outer_join_over_derived_table(tree):
         tree = merge_subqueries(tree)
-    assert isinstance(tree, exp.Select)
+    assert isinstance(tree, exp.Select) and isinstance(draft.tree, exp.Select)
+    check_each_key_has_one_name(draft.tree, tree)
     return replace(draft, tree=_with_explicit_keys(tree))
 
 

@@ -11,7 +11,7 @@ from sqlglot import exp
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
 from relaqs_engine.plan import Basis, BasisColumn, Method, OutputKind
 from relaqs_engine.rewrite.draft import Draft
-from relaqs_engine.rewrite.sources import groups_lie_in_partitions
+from relaqs_engine.rewrite.sources import groups_are_complete
 
 # Above this many groups, blocks of every group cost more than sums of products (FACTS: 5 times at 10,000).
 MANY_GROUPS = 10_000
@@ -24,7 +24,7 @@ def choose_method(draft: Draft) -> Draft:
     """Return the draft with its estimation method."""
     if draft.returns_rows:
         return draft
-    local = groups_lie_in_partitions(draft, draft.keys)
+    local = groups_are_complete(draft)
     estimated = any(output.kind is OutputKind.ESTIMATE for output in draft.outputs)
     groups = _expected_groups(draft)
     draft = replace(
@@ -56,8 +56,9 @@ def _rows_are_units(draft: Draft) -> bool:
 def _expected_groups(draft: Draft) -> int:
     """Return about how many groups there are at most: the keys' distinct values multiplied."""
     most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
-    keys = [*draft.keys, *([draft.distinct] if draft.distinct is not None else [])]
-    return min(prod(_distinct_values(draft, key) for key in keys), most)
+    values = [draft.distinct] if draft.distinct is not None else []
+    sets = [[draft.keys[i] for i in each[:-1]] for each in draft.grouping_sets] or [draft.keys]
+    return sum(min(prod(_distinct_values(draft, key) for key in [*each, *values]), most) for each in sets)
 
 
 def _distinct_values(draft: Draft, key: exp.Expr) -> int:

@@ -45,13 +45,10 @@ def _output(name: str, type_: str, value: exp.Expr, basis: dict[str, BasisColumn
     sql = value.sql(DIALECT)
     if not used:
         return OutputColumn(name, OutputKind.KEY, type_, sql)
-    extremes = [column for column in used if column.kind in (Basis.MIN, Basis.MAX)]
-    if extremes:
-        if isinstance(bare, exp.Column):
-            side = "most" if extremes[0].kind is Basis.MIN else "least"
-            return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
-        return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
-    if not is_number(type_):
+    if isinstance(bare, exp.Column) and used[0].kind in (Basis.MIN, Basis.MAX):
+        side = "most" if used[0].kind is Basis.MIN else "least"
+        return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
+    if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
     return OutputColumn(name, OutputKind.ESTIMATE, type_, sql, total=_plain_total(bare, basis))
 

@@ -102,9 +102,26 @@ def _partial(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
         + ([f"{_units(draft)} AS {UNITS}"] if draft.distinct is not None else [])
         + [f"COUNT(*) AS {ROWS}"]
     )
-    group = f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+    group = _group_by(draft, len(keys))
     body = scan.sql(DIALECT).removeprefix("SELECT").strip()
     return f"SELECT {select} {body}{group}"
+
+
+def _group_by(draft: Draft, count: int) -> str:
+    """Return GROUP BY of the partial query by its first columns: all, or the keys of each grouping set."""
+    if not draft.grouping_sets:
+        return f" GROUP BY {', '.join(str(i + 1) for i in range(count))}" if count else ""
+    others = range(len(draft.keys), count)
+    sets = [", ".join(str(i + 1) for i in (*each[:-1], *others)) for each in draft.grouping_sets]
+    return f" GROUP BY GROUPING SETS ({', '.join(f'({each})' for each in sets)})"
+
+
+def _state(draft: Draft) -> str:
+    """Return the partial rows to merge. The set of no keys has one group, also where there are no rows."""
+    if not any(len(each) == 1 for each in draft.grouping_sets):
+        return STATE
+    last = len(draft.keys) - 1
+    return f"(FROM {STATE} UNION ALL BY NAME SELECT CAST({(1 << last) - 1} AS BIGINT) AS k{last})"
 
 
 def _units(draft: Draft) -> str:
@@ -128,12 +145,12 @@ def _merge(draft: Draft) -> str:
     if draft.distinct is not None:
         return _merge_values(draft)
     keys = ", ".join(key_names(draft))
-    source, columns = STATE, [_merged(column) for column in draft.basis]
+    source, columns = _state(draft), [_merged(column) for column in draft.basis]
     moments = [column for column in draft.basis if column.kind is Basis.MEAN]
     if moments:
         over = f"(PARTITION BY {keys})" if keys else "()"
         grand = ", ".join(f"{_weighted_mean(c, f' OVER {over}')} AS grand_{c.name}" for c in moments)
-        source = f"(SELECT *, {grand} FROM {STATE})"
+        source = f"(SELECT *, {grand} FROM {source})"
     select = ", ".join(
         list(key_names(draft)) + columns + [f"CAST(coalesce(sum({ROWS}), 0) AS BIGINT) AS {ROWS}"]
     )
@@ -154,7 +171,7 @@ def _merge_values(draft: Draft) -> str:
     ]
     merged = [*basis[:-1], f"coalesce(sum({ROWS}), 0)::BIGINT AS {ROWS}"]
     select = ", ".join([*key_names(draft), *merged, *counts])
-    sql = f"SELECT {select} FROM (SELECT {values} FROM {STATE} GROUP BY {by_value})"
+    sql = f"SELECT {select} FROM (SELECT {values} FROM {_state(draft)} GROUP BY {by_value})"
     return sql + (f" GROUP BY {', '.join(key_names(draft))}" if draft.keys else "")
 
 
@@ -165,12 +182,14 @@ def _merged(column: BasisColumn) -> str:
             value = f"coalesce(sum({name}), 0)"
         case Basis.SUM | Basis.PRODUCT:
             value = f"sum({name})"
-        case Basis.MIN | Basis.MAX:
-            value = f"{column.kind.value}({name})"
         case Basis.MEAN:
             value = _weighted_mean(column)
         case Basis.M2:
             value = f"sum({name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
+        case Basis.ARG_MIN | Basis.ARG_MAX:
+            value = f"{column.kind.value}({name}, {column.extreme_of})"
+        case _:
+            value = f"{column.kind.value}({name})"
     return f"CAST({value} AS {column.type}) AS {name}"
 
 

@@ -41,9 +41,6 @@ def _check_group(select: exp.Select) -> None:
     group = select.args.get("group")
     if group is None:
         return
-    several = (exp.Rollup, exp.Cube, exp.GroupingSets)
-    if any(isinstance(part, several) for part in group.expressions):
-        raise NotOnlineError("ROLLUP, CUBE and GROUPING SETS group several times over")
     if any(key.find(exp.Query) for key in group.expressions):
         raise NotOnlineError("a group key is a subquery")
 

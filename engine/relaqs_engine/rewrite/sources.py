@@ -123,6 +123,12 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
     raise refusal
 
 
+def groups_are_complete(draft: Draft) -> bool:
+    """Whether each group's rows lie in one partition, in each grouping set."""
+    sets = draft.grouping_sets or (range(len(draft.keys)),)
+    return all(groups_lie_in_partitions(draft, [draft.keys[i] for i in each]) for each in sets)
+
+
 def groups_lie_in_partitions(draft: Draft, keys: Iterable[exp.Expr]) -> bool:
     """Whether each group's rows lie in one partition: the keys contain the cluster key of a stream."""
     grouped = grouped_columns(keys, draft.conjuncts)

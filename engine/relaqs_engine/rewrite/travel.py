@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from relaqs_engine.plan import VALUE, Basis
+from relaqs_engine.plan import VALUE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
 # Arrow has no bit string (bytes, padded), no order of an ENUM's values, no zone beside a time.
@@ -16,7 +16,7 @@ _CHANGED = re.compile(r"\bU?HUGEINT\b")
 
 def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:
     """Raise NotOnlineError for a type whose values would not mean the same. types: of the partial query."""
-    extremes = [column.name for column in draft.basis if column.kind in (Basis.MIN, Basis.MAX)]
+    extremes = [column.name for column in draft.basis if not column.is_additive]
     keys = [f"k{position}" for position in range(len(draft.keys))]
     if draft.distinct is not None:
         keys.append(VALUE)

@@ -73,10 +73,30 @@ def mark_aggregates(query: exp.Expr) -> None:
     """Change the tree so that every aggregate in it is an `exp.AggFunc`."""
     for node in list(query.find_all(exp.Anonymous)):
         name, arguments = node.name.lower(), node.expressions
-        if name == "mean" and len(arguments) == 1:
-            node.replace(exp.Avg(this=arguments[0]))
+        if (known := _written_out(name, arguments)) is not None:
+            node.replace(known)
         elif name in aggregate_names():
             node.replace(exp.AnonymousAggFunc(this=node.name, expressions=arguments))
+
+
+def _written_out(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
+    """Return the aggregate that another name stands for, None where it stands for itself."""
+    if name == "count_star" and not arguments:
+        return exp.Count(this=exp.Star())
+    if len(arguments) != 1:
+        return None
+    (argument,) = arguments
+    if name == "mean":
+        return exp.Avg(this=argument)
+    if name == "arbitrary":
+        return exp.AnyValue(this=argument)
+    if name in ("fsum", "kahan_sum", "sumkahan"):
+        return exp.Sum(this=exp.cast(argument, "DOUBLE"))
+    if name == "favg":
+        return exp.Avg(this=exp.cast(argument, "DOUBLE"))
+    if name in ("geomean", "geometric_mean"):
+        return exp.Exp(this=exp.Avg(this=exp.Ln(this=argument)))
+    return None
 
 
 def volatile_function(query: exp.Expr) -> str | None:

@@ -1,0 +1,110 @@
+"""GROUP BY with several grouping sets: ROLLUP, CUBE, GROUPING SETS, as plain keys and one more that tells sets apart.
+
+Each task groups once per set. The number that GROUPING gives all keys together becomes a key of its own, so
+that a group of one set never meets one of another, and everything after the tasks sees ordinary groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+
+from sqlglot import exp
+
+from relaqs_engine.rewrite.draft import NotOnlineError
+from relaqs_engine.sql.parse import DIALECT
+
+_SEVERAL = (exp.Rollup, exp.Cube, exp.GroupingSets)
+_AROUND_KEYS = (exp.Group, exp.Tuple, exp.Paren, *_SEVERAL)
+_MOST_SETS = 64
+
+_Set = tuple[exp.Expr, ...]
+
+
+def groups_several_times(select: exp.Select) -> bool:
+    group = select.args.get("group")
+    return group is not None and any(isinstance(part, _SEVERAL) for part in group.expressions)
+
+
+def group_keys(select: exp.Select) -> tuple[tuple[exp.Expr, ...], tuple[tuple[int, ...], ...]]:
+    """Return the keys of GROUP BY, and the grouping sets as positions among them: none for plain keys.
+
+    With grouping sets the last key is the number that tells them apart.
+    """
+    group = select.args.get("group")
+    if group is None:
+        return (), ()
+    if not groups_several_times(select):
+        return tuple(group.expressions), ()
+    sets = [_joined(parts) for parts in product(*(_sets_of(part, select) for part in group.expressions))]
+    if len(sets) > _MOST_SETS:
+        raise NotOnlineError(f"it groups {len(sets)} times over; up to {_MOST_SETS} are rewritten")
+    keys = _joined(sets)
+    positions = tuple(tuple(sorted(keys.index(key) for key in each)) for each in sets)
+    if len(set(positions)) < len(positions):
+        raise NotOnlineError("it groups by the same keys twice, which gives each group twice")
+    number = exp.GroupingId(expressions=[key.copy() for key in keys])
+    return (*keys, number), tuple((*each, len(keys)) for each in positions)
+
+
+def check_each_key_has_one_name(written: exp.Select, qualified: exp.Select) -> None:
+    """Raise NotOnlineError where GROUP BY writes one key in two ways: DuckDB takes it for two keys."""
+    if groups_several_times(written) and len(_names(written)) != len(_names(qualified)):
+        raise NotOnlineError("its grouping sets write one key in two ways, which DuckDB keeps apart")
+
+
+def _names(select: exp.Select) -> set[str]:
+    return {
+        node.sql(DIALECT).lower()
+        for node in select.args["group"].walk(prune=lambda node: not isinstance(node, _AROUND_KEYS))
+        if not isinstance(node, _AROUND_KEYS)
+    }
+
+
+def grouping_number(
+    node: exp.Grouping | exp.GroupingId, keys: Sequence[exp.Expr], outputs: Mapping[str, exp.Expr]
+) -> exp.Expr:
+    """Return GROUPING(x, y, …) from the number over all keys. keys: the plain ones. outputs: by alias."""
+    bits: list[exp.Expr] = []
+    for place, argument in enumerate(reversed(node.expressions)):
+        key = outputs.get(argument.name, argument) if isinstance(argument, exp.Column) else argument
+        if key.unnest() not in keys:
+            raise NotOnlineError(f"{argument.sql(DIALECT)} of GROUPING is no group key")
+        shift = len(keys) - 1 - list(keys).index(key.unnest())
+        bits.append(exp.maybe_parse(f"((k{len(keys)} >> {shift}) & 1) * {1 << place}", dialect=DIALECT))
+    total = bits[0]
+    for bit in bits[1:]:
+        total = exp.Add(this=total, expression=bit)
+    return exp.cast(exp.paren(total, copy=False), "BIGINT")
+
+
+def _joined(sets: Sequence[_Set]) -> _Set:
+    return tuple(dict.fromkeys(key for each in sets for key in each))
+
+
+def _sets_of(part: exp.Expr, select: exp.Select) -> list[_Set]:
+    """Return the grouping sets of one element of GROUP BY."""
+    if isinstance(part, exp.GroupingSets):
+        return [each for inner in part.expressions for each in _sets_of(inner, select)]
+    if not isinstance(part, exp.Rollup | exp.Cube):
+        return [_keys_of(part, select)]
+    units = [_keys_of(unit, select) for unit in part.expressions]
+    if isinstance(part, exp.Rollup):
+        return [_joined(units[:count]) for count in range(len(units), -1, -1)]
+    return list(_subsets(units))
+
+
+def _subsets(units: Sequence[_Set]) -> Iterator[_Set]:
+    for count in range(len(units), -1, -1):
+        for chosen in combinations(units, count):
+            yield _joined(chosen)
+
+
+def _keys_of(part: exp.Expr, select: exp.Select) -> _Set:
+    """Return the keys of an element: one, or those of a tuple. A number means an output."""
+    if isinstance(part, exp.Tuple):
+        return _joined([_keys_of(inner, select) for inner in part.expressions])
+    part = part.unnest()
+    if isinstance(part, exp.Literal) and not part.is_string:
+        return (select.expressions[int(part.this) - 1].unalias().unnest(),)
+    return (part,)
