@@ -59,8 +59,8 @@ class BasisColumn:
     """One partial aggregate column. sql: its expression in the partial query. type: its DuckDB type.
 
     row_sql: what one joined row adds to a COUNT or SUM. count_of: for MEAN and M2, the name of the count they
-    are merged with; M2 names its MEAN in mean_of. extreme_of: of ARG_MIN and ARG_MAX, the extreme. lowest, highest: provable bounds of one row's contribution,
-    from the statistics, or None.
+    are merged with; M2 names its MEAN in mean_of. extreme_of: for ARG_MIN and ARG_MAX, the extreme they stand
+    beside. lowest, highest: provable bounds of one row's contribution, from the statistics, or None.
     """
 
     name: str

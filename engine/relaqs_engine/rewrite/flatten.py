@@ -30,7 +30,8 @@ def flatten(draft: Draft) -> Draft:
     tree = inline_ctes(tree)
     if not _has_outer_join_over_derived_table(tree):
         tree = merge_subqueries(tree)
-    assert isinstance(tree, exp.Select) and isinstance(draft.tree, exp.Select)
+    assert isinstance(tree, exp.Select)
+    assert isinstance(draft.tree, exp.Select)
     check_each_key_has_one_name(draft.tree, tree)
     return replace(draft, tree=_with_explicit_keys(tree))
 

@@ -1,4 +1,4 @@
-"""GROUP BY with several grouping sets: ROLLUP, CUBE, GROUPING SETS, as plain keys and one more that tells sets apart.
+"""ROLLUP, CUBE and GROUPING SETS as plain keys, and one more that tells the grouping sets apart.
 
 Each task groups once per set. The number that GROUPING gives all keys together becomes a key of its own, so
 that a group of one set never meets one of another, and everything after the tasks sees ordinary groups.

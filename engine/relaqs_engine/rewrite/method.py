@@ -56,9 +56,9 @@ def _rows_are_units(draft: Draft) -> bool:
 def _expected_groups(draft: Draft) -> int:
     """Return about how many groups there are at most: the keys' distinct values multiplied."""
     most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
-    values = [draft.distinct] if draft.distinct is not None else []
-    sets = [[draft.keys[i] for i in each[:-1]] for each in draft.grouping_sets] or [draft.keys]
-    return sum(min(prod(_distinct_values(draft, key) for key in [*each, *values]), most) for each in sets)
+    values = () if draft.distinct is None else (draft.distinct,)
+    sets = [tuple(draft.keys[i] for i in each[:-1]) for each in draft.grouping_sets] or [draft.keys]
+    return sum(min(prod(_distinct_values(draft, key) for key in each + values), most) for each in sets)
 
 
 def _distinct_values(draft: Draft, key: exp.Expr) -> int:
