@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -14,6 +16,7 @@ from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs.feed import End, Feed
 from relaqs.job import StepReport
 from relaqs.options import QueryOptions
+from relaqs.progress.user_delta import UserDelta
 from relaqs.snapshot import Snapshot, snapshot_of
 
 
@@ -52,6 +55,7 @@ class Publisher:
         self._options = options
         self._elapsed_seconds = elapsed_seconds
         self._target = options.target
+        self._moved: UserDelta[Snapshot] = UserDelta(lambda before, now: now.error)
         self._stop_work: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
 
@@ -74,15 +78,22 @@ class Publisher:
         if latest is not None and self._is_enough(latest):
             self.close("stopped")
 
-    def on_report(self, report: StepReport) -> None:
-        """Publish the job's newest estimate."""
+    def on_report(self, report: StepReport) -> StepReport:
+        """Publish the job's newest estimate; return the report as the user's own function sees it, if any."""
         estimate = self._job.latest
         if estimate is None:
-            return
+            return report
         snapshot = self._snapshot(estimate, report.step + 1)
         end = self._end_with(snapshot)
         if self.feed.publish(snapshot, end) and end is not None:
             self._release()
+        return self._watched(report, snapshot) if callable(self._options.watch) else report
+
+    def _watched(self, report: StepReport, snapshot: Snapshot) -> StepReport:
+        """The error the user's function gave is the distance from the snapshot before."""
+        is_known = report.step == 0 or math.isfinite(snapshot.error)
+        progress = self._moved.update(snapshot) if is_known else math.nan
+        return replace(report, quality=snapshot.error, progress=progress)
 
     def close(self, end: End, error: BaseException | None = None) -> None:
         """End the query with the snapshots it has. Does nothing once it is over."""

@@ -22,8 +22,11 @@ from relaqs_engine.schedule import MiniBatch
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
 from relaqs.policies import Kind
+from relaqs.progress import ResultDelta, cells_of
 from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
+
+MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
 
 
 class MergeableQueryJob:
@@ -61,6 +64,7 @@ class MergeableQueryJob:
             self._estimator = Estimator(plan, leading, self._state, state_cursor, request)
         self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._issued = 0
+        self._moved = ResultDelta()
 
     @property
     def batch_count(self) -> int:
@@ -84,7 +88,14 @@ class MergeableQueryJob:
         self.latest = self._estimator.exact() if is_final else self._estimator.estimate()
         if is_final:
             self._cursor.close()
-        return _report(step, results, self.latest, self._watch)
+        report = _report(step, results, self.latest, self._watch)
+        return replace(report, progress=self._progress(self.latest))
+
+    def _progress(self, estimate: Estimate) -> float:
+        """Return how far the watched cells moved; NaN where they are too many to follow, or none."""
+        if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
+            return math.nan
+        return self._moved.update(cells_of(estimate, self._watch))
 
 
 class ExactQueryJob:

@@ -54,9 +54,9 @@ class JobRunner:
     """Runs the job from `start()` until it is exact, stopped or failed.
 
     description: what the scheduler is told; without one nothing is known of the job. on_report: called after
-    each fold. should_stop: asked after each fold that is not final, before another step. Both run on the
-    runner's thread, and an exception in them fails the job. on_end: called there once, when the state is over
-    and the cores are free; it must not raise.
+    each fold; it may return another report for the scheduler. should_stop: asked after each fold that is not
+    final, before another step. Both run on the runner's thread, and an exception in them fails the job.
+    on_end: called there once, when the state is over and the cores are free; it must not raise.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class JobRunner:
         executor: Executor,
         description: JobDescription | None = None,
         *,
-        on_report: Callable[[StepReport], None] = lambda report: None,
+        on_report: Callable[[StepReport], StepReport | None] = lambda report: None,
         should_stop: Callable[[StepReport], bool] = lambda report: False,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
@@ -207,12 +207,12 @@ class JobRunner:
     def _fold(self) -> RunState | None:
         whole = self._in_flight.popleft()
         report = self._job.fold(whole.step, whole.in_task_order())
-        self._executor.report(self._job.id, report)
         ends = report.is_final or self._should_stop(report)
         if not ends:
             self._issue()  # before the callback, which may take its time over a snapshot
-        self._on_report(report)
+        revised = self._on_report(report)
         if not ends:
+            self._executor.report(self._job.id, revised or report)
             return None
         return RunState.EXACT if report.is_final else RunState.STOPPED
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import signal
 import threading
 import weakref
@@ -11,6 +12,8 @@ import weakref
 import pytest
 
 import relaqs
+from relaqs.executors import ThreadExecutor
+from relaqs.job import StepReport
 from relaqs.online_query import OnlineQuery
 from relaqs.publisher import QueryTimeoutError
 from relaqs.snapshot import Snapshot
@@ -203,6 +206,18 @@ def test_a_function_of_two_snapshots_defines_the_error(gate, start) -> None:
     assert second.error == change(first, second)
     gate.let()
     assert query.result().error == 0.0
+
+
+def test_the_scheduler_learns_what_the_user_s_function_says(gate, start, monkeypatch) -> None:
+    reports: list[StepReport] = []
+    monkeypatch.setattr(ThreadExecutor, "report", lambda self, job_id, report: reports.append(report))
+    distances = {2: 0.5, 3: 0.25, 4: math.nan}
+    gate.let()
+    start(watch=lambda before, now: distances.get(now.batch, 0.125)).result()
+    told = [(report.quality, report.progress) for report in reports]
+    assert told[:3] == [(math.inf, 1.0), (0.5, 1.0), (0.25, 0.5)]
+    assert told[3] == pytest.approx((math.nan, math.nan), nan_ok=True)
+    assert told[4:] == [(0.125, 0.25)] * (STEPS - 5)  # but for the last, which ends the job
 
 
 def test_a_watch_function_that_fails_fails_the_query(gate, start) -> None:

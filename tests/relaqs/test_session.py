@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import subprocess
 import sys
 import weakref
@@ -15,6 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import relaqs
+from relaqs.executors import ThreadExecutor
+from relaqs.job import StepReport
+from relaqs.policies import Fifo, PolicyError
 from relaqs.session import Session, connect
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
@@ -316,3 +320,37 @@ def test_every_name_that_is_promised_is_there() -> None:
     assert all(getattr(relaqs, name) is not None for name in relaqs.__all__)
     with pytest.raises(AttributeError, match="no attribute 'stop'"):
         relaqs.stop  # noqa: B018
+
+
+def test_the_scheduler_follows_error_and_progress_of_the_watched_columns(
+    db: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[StepReport] = []
+    monkeypatch.setattr(ThreadExecutor, "report", lambda self, job_id, report: reports.append(report))
+    db.online_sql(REVENUE, watch="quantity", batches=8).result()
+    assert [report.progress for report in reports[:2]] == [1.0, 1.0]
+    assert all(0 < report.progress <= 1 for report in reports[2:])
+    assert all(report.quality < math.inf for report in reports)
+    assert [report.work_done for report in reports] == sorted(report.work_done for report in reports)
+    assert len(reports) == 7
+
+
+@pytest.mark.parametrize("policy", ["relaqs", "max_sum", "fair", Fifo(minimum_share=0.2)])
+def test_any_policy_shares_the_cores_and_changes_no_answer(
+    tpch_warehouse: Path, tpch_oracle: Oracle, policy: str | Fifo
+) -> None:
+    with connect(tpch_warehouse, threads=2, policy=policy) as session:
+        queries = [session.online_sql(REVENUE, priority=1.0 + i) for i in range(3)]
+        status = session.status()
+        assert status.capacity_cores == 2
+        assert {job.name for job in status.jobs} <= {" ".join(REVENUE.split())}
+        answers = [query.result().estimate["revenue"].to_pylist() for query in queries]
+    expected = tpch_oracle.table(REVENUE)["revenue"].to_pylist()
+    assert answers == [expected] * 3
+
+
+def test_an_unknown_policy_is_refused(tpch_warehouse: Path) -> None:
+    with pytest.raises(PolicyError, match="there is no policy 'fare'; did you mean 'fair'"):
+        connect(tpch_warehouse, policy="fare")
+    with pytest.raises(PolicyError, match="policy is 7"):
+        connect(tpch_warehouse, policy=7)  # type: ignore[arg-type]
