@@ -39,7 +39,7 @@ class FairQueue(Generic[Item]):
         self._shares = FairShares() if shares is None else shares
         self._waiting: dict[str, deque[Item]] = {}
 
-    def enter(self, job: str, share: float = 0.0) -> None:
+    def enter(self, job: str, share: float = 1.0) -> None:
         """Let the job queue items. share: in cores, until `set_shares` says another."""
         self._shares.enter(job, share)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-CREDIT_CORE_SECONDS = 0.1  # what a job that comes back may be owed: two ordinary tasks
+CREDIT_CORE_SECONDS = 0.1  # what a job that asks again may be owed: two ordinary tasks
 FIRST_TASK_CORE_SECONDS = 0.05  # taken for a job's task until one was measured
 NEWEST_SHARE = 0.2  # of the newest measurement in the running mean of a job's tasks
 
@@ -29,7 +29,8 @@ class FairShares:
 
     A task is charged its job's mean when it starts, so that tasks started together spread over the jobs, and
     what it really took when it ends. A change of share keeps what a job is ahead or behind, in core-seconds.
-    credit_core_seconds: what a job that was idle may be owed when it comes back. Not thread-safe.
+    credit_core_seconds: what a job may be owed that did not ask for its share, being idle or short of tasks:
+    the depth of SLAQ's token bucket, into which tokens fall at the planned share. Not thread-safe.
     """
 
     def __init__(self, *, credit_core_seconds: float = CREDIT_CORE_SECONDS) -> None:
@@ -43,7 +44,7 @@ class FairShares:
     def jobs(self) -> list[str]:
         return list(self._accounts)
 
-    def enter(self, job: str, share: float = 0.0) -> None:
+    def enter(self, job: str, share: float = 1.0) -> None:
         """Open an account that owes nothing and is owed nothing. One that is open stays as it is."""
         self._accounts.setdefault(job, _Account(share, self._now_virtual_seconds))
 
@@ -59,9 +60,12 @@ class FairShares:
                 account.share, account.virtual_seconds = share, self._now_virtual_seconds + owed
 
     def wake(self, job: str) -> None:
-        """Say that a job asks again of which nothing waited: it may claim its credit, and no more."""
+        """Say that a job asks again of which nothing waited: it may claim its credit, and no more.
+
+        Also while tasks of it run: one that had too few for its share has not been denied it.
+        """
         account = self._accounts[job]
-        if not account.running and account.share > 0:
+        if account.share > 0:
             oldest = self._now_virtual_seconds - self._credit_core_seconds / account.share
             account.virtual_seconds = max(account.virtual_seconds, oldest)
 

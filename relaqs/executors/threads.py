@@ -19,6 +19,7 @@ from relaqs import worker
 from relaqs.background import background_thread
 from relaqs.executors.base import Done, client_name, run_measured
 from relaqs.executors.fair import FairQueue, Turn
+from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.job import StepReport, Task
 from relaqs.policies import DEFAULT_POLICY, Policy, chosen_policy
 from relaqs.scheduling import Allocator, ClusterStatus, JobDescription
@@ -37,18 +38,25 @@ class _Order:
 class ThreadExecutor:
     """An `Executor` on threads of this process. cores: how many; default: those this process may use.
 
-    policy: who gets how much of them. A plan is made when a thread asks for its next task and the last one is
-    no longer good, so no thread waits for a clock, and a job that has come or gone counts from the next task.
+    policy: who gets how much of them. credit_core_seconds: see `FairShares`. A plan is made when a thread
+    asks for its next task and the last one is no longer good, so no thread waits for a clock, and a job that
+    has come or gone counts from the next task.
     """
 
-    def __init__(self, cores: int | None = None, *, policy: str | Policy = DEFAULT_POLICY) -> None:
+    def __init__(
+        self,
+        cores: int | None = None,
+        *,
+        policy: str | Policy = DEFAULT_POLICY,
+        credit_core_seconds: float = CREDIT_CORE_SECONDS,
+    ) -> None:
         if cores is not None and cores < 1:
             raise ValueError(f"cores is {cores}; at least 1 is needed")
         self._cores = cores or usable_cores()
         self._client = client_name()
         self._changed = threading.Condition()
         self._allocator = Allocator(chosen_policy(policy))
-        self._queue: FairQueue[_Order] = FairQueue()
+        self._queue: FairQueue[_Order] = FairQueue(FairShares(credit_core_seconds=credit_core_seconds))
         self._running: Counter[str] = Counter()
         self._cancelled: set[str] = set()  # jobs cancelled while tasks of theirs run
         self._is_closed = False
