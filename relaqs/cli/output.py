@@ -71,7 +71,7 @@ def json_line(snapshot: Snapshot) -> str:
         "estimate": _objects(snapshot.estimate),
         "columns": [asdict(column) for column in snapshot.columns],
     }
-    return json.dumps(_plain(values), allow_nan=False)
+    return json.dumps(plain(values), allow_nan=False)
 
 
 def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> None:
@@ -111,7 +111,7 @@ def _last(snapshots: Iterable[Snapshot]) -> Iterator[Snapshot]:
     yield from deque(snapshots, maxlen=1)
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
     """Return the value as JSON knows it."""
     match value:
         case None | bool() | int() | str():
@@ -121,9 +121,9 @@ def _plain(value: object) -> object:
         case Decimal():
             return _decimal(value)
         case dict():
-            return {str(key): _plain(each) for key, each in value.items()}
+            return {str(key): plain(each) for key, each in value.items()}
         case list() | tuple():
-            return [_plain(each) for each in value]
+            return [plain(each) for each in value]
         case bytes():
             return value.hex()
         case datetime.datetime() | datetime.date() | datetime.time():
@@ -148,6 +148,6 @@ def _field(value: object) -> object:
         case Decimal():
             return f"{value:f}"
         case dict() | list():
-            return json.dumps(_plain(value))
+            return json.dumps(plain(value))
         case _:
-            return _plain(value)
+            return plain(value)

@@ -1,0 +1,63 @@
+"""The jobs that share some cores as a table for terminals: what each gets, uses, and how good it is."""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from relaqs.scheduling import ClusterStatus, JobStatus
+
+NAME_WIDTH = 48  # at most so much of a name, e.g. of SQL, is shown
+WIDE = 100  # columns of a screen, from which all is shown
+_WORDS = ("kind", "state", "client")
+_NAMES = (*_WORDS, "weight", "share", "used", "quality", "target", "done", "core-s", "left")
+_LEFT_OUT = {"client", "weight", "target", "core-s"}  # on a narrow screen, whose numbers must not be cut
+
+
+def status_table(status: ClusterStatus, width: int = WIDE) -> Table:
+    """Return one row a job, the oldest first, under a line on the cores. width: of the screen, in columns."""
+    used = sum(job.used_cores for job in status.jobs)
+    table = Table(
+        title=f"{status.capacity_cores:g} cores, {used:.1f} used, shared by policy {status.policy}",
+        title_justify="left",
+        title_style="",
+        box=None,
+        header_style="dim",
+        pad_edge=False,
+    )
+    rows = [_cells(job) for job in status.jobs]
+    table.add_column("job", min_width=8, max_width=NAME_WIDTH, no_wrap=True, overflow="ellipsis")
+    names = [name for name in _NAMES if width >= WIDE or name not in _LEFT_OUT]
+    for name in names:
+        longest = max([len(name), *(len(cells[name]) for cells in rows)])
+        table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True, min_width=longest)
+    for job, cells in zip(status.jobs, rows, strict=True):
+        # Names are text, never markup: they are what a user typed.
+        table.add_row(Text(job.name or job.id), *(Text(cells[name]) for name in names))
+    if not rows:
+        table.add_row(Text("no jobs", style="dim"))
+    return table
+
+
+def _cells(job: JobStatus) -> dict[str, str]:
+    left = job.core_seconds_left
+    return {
+        "kind": job.kind,
+        "state": job.state,
+        "client": job.client,
+        "weight": f"{job.weight:g}",
+        "share": f"{job.share_cores:.2f}",
+        "used": f"{job.used_cores:.2f}",
+        "quality": _quality(job, job.quality),
+        "target": _quality(job, job.target),
+        "done": f"{job.work_done:.0%}" if job.work_total == 1.0 else f"{job.work_done:.0f} steps",
+        "core-s": f"{job.attained_core_seconds:.1f}",
+        "left": "" if left is None else f"{left:.1f}",
+    }
+
+
+def _quality(job: JobStatus, value: float | None) -> str:
+    """Return an error as a percentage, a loss in its own unit."""
+    if value is None:
+        return ""
+    return f"{value:.2%}" if job.kind == "query" else f"{value:.4g}"
