@@ -6,7 +6,6 @@ of deviations from the group's own mean, which stay accurate where raw squares w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +14,8 @@ import pyarrow as pa
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arithmetic import compile_arithmetic
-from relaqs_engine.execution.arrays import arrow, doubles, integers
-from relaqs_engine.plan import ROWS, SCALE, STATE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.execution.arrays import arrow, doubles
+from relaqs_engine.plan import ROWS, SCALE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,56 +68,6 @@ def _products(plan: OnlinePlan, point: pa.Table) -> FloatArray:
 def _doubles(table: pa.Table, name: str) -> FloatArray:
     """Return a column of sums as doubles, 0 where NULL: a sum of nothing."""
     return doubles(table.column(name), null=0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class BlockSums:
-    """Additive sums per (group, block), for pairs with rows only. sums: shape (pairs, columns)."""
-
-    group: np.ndarray[tuple[int], np.dtype[np.int64]]
-    block: np.ndarray[tuple[int], np.dtype[np.int64]]
-    sums: FloatArray
-
-
-def block_sums(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
-    """Read the blocks of the shown groups from the state."""
-    columns = additive_columns(plan)
-    if not plan.keys and not any(column.kind is Basis.MEAN for column in columns):
-        return _blocks_of_one_group(columns, cursor)
-    shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
-    for i, column in enumerate(columns):
-        if column.kind is Basis.MEAN:
-            shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
-    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
-    values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
-    with cursor.registered(shown=shown):
-        table = cursor.table(f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r")
-    return _block_sums(table)
-
-
-def _blocks_of_one_group(columns: Sequence[BasisColumn], cursor: Cursor) -> BlockSums:
-    values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
-    return _block_sums(cursor.table(f"SELECT 0 AS g, r, {values} FROM {STATE} GROUP BY r"))
-
-
-def _block_sums(table: pa.Table) -> BlockSums:
-    arrays = [doubles(column, null=0.0) for column in table.columns[2:]]
-    return BlockSums(
-        group=integers(table.column(0)),
-        block=integers(table.column(1)),
-        sums=np.stack(arrays, axis=1),
-    )
-
-
-def _additive_sql(column: BasisColumn) -> str:
-    n, mean = column.count_of, column.mean_of
-    match column.kind:
-        case Basis.MEAN:
-            return f"CAST({n} AS DOUBLE) * ({column.name} - grand_{column.name})"
-        case Basis.M2:
-            return f"{column.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean})"
-        case _:
-            return f"CAST({STATE}.{column.name} AS DOUBLE)"
 
 
 class CellEvaluator:

@@ -43,7 +43,7 @@ class Estimator:
         self._state = state
         self._cursor = cursor
         self._request = request
-        self._intervals_of = IntervalEstimator(plan, leading, cursor, request)
+        self._intervals_of = IntervalEstimator(plan, leading, state, cursor, request)
 
     @property
     def is_complete(self) -> bool:

@@ -10,6 +10,7 @@ from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Basis, BasisColumn, OnlinePlan
@@ -59,11 +60,13 @@ class CellIntervals:
 class IntervalEstimator:
     """Intervals for one query's answers, from what its state holds of the groups shown."""
 
-    def __init__(self, plan: OnlinePlan, leading: Layout, cursor: Cursor, request: IntervalRequest) -> None:
+    def __init__(
+        self, plan: OnlinePlan, leading: Layout, state: GroupState, cursor: Cursor, request: IntervalRequest
+    ) -> None:
         self._plan = plan
         self._leading = leading
         self._request = request
-        self._variance = VarianceEstimator(plan, cursor)
+        self._variance = VarianceEstimator(plan, state, cursor)
         self._columns = additive_columns(plan)
         # For each estimated output the column it totals, or None where it is anything but a plain total.
         by_name = {column.name: column for column in self._columns}

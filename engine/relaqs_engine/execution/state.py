@@ -43,6 +43,11 @@ class GroupState:
     def row_count(self) -> int:
         return self._row_count
 
+    @property
+    def in_arrow(self) -> pa.Table | None:
+        """Return the partial rows; None once they are in DuckDB."""
+        return self._in_arrow
+
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch: one partial table per task, in task order."""
         blocks = self._plan.block_count

@@ -16,14 +16,9 @@ from relaqs_bootstrap import (
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
-from relaqs_engine.execution.cells import (
-    BlockSums,
-    CellEvaluator,
-    ShownGroups,
-    additive_columns,
-    block_sums,
-    estimated_outputs,
-)
+from relaqs_engine.execution.blocks import BlockSums, block_sums
+from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.state import GroupState
 from relaqs_engine.plan import Method, OnlinePlan
 
 # Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
@@ -62,8 +57,9 @@ class VarianceEstimator:
     The gradient is by the unscaled sums, the scale held fixed.
     """
 
-    def __init__(self, plan: OnlinePlan, cursor: Cursor) -> None:
+    def __init__(self, plan: OnlinePlan, state: GroupState, cursor: Cursor) -> None:
         self._plan = plan
+        self._state = state
         self._cursor = cursor
         self._evaluate = CellEvaluator(plan, cursor)
 
@@ -75,7 +71,7 @@ class VarianceEstimator:
             return closed_form_variance(
                 gradient, groups.sums, products, rows, scan.rows, scan.fraction
             ), gradient
-        blocks = block_sums(self._plan, groups, self._cursor)
+        blocks = block_sums(self._plan, groups, self._state, self._cursor)
         if not self._are_totals and scan.occupied_blocks * cells.size <= MAX_REPLICATE_CELLS:
             return self._jackknife(groups, blocks, cells, scan)
         gradient = self._gradient(groups, cells, scan)

@@ -1,0 +1,136 @@
+"""Sums per group and block of the groups shown: what error bars are made of.
+
+While the state is in Arrow they are added up in numpy, in a fraction of a millisecond; a statement of DuckDB
+takes two to six, most of them to parse and bind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
+from relaqs_engine.execution.cells import ShownGroups, additive_columns
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.plan import BLOCK, STATE, Basis, BasisColumn, OnlinePlan
+
+IntArray = NDArray[np.int64]
+
+# Types whose values are equal in Arrow exactly where they are in SQL: no floats (NaN, −0), nothing nested.
+_SAME_EQUALITY = (
+    pa.types.is_integer,
+    pa.types.is_boolean,
+    pa.types.is_string,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+    pa.types.is_decimal,
+)
+
+
+_MOST_CODES = 1 << 62  # combinations of key values that an integer can number
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSums:
+    """Additive sums per (group, block), each pair with rows once. sums: shape (pairs, columns)."""
+
+    group: IntArray
+    block: IntArray
+    sums: FloatArray
+
+
+def block_sums(plan: OnlinePlan, groups: ShownGroups, state: GroupState, cursor: Cursor) -> BlockSums:
+    """Return the sums per block of the shown groups."""
+    rows = state.in_arrow
+    shown = None if rows is None else group_of_rows(groups.keys, rows.select(groups.keys.column_names))
+    if rows is None or shown is None:
+        return _in_duckdb(plan, groups, cursor)
+    return _in_numpy(plan, groups, rows, shown)
+
+
+def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
+    """Return for each row the number of the group that has its keys, or −1; None where Arrow cannot tell.
+
+    groups: a row of keys per group, all different. rows: the same columns. NULL equals NULL.
+    """
+    code, group_code = np.zeros(rows.num_rows, dtype=np.int64), np.zeros(groups.num_rows, dtype=np.int64)
+    known, combinations = np.ones(rows.num_rows, dtype=bool), 1
+    for mine, theirs in zip(groups.columns, rows.columns, strict=True):
+        if mine.type != theirs.type or not any(same(mine.type) for same in _SAME_EQUALITY):
+            return None
+        values = pc.unique(mine)
+        place = integers(pc.fill_null(pc.index_in(theirs, value_set=values), -1))
+        known &= place >= 0
+        code = code * len(values) + place
+        group_code = group_code * len(values) + integers(pc.index_in(mine, value_set=values))
+        combinations *= len(values)
+    if combinations > _MOST_CODES:
+        return None
+    order = np.argsort(group_code)
+    place = np.searchsorted(group_code[order], code)
+    group = np.append(order, -1)[np.where(known, place, len(order))]
+    return np.where(np.append(group_code, -1)[group] == code, group, -1)
+
+
+def _in_numpy(plan: OnlinePlan, groups: ShownGroups, rows: pa.Table, group: IntArray) -> BlockSums:
+    shown = group >= 0
+    rows, group = rows.filter(arrow_booleans(shown)), group[shown]
+    block = integers(rows.column(BLOCK))
+    blocks = int(block.max(initial=0)) + 1
+    pairs, pair = np.unique(group * blocks + block, return_inverse=True)
+    columns = additive_columns(plan)
+    sums = np.empty((len(pairs), len(columns)))
+    for i, column in enumerate(columns):
+        sums[:, i] = np.bincount(pair, _additive(column, columns, groups.means[group], rows), len(pairs))
+    return BlockSums(pairs // blocks, pairs % blocks, sums)
+
+
+def _additive(
+    column: BasisColumn, columns: Sequence[BasisColumn], grand: FloatArray, rows: pa.Table
+) -> FloatArray:
+    """Return what each partial row adds to the column; 0 where it is NULL, a sum of nothing.
+
+    grand: the mean of the row's group where a column is a MEAN, shape (rows, columns).
+    """
+    values = doubles(rows.column(column.name), null=0.0)
+    if column.kind not in (Basis.MEAN, Basis.M2):
+        return values
+    count = doubles(rows.column(str(column.count_of)), null=0.0)
+    place = next(i for i, each in enumerate(columns) if each.name == column.mean_of)
+    with np.errstate(invalid="ignore", over="ignore"):
+        away = np.where(
+            count > 0.0, doubles(rows.column(str(column.mean_of)), null=0.0) - grand[:, place], 0.0
+        )
+        return count * away if column.kind is Basis.MEAN else values + count * away**2
+
+
+def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
+    columns = additive_columns(plan)
+    shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
+    for i, column in enumerate(columns):
+        if column.kind is Basis.MEAN:
+            shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
+    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
+    values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
+    with cursor.registered(shown=shown):
+        table = cursor.table(f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r")
+    sums = [doubles(column, null=0.0) for column in table.columns[2:]]
+    return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1))
+
+
+def _additive_sql(column: BasisColumn) -> str:
+    n, mean = column.count_of, column.mean_of
+    match column.kind:
+        case Basis.MEAN:
+            return f"CAST({n} AS DOUBLE) * ({column.name} - grand_{column.name})"
+        case Basis.M2:
+            return f"{column.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean})"
+        case _:
+            return f"CAST({STATE}.{column.name} AS DOUBLE)"
