@@ -21,6 +21,7 @@ from relaqs_engine.errors import (
 if TYPE_CHECKING:
     from relaqs_engine.advise import Advice
     from relaqs_engine.layouts import Layout, add_static, shuffle, verify
+    from relaqs_engine.plan import OnlinePlan
 
     from relaqs.online_query import OnlineQuery
     from relaqs.options import ArgumentError
@@ -37,6 +38,7 @@ __all__ = [
     "DataError",
     "Layout",
     "LayoutError",
+    "OnlinePlan",
     "OnlineQuery",
     "Pacer",
     "QueryTimeoutError",
@@ -58,6 +60,7 @@ _HOMES = {
     "Advice": "relaqs_engine.advise",
     "ArgumentError": "relaqs.options",
     "Layout": "relaqs_engine.layouts",
+    "OnlinePlan": "relaqs_engine.plan",
     "OnlineQuery": "relaqs.online_query",
     "Pacer": "relaqs.pacing",
     "QueryTimeoutError": "relaqs.publisher",

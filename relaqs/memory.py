@@ -25,6 +25,16 @@ def memory_bytes(amount: int | str) -> int:
     return found
 
 
+def result_bytes(amount: int | str) -> int:
+    """Return bytes for what the answer of a query may take. Raises ArgumentError below 1 MiB."""
+    found = amount if isinstance(amount, int) else _parsed(amount)
+    if found is None or isinstance(found, bool) or found < 1 << 20:
+        raise ArgumentError(
+            f'result_limit is {amount!r}; it must be bytes or text such as "64MB", and at least 1 MiB'
+        )
+    return found
+
+
 def machine_memory_bytes() -> int:
     """Return the memory this process may use: the machine's, or less where its container has a limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

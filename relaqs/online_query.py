@@ -15,7 +15,7 @@ from relaqs_engine.plan import OnlinePlan
 
 from relaqs.executors.base import Executor
 from relaqs.feed import End, State
-from relaqs.job import Job
+from relaqs.job import Job, StepReport
 from relaqs.options import QueryOptions, check_priority, check_seconds, relative_error
 from relaqs.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.reader import Reader
@@ -46,11 +46,13 @@ class OnlineQuery:
         description: JobDescription,
         *,
         elapsed_seconds: Callable[[], float],
+        on_fold: Callable[[], None] = lambda: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Set the job up. description: what the scheduler is told of it.
 
-        elapsed_seconds: since the query was submitted. on_end: called when it is over.
+        elapsed_seconds: since the query was submitted. on_fold: called after each mini-batch, once its
+        snapshot is out; on_end: when the query is over.
         """
         publisher = Publisher(job, plan, options, elapsed_seconds)
 
@@ -58,7 +60,12 @@ class OnlineQuery:
             publisher.close(_ENDS[runner.state], runner.error)
             on_end()
 
-        runner = JobRunner(job, executor, description, on_report=publisher.on_report, on_end=end)
+        def folded(report: StepReport) -> StepReport:
+            revised = publisher.on_report(report)
+            on_fold()
+            return revised
+
+        runner = JobRunner(job, executor, description, on_report=folded, on_end=end)
         self._plan = plan
         self._publisher = publisher
         self.runner = runner
@@ -69,6 +76,11 @@ class OnlineQuery:
         """Begin to answer, once."""
         self._publisher.begin(self.runner.stop)
         self.runner.start()
+
+    @property
+    def id(self) -> str:
+        """The name of the query's job, by which `Session.status` tells of it."""
+        return self.runner.id
 
     @property
     def sql(self) -> str:

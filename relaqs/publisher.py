@@ -25,10 +25,13 @@ class QueryTimeoutError(RelaqsError, TimeoutError):
 
 
 class EstimatingJob(Protocol):
-    """What is asked of a query's job: the newest estimate, and how many mini-batches there are."""
+    """What is asked of a query's job: the newest estimate, the mini-batches in it, and of how many."""
 
     @property
     def latest(self) -> Estimate | None: ...
+
+    @property
+    def folded(self) -> int: ...
 
     @property
     def batch_count(self) -> int: ...
@@ -60,8 +63,13 @@ class Publisher:
         self._timer: threading.Timer | None = None
 
     def begin(self, stop_work: Callable[[], None]) -> None:
-        """Start the timeout. stop_work: asks the runner to drop the job; it returns at once."""
+        """Start the timeout, and publish what the job knows already if it goes on from a saved state.
+
+        stop_work: asks the runner to drop the job; it returns at once.
+        """
         self._stop_work = stop_work
+        if self._job.latest is not None:
+            self._publish(self._job.latest, self._job.folded)
         if self._options.timeout is not None:
             self._timer = threading.Timer(self._options.timeout, self._run_out_of_time)
             self._timer.daemon = True
@@ -83,11 +91,15 @@ class Publisher:
         estimate = self._job.latest
         if estimate is None:
             return report
-        snapshot = self._snapshot(estimate, report.step + 1)
+        snapshot = self._publish(estimate, report.step + 1)
+        return self._watched(report, snapshot) if callable(self._options.watch) else report
+
+    def _publish(self, estimate: Estimate, batch: int) -> Snapshot:
+        snapshot = self._snapshot(estimate, batch)
         end = self._end_with(snapshot)
         if self.feed.publish(snapshot, end) and end is not None:
             self._release()
-        return self._watched(report, snapshot) if callable(self._options.watch) else report
+        return snapshot
 
     def _watched(self, report: StepReport, snapshot: Snapshot) -> StepReport:
         """The error the user's function gave is the distance from the snapshot before."""

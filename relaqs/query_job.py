@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.estimate import Estimate
@@ -27,6 +29,15 @@ from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
 
 MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """Where a job stands. folded: mini-batches in it. rows: its partial rows. block_rows: shape (blocks,)."""
+
+    folded: int
+    rows: pa.Table
+    block_rows: NDArray[np.int64]
 
 
 class MergeableQueryJob:
@@ -65,10 +76,29 @@ class MergeableQueryJob:
         self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._issued = 0
         self._moved = ResultDelta()
+        self._folded = 0
 
     @property
     def batch_count(self) -> int:
         return len(self._batches)
+
+    @property
+    def folded(self) -> int:
+        """How many mini-batches the state holds."""
+        return self._folded
+
+    def saved(self) -> SavedState | None:
+        """Return what `restore` goes on from; None before the first mini-batch and after the last."""
+        if not self._folded or self.latest is None or self.latest.is_exact:
+            return None
+        return SavedState(self._folded, self._state.saved(), self._state.block_rows)
+
+    def restore(self, saved: SavedState) -> None:
+        """Go on from a state that a job of the same query over the same data saved. Only at the beginning."""
+        assert not self._issued, "only a job that has not begun can go on from a saved state"
+        self._state.restore(saved.rows, saved.block_rows)
+        self._issued = self._folded = saved.folded
+        self.latest = self._estimator.estimate()
 
     def next_step(self) -> Step | None:
         if self._issued == len(self._batches):
@@ -84,6 +114,7 @@ class MergeableQueryJob:
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._state.fold(self._batches[step.index], [_arrow(result) for result in results])
+        self._folded = step.index + 1
         is_final = step.index == len(self._batches) - 1 or self._estimator.is_complete
         self.latest = self._estimator.exact() if is_final else self._estimator.estimate()
         if is_final:
@@ -109,6 +140,10 @@ class ExactQueryJob:
         self._plan = plan
         self._config = replace(database_config, threads=threads)
         self._is_issued = False
+
+    @property
+    def folded(self) -> int:
+        return 0 if self.latest is None else 1
 
     def next_step(self) -> Step | None:
         if self._is_issued:

@@ -92,6 +92,10 @@ class JobRunner:
         self._thread.start()
 
     @property
+    def id(self) -> str:
+        return self._job.id
+
+    @property
     def state(self) -> RunState:
         if self._over is not None:
             return self._over

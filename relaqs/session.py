@@ -29,8 +29,9 @@ from relaqs_engine.sql.views import check_views, expand_views
 
 from relaqs import worker
 from relaqs.background import background_thread
+from relaqs.checkpoint import Keeper
 from relaqs.executors import Executor, ThreadExecutor, open_executor
-from relaqs.memory import machine_memory_bytes, memory_bytes
+from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.online_query import OnlineQuery
 from relaqs.options import (
     ArgumentError,
@@ -78,6 +79,7 @@ class Session:
         *,
         memory_limit_bytes: int,
         exact_threads: int,
+        result_limit_bytes: int | None = None,
     ) -> None:
         self._catalog = catalog
         self._views = dict(views)
@@ -86,8 +88,9 @@ class Session:
         self._binder = Binder(catalog)
         self._planning = threading.Lock()  # the binder has one cursor
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = _database_config(catalog.readable_directories, memory_limit_bytes - state_bytes)
-        self._states = Database(_database_config((), state_bytes))
+        readable = catalog.readable_directories
+        self._config = _database_config(readable, memory_limit_bytes - state_bytes, result_limit_bytes)
+        self._states = Database(_database_config((), state_bytes, result_limit_bytes))
         self._runners: dict[str, JobRunner] = {}  # those not over yet, also of queries nobody refers to
         self._is_closed = False
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
@@ -145,13 +148,79 @@ class Session:
         Raises SqlError and UnsupportedError as `online_sql` does.
         """
         submitted_at = time.perf_counter()
-        plan = self._plan(sql, intervals=intervals)
+        plan = self.plan(sql, intervals=intervals)
         if plan.mode is Mode.EXACT and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
-        return self._start(plan, options, submitted_at)
+        return self.start(plan, options, submitted_at=submitted_at)
+
+    def plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
+        """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
+
+        Raises SqlError and UnsupportedError as `online_sql` does.
+        """
+        plan = self._planned(
+            sql, lambda expanded: plan_query(expanded, self._catalog, self._binder, intervals=intervals)
+        )
+        return replace(plan, sql=sql)
+
+    def start(
+        self,
+        plan: OnlinePlan,
+        options: QueryOptions,
+        *,
+        checkpoint: str | Path | None = None,
+        resume: bool = True,
+        submitted_at: float | None = None,
+    ) -> OnlineQuery:
+        """Start answering what was planned.
+
+        checkpoint: a file that the query's state is kept in, every few seconds and when it is stopped. Where
+        it holds the state of the same query over the same data, the query goes on from there, unless resume
+        is False. Queries that run as a whole have no state to keep. submitted_at: on `time.perf_counter`.
+        """
+        self._check_open()
+        begun_at = time.perf_counter() if submitted_at is None else submitted_at
+        names = _watched_columns(plan, options.watch)
+        cursor = self._states.cursor()
+        job = query_job(
+            uuid.uuid4().hex[:12],
+            plan,
+            self._catalog,
+            database_config=self._config,
+            state_cursor=cursor,
+            exact_threads=self._exact_threads,
+            request=IntervalRequest(options.confidence, options.interval == "anytime"),
+            seed=options.seed,
+            batches=options.batches,
+            watch=names,
+        )
+        keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
+        kept_seconds = keeper.resume() if resume else 0.0
+
+        def elapsed_seconds() -> float:
+            return kept_seconds + time.perf_counter() - begun_at
+
+        def end() -> None:  # keeps the session as long as the job runs; must not keep the query
+            keeper.keep(elapsed_seconds())
+            cursor.close()
+            del self._runners[job.id]
+
+        query = OnlineQuery(
+            job,
+            plan,
+            self._executor,
+            options if names is None else replace(options, watch=names),
+            query_description(job.id, plan, options, exact_cores=self._exact_threads),
+            elapsed_seconds=elapsed_seconds,
+            on_fold=lambda: keeper.keep_if_due(elapsed_seconds()),
+            on_end=end,
+        )
+        self._runners[job.id] = query.runner
+        query.start()
+        return query
 
     def train(
         self,
@@ -174,7 +243,7 @@ class Session:
         from relaqs.training.start import checked_job, training_run
 
         options = TrainingOptions(priority, target_loss, timeout, max_steps)
-        plan = self._plan(checked_job(job).sql, intervals=False)
+        plan = self.plan(checked_job(job).sql, intervals=False)
         run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._forget)
         self._runners[run.id] = run.runner
         run.start()
@@ -210,7 +279,7 @@ class Session:
 
     def explain(self, sql: str) -> str:
         """Return how a SELECT would be answered, in words and SQL."""
-        return explain(self._plan(sql))
+        return explain(self.plan(sql))
 
     def advise(self, sql: str) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -253,12 +322,6 @@ class Session:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session: {len(self.tables)} tables, {place}>"
 
-    def _plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
-        plan = self._planned(
-            sql, lambda expanded: plan_query(expanded, self._catalog, self._binder, intervals=intervals)
-        )
-        return replace(plan, sql=sql)
-
     def _planned(self, sql: str, plan: Callable[[str], _Planned]) -> _Planned:
         """Return what planning makes of a SELECT with its views written out."""
         self._check_open()
@@ -279,39 +342,6 @@ class Session:
         """Called when a job is over; as long as it runs, so does the session."""
         del self._runners[job_id]
 
-    def _start(self, plan: OnlinePlan, options: QueryOptions, submitted_at: float) -> OnlineQuery:
-        names = _watched_columns(plan, options.watch)
-        cursor = self._states.cursor()
-        job = query_job(
-            uuid.uuid4().hex[:12],
-            plan,
-            self._catalog,
-            database_config=self._config,
-            state_cursor=cursor,
-            exact_threads=self._exact_threads,
-            request=IntervalRequest(options.confidence, options.interval == "anytime"),
-            seed=options.seed,
-            batches=options.batches,
-            watch=names,
-        )
-
-        def end() -> None:  # keeps the session as long as the job runs; must not keep the query
-            cursor.close()
-            del self._runners[job.id]
-
-        query = OnlineQuery(
-            job,
-            plan,
-            self._executor,
-            options if names is None else replace(options, watch=names),
-            query_description(job.id, plan, options, exact_cores=self._exact_threads),
-            elapsed_seconds=lambda: time.perf_counter() - submitted_at,
-            on_end=end,
-        )
-        self._runners[job.id] = query.runner
-        query.start()
-        return query
-
 
 def connect(
     data: str | Path | None = None,
@@ -323,6 +353,7 @@ def connect(
     memory_limit: int | str | None = None,
     cache_directory: str | Path | None = None,
     policy: str | Policy = DEFAULT_POLICY,
+    result_limit: int | str | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
 
@@ -331,7 +362,8 @@ def connect(
     this process. threads: how many. memory_limit: in bytes or as "4GB", of each process that runs queries;
     default: half of this machine's memory, a quarter with a cluster. cache_directory: where plain files are
     laid out; default: $RELAQS_CACHE or ~/.cache/relaqs. policy: who gets how many of the cores, by name, such
-    as "relaqs", "fair" or "max_sum", or an object with `plan`; see `relaqs.policies`.
+    as "relaqs", "fair" or "max_sum", or an object with `plan`; see `relaqs.policies`. result_limit: as
+    memory_limit, what an answer may take; a query that goes beyond fails. Default: anything.
     Raises LayoutError or DataError for tables that cannot be used, ClusterError for such a cluster.
     PolicyError for an unknown policy.
     """
@@ -342,7 +374,14 @@ def connect(
     executor = open_executor(cluster, cores=cores, policy=policy)
     exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
     try:
-        return Session(catalog, views or {}, executor, memory_limit_bytes=limit, exact_threads=exact_threads)
+        return Session(
+            catalog,
+            views or {},
+            executor,
+            memory_limit_bytes=limit,
+            exact_threads=exact_threads,
+            result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
+        )
     except BaseException:
         executor.close()
         raise
@@ -357,7 +396,16 @@ def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> Onli
     return connect(data, **opening).online_sql(sql, **options)
 
 
-_CONNECT_OPTIONS = {"tables", "cluster", "views", "threads", "memory_limit", "cache_directory", "policy"}
+_CONNECT_OPTIONS = {
+    "tables",
+    "cluster",
+    "views",
+    "threads",
+    "memory_limit",
+    "cache_directory",
+    "policy",
+    "result_limit",
+}
 
 
 def _open_catalog(
@@ -378,9 +426,13 @@ def _default_memory_bytes(is_cluster: bool) -> int:
     return int(machine_memory_bytes() * _MEMORY_SHARE / (2 if is_cluster else 1))
 
 
-def _database_config(readable: Sequence[str], memory_limit_bytes: int) -> DatabaseConfig:
+def _database_config(
+    readable: Sequence[str], memory_limit_bytes: int, result_limit_bytes: int | None
+) -> DatabaseConfig:
     spill = Path(gettempdir()) / f"relaqs-spill-{getuser()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig(tuple(readable), memory_limit_bytes, str(spill))
+    return DatabaseConfig(
+        tuple(readable), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes
+    )
 
 
 def _watched_columns(

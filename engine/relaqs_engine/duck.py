@@ -20,6 +20,7 @@ import pyarrow as pa
 from relaqs_engine.errors import DataError, RelaqsError, SqlError
 
 DUCKDB_VERSION: str = duckdb.__version__
+BATCH_ROWS = 10_000  # of a result that is counted while it is read
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -35,13 +36,15 @@ class DatabaseConfig:
     """How a closed database is opened. Equal configurations may share one database.
 
     readable: folders whose files may be read. memory_limit_bytes: DuckDB's own limit, beyond which it spills
-    to temp_directory (None: DuckDB's default place is not used and nothing may spill).
+    to temp_directory (None: DuckDB's default place is not used and nothing may spill). result_limit_bytes:
+    what the result of one statement may take outside of DuckDB; None: anything.
     """
 
     readable: tuple[str, ...]
     memory_limit_bytes: int
     temp_directory: str | None = None
     threads: int = 1
+    result_limit_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if self.memory_limit_bytes < 64 << 20:
@@ -73,7 +76,7 @@ class Database:
             self._connection.execute(statement)
 
     def cursor(self) -> Cursor:
-        return Cursor(self._connection.cursor())
+        return Cursor(self._connection.cursor(), self.config.result_limit_bytes)
 
     def close(self) -> None:
         self._connection.close()
@@ -82,13 +85,16 @@ class Database:
 class Cursor:
     """One thread's connection to a database. Errors come out as this project's own."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, result_limit_bytes: int | None = None) -> None:
         self._connection = connection
+        self._result_limit_bytes = result_limit_bytes
 
     def table(self, sql: str) -> pa.Table:
-        """Return the statement's result as an Arrow table."""
+        """Return the statement's result as an Arrow table. Raises DataError where it is over the limit."""
         with translated_errors(sql):
-            return self._connection.sql(sql).to_arrow_table()
+            if self._result_limit_bytes is None:
+                return self._connection.sql(sql).to_arrow_table()
+            return _bounded(self._connection.sql(sql).to_arrow_reader(BATCH_ROWS), self._result_limit_bytes)
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with translated_errors(sql):
@@ -127,6 +133,21 @@ class Cursor:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
+    """Return all that the reader has. Raises DataError, and reads no further, once it is too much."""
+    batches, size = [], 0
+    with reader:
+        for batch in reader:
+            batches.append(batch)
+            size += batch.nbytes
+            if size > limit_bytes:
+                raise DataError(
+                    f"the result takes more than {limit_bytes >> 20} MiB, the most allowed here; aggregate, "
+                    "or add a LIMIT"
+                )
+        return pa.Table.from_batches(batches, reader.schema)
 
 
 def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: Path) -> Cursor:

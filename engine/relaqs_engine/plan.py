@@ -154,6 +154,7 @@ class OnlinePlan:
     belong to the answer.
     has_grouping_sets: groups of several sets of keys (ROLLUP and the like) stand beside each other.
     counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
+    is_ordered: the query has an ORDER BY of its own.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
     the exact answer in DuckDB's own types.
@@ -189,4 +190,5 @@ class OnlinePlan:
     groups_are_local: bool = False
     has_grouping_sets: bool = False
     counts_every_row: bool = False
+    is_ordered: bool = False
     warnings: tuple[str, ...] = ()

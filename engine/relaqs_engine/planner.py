@@ -47,11 +47,13 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
     try:
         parsed = parse_query(sql, catalog.tables)
         schema = tuple(binder.describe(sql))
+        is_ordered = parsed.tree.args.get("order") is not None
         draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals)
         try:
-            return _online(draft, parsed.tables)
+            plan = _online(draft, parsed.tables)
         except NotOnlineError as reason:
-            return _exact(parsed, catalog, schema, str(reason))
+            plan = _exact(parsed, catalog, schema, str(reason))
+        return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
 

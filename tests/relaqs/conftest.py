@@ -72,6 +72,7 @@ class MeanJob:
     fails_at: int | None = None
     latest: Estimate | None = None
     batch_count: int = len(NUMBERS)
+    folded: int = 0
     _sums: list[tuple[float, float, int]] = field(default_factory=list)
     _issued: int = 0
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from relaqs.memory import machine_memory_bytes, memory_bytes
+from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.options import ArgumentError
 
 
@@ -35,3 +35,9 @@ def test_what_is_no_amount_or_too_little(amount: int | str) -> None:
 def test_the_machine_has_some() -> None:
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     assert 64 << 20 < machine_memory_bytes() <= physical
+
+
+def test_what_a_result_may_take_can_be_small() -> None:
+    assert result_bytes("64MB") == 64 * 10**6
+    with pytest.raises(ArgumentError, match="at least 1 MiB"):
+        result_bytes(1000)

@@ -354,3 +354,19 @@ def test_an_unknown_policy_is_refused(tpch_warehouse: Path) -> None:
         connect(tpch_warehouse, policy="fare")
     with pytest.raises(PolicyError, match="policy is 7"):
         connect(tpch_warehouse, policy=7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM lineitem",
+        "SELECT a.*, b.* FROM lineitem a, lineitem b ORDER BY 1, 2, 3, 4",
+        "SELECT l_orderkey, l_linenumber, sum(l_tax), avg(l_tax) FROM lineitem GROUP BY ALL",
+    ],
+)
+def test_an_answer_beyond_its_limit_is_an_error_and_not_a_full_memory(tpch_warehouse: Path, sql: str) -> None:
+    with (
+        connect(tpch_warehouse, threads=2, result_limit="2MB") as session,
+        pytest.raises(relaqs.DataError, match="the most allowed here"),
+    ):
+        session.online_sql(sql).result()

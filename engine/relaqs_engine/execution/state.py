@@ -64,6 +64,18 @@ class GroupState:
             pieces.append(self._aligned(partial))
         self._append(pa.concat_tables(pieces))
 
+    def saved(self) -> pa.Table:
+        """Return the partial rows, from which `restore` makes this state again."""
+        if self._in_duckdb:
+            return self._cursor.table(f"FROM {STATE}")
+        return pa.table({}) if self._in_arrow is None else self._in_arrow
+
+    def restore(self, rows: pa.Table, block_rows: NDArray[np.int64]) -> None:
+        """Become a state that was saved. Only before the first fold."""
+        assert not self._row_count, "a state that has folded something cannot become another"
+        self.block_rows = block_rows
+        self._append(rows.select(self._columns))
+
     def _aligned(self, partial: pa.Table) -> pa.Table:
         table = partial.select(self._columns)
         if self._plan.returns_rows:
