@@ -22,6 +22,7 @@ from relaqs.reader import Reader
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
 from relaqs.snapshot import Snapshot
+from relaqs.stopping import StopReason
 
 
 class QueryJob(Job, EstimatingJob, Protocol):
@@ -90,6 +91,11 @@ class OnlineQuery:
     def state(self) -> State:
         """One of waiting, running, paused; at the end stopped, exact or failed."""
         return self._publisher.feed.end or _STATES[self.runner.state]
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why it stopped by itself before it was exact: target reached, time is up, no visible change."""
+        return self._publisher.stop_reason
 
     @property
     def latest(self) -> Snapshot | None:

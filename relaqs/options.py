@@ -29,6 +29,7 @@ class QueryOptions:
 
     target: the relative error to stop at. confidence: of the intervals. timeout: in seconds. watch: names of
     approximate columns, or a function of the previous and the newest snapshot that gives the error.
+    chart_pixels: the height of a chart of the answer.
     """
 
     target: float | None = None
@@ -40,6 +41,7 @@ class QueryOptions:
     seed: int = 0
     batches: int | None = None
     fallback: Fallback = "exact"
+    chart_pixels: int | None = None
 
     def __post_init__(self) -> None:
         if not _is_number(self.confidence) or not 0.5 < self.confidence < 1:
@@ -52,8 +54,9 @@ class QueryOptions:
             check_seconds("timeout", self.timeout)
         if not _is_whole(self.seed) or self.seed < 0:
             raise _refusal("seed", self.seed, "a whole number from 0 on")
-        if self.batches is not None:
-            check_count("batches", self.batches)
+        for name in ("batches", "chart_pixels"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
 
 def relative_error(value: float | str | None, name: str = "target") -> float | None:

@@ -18,6 +18,7 @@ from relaqs.job import StepReport
 from relaqs.options import QueryOptions
 from relaqs.progress.user_delta import UserDelta
 from relaqs.snapshot import Snapshot, snapshot_of
+from relaqs.stopping import PIXEL, Standing, StopReason, StopRules, answer_pixels
 
 
 class QueryTimeoutError(RelaqsError, TimeoutError):
@@ -57,7 +58,8 @@ class Publisher:
         self._reasons = plan.reasons if plan.mode is Mode.EXACT else ()
         self._options = options
         self._elapsed_seconds = elapsed_seconds
-        self._target = options.target
+        self._rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
+        self.stop_reason: StopReason | None = None
         self._moved: UserDelta[Snapshot] = UserDelta(lambda before, now: now.error)
         self._stop_work: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
@@ -77,13 +79,14 @@ class Publisher:
 
     @property
     def target(self) -> float | None:
-        return self._target
+        return self._rules.target
 
     @target.setter
     def target(self, target: float | None) -> None:
-        self._target = target
+        self._rules = replace(self._rules, target=target)
         latest = self.feed.latest
-        if latest is not None and self._is_enough(latest):
+        if latest is not None and target is not None and latest.error <= target:
+            self.stop_reason = self.stop_reason or StopReason.TARGET
             self.close("stopped")
 
     def on_report(self, report: StepReport) -> StepReport:
@@ -96,7 +99,7 @@ class Publisher:
 
     def _publish(self, estimate: Estimate, batch: int) -> Snapshot:
         snapshot = self._snapshot(estimate, batch)
-        end = self._end_with(snapshot)
+        end = self._end_with(snapshot, estimate)
         if self.feed.publish(snapshot, end) and end is not None:
             self._release()
         return snapshot
@@ -114,6 +117,7 @@ class Publisher:
 
     def _run_out_of_time(self) -> None:
         seconds = self._options.timeout
+        self.stop_reason = self.stop_reason or StopReason.TIME
         self.close("stopped", no_snapshot_within(seconds) if self.feed.latest is None else None)
 
     def _release(self) -> None:
@@ -141,13 +145,26 @@ class Publisher:
         now = build(error=float("inf"))
         return now if before is None else build(error=float(watch(before, now)))
 
-    def _end_with(self, snapshot: Snapshot) -> End | None:
+    def _end_with(self, snapshot: Snapshot, estimate: Estimate) -> End | None:
         if snapshot.is_exact:
             return "exact"
-        return "stopped" if self._is_enough(snapshot) else None
+        change_pixels = self._change_pixels(estimate)
+        reason = self._rules.reason(Standing(snapshot.error, snapshot.elapsed_seconds, change_pixels))
+        self.stop_reason = self.stop_reason or reason
+        return None if reason is None else "stopped"
 
-    def _is_enough(self, snapshot: Snapshot) -> bool:
-        return self._target is not None and snapshot.error <= self._target
+    def _change_pixels(self, estimate: Estimate) -> float:
+        """Return how far a bar of the watched columns may still move in the chart, inf without a chart."""
+        height, watch = self._options.chart_pixels, self._options.watch
+        if height is None:
+            return math.inf
+        chosen = [
+            index
+            for index, column in enumerate(estimate.approximate)
+            if watch is None or callable(watch) or column.name in watch
+        ]
+        values, half_widths = estimate.values[:, chosen], estimate.half_widths[:, chosen]
+        return answer_pixels(values, half_widths, estimate.certified[:, chosen], height)
 
 
 def no_snapshot_within(seconds: float | None) -> QueryTimeoutError:

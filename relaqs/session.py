@@ -116,6 +116,7 @@ class Session:
         seed: int = 0,
         batches: int | None = None,
         fallback: Fallback = "exact",
+        chart_pixels: int | None = None,
     ) -> OnlineQuery:
         """Start answering one SELECT, and return its handle at once.
 
@@ -125,6 +126,8 @@ class Session:
         error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
         after that many seconds. seed: the order in which partitions are taken. batches: exactly so many equal
         mini-batches. fallback: run a query that cannot be estimated as a whole ("exact"), or refuse it.
+        chart_pixels: stop when in a bar chart of the answer, so many pixels high, no bar would visibly move
+        any more: none is uncertain by a pixel.
 
         Raises SqlError if the SQL is wrong, UnsupportedError if it is refused, ArgumentError for the rest.
         """
@@ -138,6 +141,7 @@ class Session:
             seed=seed,
             batches=batches,
             fallback=fallback,
+            chart_pixels=chart_pixels,
         )
         return self.submit(sql, options)
 
@@ -230,19 +234,22 @@ class Session:
         target_loss: float | None = None,
         timeout: float | None = None,
         max_steps: int | None = None,
+        chart_pixels: int | None = None,
     ) -> TrainingRun:
         """Start training a model on the rows of the job's SELECT, and return its handle at once.
 
         job: one of `relaqs.training`, or your own `TrainingJob`. priority: its weight beside queries and
         others. target_loss: stop when the loss is that small. timeout: stop after that many seconds.
-        max_steps: stop after that many passes over the data. Without these it stops when it has converged.
+        max_steps: stop after that many passes over the data. chart_pixels: stop when in a chart of losses, so
+        many pixels high, the last three passes made no visible change. Without these it stops when it has
+        converged.
 
         Raises SqlError and UnsupportedError if its SELECT cannot be read row by row, ArgumentError otherwise.
         """
         from relaqs.training.run import TrainingOptions
         from relaqs.training.start import checked_job, training_run
 
-        options = TrainingOptions(priority, target_loss, timeout, max_steps)
+        options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
         plan = self.plan(checked_job(job).sql, intervals=False)
         run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._forget)
         self._runners[run.id] = run.runner

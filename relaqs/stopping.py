@@ -11,6 +11,7 @@ import numpy as np
 
 from relaqs.arrays import BoolArray, FloatArray
 
+PIXEL = 1.0  # of a chart: a smaller change nobody sees
 STEADY_STEPS = 3  # of a loss curve, all below a pixel: one small step may be a pause
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from relaqs.options import check_priority, check_seconds
 from relaqs.policies import Kind
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
+from relaqs.stopping import PIXEL, Standing, StopReason, StopRules, curve_pixels
 from relaqs.training.arguments import check_count, check_loss
 from relaqs.training.loss_job import LossJob
 
@@ -32,6 +33,7 @@ class TrainingOptions:
     target_loss: float | None = None
     timeout: float | None = None
     max_steps: int | None = None
+    chart_pixels: int | None = None
 
     def __post_init__(self) -> None:
         check_priority(self.priority)
@@ -39,8 +41,9 @@ class TrainingOptions:
             check_loss("target_loss", self.target_loss)
         if self.timeout is not None:
             check_seconds("timeout", self.timeout)
-        if self.max_steps is not None:
-            check_count("max_steps", self.max_steps)
+        for name in ("max_steps", "chart_pixels"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +61,41 @@ class _Progress:
     def __init__(self, job: LossJob, options: TrainingOptions, elapsed_seconds: Callable[[], float]) -> None:
         self.job = job
         self.steps: list[TrainingStep] = []
-        self.target_loss = options.target_loss
+        self.stop_reason: StopReason | None = None
+        self._rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
+        self._chart_pixels = options.chart_pixels or 0
         self._max_steps = options.max_steps
         self._elapsed_seconds = elapsed_seconds
 
+    @property
+    def target_loss(self) -> float | None:
+        return self._rules.target
+
+    @target_loss.setter
+    def target_loss(self, loss: float | None) -> None:
+        self._rules = replace(self._rules, target=loss)
+
     def should_stop(self, report: StepReport) -> bool:
         """Whether the model is good enough, or this was the last pass allowed. Step 0 is no pass."""
-        return self._is_good_enough(report.quality) or report.step == self._max_steps
+        return self._has_reason([*self.losses, report.quality]) or report.step == self._max_steps
 
     def on_report(self, report: StepReport) -> None:
         if self.job.latest is not None:
             step = TrainingStep(report.quality, report.core_seconds, self._elapsed_seconds())
             self.steps.append(step)
 
-    def is_good_enough(self) -> bool:
-        return bool(self.steps) and self._is_good_enough(self.steps[-1].loss)
+    @property
+    def losses(self) -> list[float]:
+        return [step.loss for step in self.steps]
 
-    def _is_good_enough(self, loss: float) -> bool:
-        return self.target_loss is not None and loss <= self.target_loss
+    def is_good_enough(self) -> bool:
+        return bool(self.steps) and self._has_reason(self.losses)
+
+    def _has_reason(self, losses: Sequence[float]) -> bool:
+        change_pixels = curve_pixels(losses, self._chart_pixels)
+        reason = self._rules.reason(Standing(losses[-1], self._elapsed_seconds(), change_pixels))
+        self.stop_reason = self.stop_reason or reason
+        return reason is not None
 
 
 class TrainingRun:
@@ -120,8 +140,13 @@ class TrainingRun:
             should_stop=progress.should_stop,
             on_end=end,
         )
+
+        def out_of_time() -> None:
+            progress.stop_reason = progress.stop_reason or StopReason.TIME
+            runner.stop()
+
         if options.timeout is not None:
-            timer = threading.Timer(options.timeout, runner.stop)
+            timer = threading.Timer(options.timeout, out_of_time)
             timer.daemon = True
         self._timer = timer
         self._progress = progress
@@ -151,7 +176,12 @@ class TrainingRun:
     @property
     def losses(self) -> tuple[float, ...]:
         """The loss after each pass, in the algorithm's own unit."""
-        return tuple(step.loss for step in self.steps)
+        return tuple(self._progress.losses)
+
+    @property
+    def stop_reason(self) -> StopReason | None:
+        """Why the run stopped by itself before it converged: at its target, in time, nothing left to see."""
+        return self._progress.stop_reason
 
     @property
     def latest(self) -> Any:

@@ -17,6 +17,7 @@ from relaqs.job import StepReport
 from relaqs.online_query import OnlineQuery
 from relaqs.publisher import QueryTimeoutError
 from relaqs.snapshot import Snapshot
+from relaqs.stopping import StopReason
 
 STEPS = 40
 
@@ -105,7 +106,17 @@ def test_a_target_stops_the_query(gate, start) -> None:
     assert snapshots[-1].error <= 0.1
     assert all(snapshot.error > 0.1 for snapshot in snapshots[:-1])
     assert not snapshots[-1].is_exact
-    assert query.state == "stopped"
+    assert (query.state, query.stop_reason) == ("stopped", StopReason.TARGET)
+
+
+def test_a_query_stops_when_its_chart_would_not_change(gate, start) -> None:
+    gate.let()
+    query = start(chart_pixels=50)
+    *before, last = query  # a slow loop skips some of those before
+    assert (query.state, query.stop_reason) == ("stopped", StopReason.NO_VISIBLE_CHANGE)
+    # One bar as high as the chart: the error is how much of its 50 pixels is uncertain.
+    assert last.error * 50 < 1
+    assert all(snapshot.error * 50 >= 1 for snapshot in before)
 
 
 def test_a_target_can_be_set_while_the_query_runs(gate, start) -> None:
@@ -115,7 +126,7 @@ def test_a_target_can_be_set_while_the_query_runs(gate, start) -> None:
         pass
     query.target = "90%"
     assert query.target == 0.9
-    assert query.state == "stopped"
+    assert (query.state, query.stop_reason) == ("stopped", StopReason.TARGET)
     assert query.wait(10)
 
 
@@ -124,7 +135,7 @@ def test_a_timeout_stops_the_query_with_its_newest_snapshot(gate, start) -> None
     query = start(timeout=0.2)
     batches = [snapshot.batch for snapshot in query]
     assert batches[-1] == 2
-    assert query.state == "stopped"
+    assert (query.state, query.stop_reason) == ("stopped", StopReason.TIME)
     assert query.result().batch == 2
 
 

@@ -117,6 +117,14 @@ def test_a_target_loss_stops_it(db: Session) -> None:
     run = db.train(Scripted([5.0, 4.0, 3.0, 2.0, 1.0]), target_loss=3.5)
     assert run.result() == "model 2 of 178 rows"
     assert (run.state, run.losses) == ("stopped", (5.0, 4.0, 3.0))
+    assert run.stop_reason == "target reached"
+
+
+def test_it_stops_when_the_chart_of_its_losses_would_not_change(db: Session) -> None:
+    """Eight pixels show a fall from 15 to 3.5, and the last three passes make a third of a pixel each."""
+    run = db.train(Scripted([15.0, 5.0, 4.5, 4.0, 3.5, 0.0]), chart_pixels=8)
+    run.result()
+    assert (run.losses, run.stop_reason) == ((15.0, 5.0, 4.5, 4.0, 3.5), "no visible change")
 
 
 def test_a_target_set_later_stops_it(db: Session) -> None:
@@ -140,13 +148,13 @@ def test_a_target_that_was_met_already_stops_it_at_once(db: Session) -> None:
 def test_a_number_of_steps_stops_it(db: Session) -> None:
     run = db.train(Scripted(ENDLESS), max_steps=4)
     assert run.result() == "model 3 of 178 rows"
-    assert (run.state, len(run.losses)) == ("stopped", 4)
+    assert (run.state, len(run.losses), run.stop_reason) == ("stopped", 4, None)
 
 
 def test_time_stops_it(db: Session) -> None:
     run = db.train(Scripted(ENDLESS), timeout=0.2)
     assert run.result().startswith("model ")
-    assert run.state == "stopped"
+    assert (run.state, run.stop_reason) == ("stopped", "time is up")
 
 
 def test_a_result_can_be_had_before_the_end(db: Session) -> None:
