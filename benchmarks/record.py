@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from relaqs.executors.threads import usable_cores
-from relaqs.memory import machine_memory_bytes
+from relaqs import records
+from relaqs.records.store import json_value
 
 RESULTS = Path(__file__).with_name("results")
 DATA = RESULTS / "data"
 NOT_OFFICIAL = "Unaudited: no figure here is comparable to an official TPC-H result."
-
-_PACKAGES = ("relaqs", "duckdb", "pyarrow", "numpy", "sqlglot")
 
 
 def circumstances(benchmark: str, words: Sequence[str] | None) -> dict[str, Any]:
@@ -28,17 +22,8 @@ def circumstances(benchmark: str, words: Sequence[str] | None) -> dict[str, Any]
     words: what the benchmark was called with; None for those of this process.
     """
     given = sys.argv[1:] if words is None else words
-    return {
-        "at": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": " ".join([f"python -m benchmarks.{benchmark}", *given]),
-        "processor": _processor(),
-        "cores": usable_cores(),
-        "memory_bytes": machine_memory_bytes(),
-        "load_average": os.getloadavg()[0],
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **{name: version(name) for name in _PACKAGES},
-    }
+    facts = records.circumstances(["python", "-m", f"benchmarks.{benchmark}", *given]).as_record()
+    return {**facts.pop("packages"), **facts}
 
 
 def headline(facts: Mapping[str, Any]) -> str:
@@ -54,26 +39,6 @@ def write(name: str, facts: Mapping[str, Any], content: Mapping[str, Any]) -> Pa
     RESULTS.mkdir(exist_ok=True)
     stamp = str(facts["at"])[:19].replace(":", "")
     path = RESULTS / f"{name}-{stamp}.json"
-    text = json.dumps(_plain({**facts, **content}), indent=1, allow_nan=False)
+    text = json.dumps(json_value({**facts, **content}), indent=1, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
     return path
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return value
-
-
-def _processor() -> str:
-    """Return the processor's name where the system tells it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+
 import click
 
 from relaqs.options import ArgumentError, relative_error
@@ -38,3 +41,24 @@ data_option = click.option(
     metavar="DIR",
     help="Folder of tables laid out with `relaqs shuffle`.",
 )
+
+
+def numbers(option: str, text: str) -> list[float]:
+    """Return the numbers above 0 of a comma-separated list."""
+    found = []
+    for word in text.split(","):
+        try:
+            value = float(word)
+        except ValueError:
+            value = math.nan
+        if not 0 < value < math.inf:
+            raise click.BadParameter(
+                f"{word.strip()!r} is no number above 0; write one, or several as 10,40", param_hint=option
+            )
+        found.append(value)
+    return found
+
+
+def command_words() -> list[str]:
+    """Return the words that started this program, for records: they let others repeat it."""
+    return ["relaqs", *sys.argv[1:]]

@@ -1,0 +1,110 @@
+"""Prints policies side by side, as `relaqs simulate` and `relaqs tpch schedule` do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+
+from relaqs.policies.registry import ALIASES
+from relaqs.records.comparison import Figure, Row, compare, settings
+from relaqs.records.schedule_run import REDUCTIONS, ScheduleRun
+
+CAPTION = (
+    "error: the integral of a job's true error over time, where the error before the first result, and at "
+    "worst, is 1; s to x %: from a job's arrival until its error is reduced by x % for good; means over jobs "
+    "and seeds, changes relative to fair sharing (± standard error over seeds). crossing: the reduction up "
+    "to which the policy is no slower than fair. worst job: its time to 90 % relative to fair's."
+)
+
+
+def tables(runs: Sequence[ScheduleRun]) -> Iterator[Table]:
+    """Yield one table a setting: a row for each policy."""
+    for group in settings(runs):
+        yield _table(compare(group), title_of(group[0], {run.seed for run in group}))
+
+
+def title_of(run: ScheduleRun, seeds: set[int]) -> str:
+    """Return what a setting is, in a line."""
+    cap = "" if math.isinf(run.cores_most) else f", at most {run.cores_most:g} a job"
+    every = "given arrivals" if math.isnan(run.arrival_seconds) else f"one every {run.arrival_seconds:g} s"
+    counted = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return (
+        f"{run.source}: {len(run.jobs.names):,} jobs, {every}, {run.capacity_cores:,.0f} cores{cap}, "
+        f"load {run.load:.2g} ({run.workload}), {counted}"
+    )
+
+
+def _table(rows: Sequence[Row], title: str) -> Table:
+    table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, caption_justify="left", padding=(0, 1, 0, 0))
+    table.add_column("policy", no_wrap=True)
+    headings = [
+        "error, s",
+        *(f"s to {level:.0%}" for level in REDUCTIONS),
+        "crossing",
+        "worst job",
+        "ms a plan",
+    ]
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        reduced = [
+            both(seconds, change) for seconds, change in zip(row.reduced, row.reduced_change, strict=True)
+        ]
+        table.add_row(
+            policy_label(row.policy),
+            both(row.error_seconds, row.error_change),
+            *reduced,
+            percent(row.crossing),
+            "–" if math.isnan(row.worst_job.mean) else f"{row.worst_job.mean:.2f} ×",
+            "–" if math.isnan(row.decision_ms.mean) else f"{row.decision_ms.mean:.2f}",
+        )
+    return table
+
+
+def policy_label(name: str) -> str:
+    """Return a policy's name, with its other one where it is the default."""
+    others = [alias for alias, meant in ALIASES.items() if meant == name]
+    return f"{name} ({', '.join(others)})" if others else name
+
+
+def both(value: Figure, change: Figure) -> str:
+    """Return a number, and in a second line by how much it differs from fair sharing's."""
+    if math.isnan(value.mean):
+        return "–"
+    return f"{value.mean:,.4g}\n{signed(change)}".rstrip()
+
+
+def signed(change: Figure) -> str:
+    if math.isnan(change.mean) or change.mean == change.standard_error == 0:
+        return ""
+    spread = "" if math.isnan(change.standard_error) else f" ± {change.standard_error * 100:.0f}"
+    return f"{change.mean * 100:+.0f}{spread} %".replace("-", "−")
+
+
+def percent(figure: Figure) -> str:
+    return "–" if math.isnan(figure.mean) else f"{figure.mean:.0%}"
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """Return a row for other programs."""
+    return {
+        "policy": row.policy,
+        "seeds": [run.seed for run in row.runs],
+        "error_seconds": row.error_seconds.mean,
+        "error_change": row.error_change.mean,
+        **{
+            f"seconds_to_{level:.0%}"[:-1]: each.mean
+            for level, each in zip(REDUCTIONS, row.reduced, strict=True)
+        },
+        **{
+            f"change_to_{level:.0%}"[:-1]: each.mean
+            for level, each in zip(REDUCTIONS, row.reduced_change, strict=True)
+        },
+        "crossing": row.crossing.mean,
+        "worst_job": row.worst_job.mean,
+        "decision_ms": row.decision_ms.mean,
+    }

@@ -1,0 +1,207 @@
+"""`relaqs simulate`: the policies on a cluster that is only computed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from relaqs.cli.parameters import numbers, share
+
+if TYPE_CHECKING:
+    from relaqs.simulation.trace import Trace
+
+RECORDS = "simulate.jsonl"
+MANY_JOBS = 1000  # of more, plans are made each epoch alone
+
+
+@click.command("simulate")
+@click.option(
+    "--policies",
+    default="fair,relaqs,max_sum",
+    show_default=True,
+    metavar="NAMES",
+    help="Comma-separated; compared with `fair` where it is one of them.",
+)
+@click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
+@click.option(
+    "--servers", type=click.IntRange(min=1), default=1, show_default=True, help="They share the cores."
+)
+@click.option("--jobs", type=click.IntRange(min=1), default=12, show_default=True)
+@click.option(
+    "--arrival",
+    default="10,40,120",
+    show_default=True,
+    metavar="SECONDS",
+    help="Mean time between Poisson arrivals; several are several studies.",
+)
+@click.option(
+    "--arrivals",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Times of arrival in seconds, one a line, instead of --jobs and --arrival.",
+)
+@click.option(
+    "--seeds", type=click.IntRange(min=1), default=5, show_default=True, help="How many repetitions."
+)
+@click.option(
+    "--core-seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=30_000.0,
+    show_default=True,
+    help="What a made-up job needs on average.",
+)
+@click.option("--training", type=share, metavar="SHARE", help="Of made-up jobs: 50% train a model.")
+@click.option(
+    "--traces",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Replay the runs that `relaqs tpch run` recorded, instead of made-up jobs.",
+)
+@click.option(
+    "--cost-scale",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Multiplies the core-seconds of --traces.",
+)
+@click.option(
+    "--most-cores",
+    type=click.FloatRange(min=0, min_open=True),
+    default=math.inf,
+    metavar="CORES",
+    help="What one job can use at once; without it, all.",
+)
+@click.option(
+    "--epoch",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Between plans; a real run plans every half second.",
+)
+@click.option(
+    "--epochs-only/--at-once",
+    default=None,
+    help=f"Plan each epoch only, or also when jobs come and go. Default: at once up to {MANY_JOBS:,} jobs.",
+)
+@click.option("--until", type=click.FloatRange(min=0, min_open=True), default=math.inf, metavar="SECONDS")
+@click.option("--processes", type=click.IntRange(min=1), help="How many run at once. Default: one a core.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help=f"Keep records in DIR/{RECORDS}, and go on with a study that was stopped.",
+)
+@click.option("--format", "output", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+def simulate(
+    policies: str,
+    cores: float,
+    servers: int,
+    jobs: int,
+    arrival: str,
+    arrivals: Path | None,
+    seeds: int,
+    core_seconds: float,
+    training: float | None,
+    traces: Path | None,
+    cost_scale: float,
+    most_cores: float,
+    epoch: float,
+    epochs_only: bool | None,
+    until: float,
+    processes: int | None,
+    out: Path | None,
+    output: str,
+) -> None:
+    """Share a simulated cluster among jobs by several policies, and compare them.
+
+    Jobs are made up from theory (errors √((N−i)/(iN)), two kinds of convergence), or replay recorded runs.
+    The policies and predictions are those of a real run. The same seeds give the same results.
+    """
+    from relaqs.cli.studies import print_runs, run_cases
+    from relaqs.policies import Node
+    from relaqs.simulation.simulator import Options
+    from relaqs.simulation.study import Case, JobMix
+
+    names = policy_names(policies)
+    given = () if arrivals is None else read_arrivals(arrivals)
+    count = len(given) or jobs
+    mix = JobMix(
+        traces=() if traces is None else read_traces(traces),
+        traces_name="" if traces is None else traces.name,
+        core_seconds=core_seconds,
+        training_share=training or 0.0,
+        cost_scale=cost_scale,
+        cores_most=most_cores,
+    )
+    at_once = count <= MANY_JOBS if epochs_only is None else not epochs_only
+    cases = [
+        Case(
+            policy=name,
+            seed=seed,
+            jobs=count,
+            mean_arrival_seconds=mean,
+            mix=mix,
+            servers=tuple(Node(f"server {i}", cores / servers, math.nan) for i in range(servers)),
+            options=Options(epoch, at_once, until),
+            arrivals=given,
+        )
+        for mean in ([math.nan] if given else numbers("--arrival", arrival))
+        for seed in range(seeds)
+        for name in names
+    ]
+    print_runs(run_cases(cases, None if out is None else out / RECORDS, processes), output)
+
+
+def policy_names(text: str) -> list[str]:
+    """Return the policies named in a comma-separated list, each once. Raises BadParameter with candidates."""
+    from relaqs.policies import PolicyError, make_policy
+
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        raise click.BadParameter("no policy is named; give some, e.g. fair,relaqs", param_hint="--policies")
+    for name in names:
+        try:
+            make_policy(name)
+        except PolicyError as error:
+            raise click.BadParameter(str(error), param_hint="--policies") from error
+    return names
+
+
+def read_arrivals(path: Path) -> tuple[float, ...]:
+    """Return times of arrival, one a line. Raises BadParameter naming a line that is none."""
+    times = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            seconds = float(line)
+        except ValueError:
+            seconds = math.nan
+        if not 0 <= seconds < math.inf:
+            raise click.BadParameter(
+                f"{path}, line {number}: {line!r} is no time of arrival; write seconds from 0 on, one a line",
+                param_hint="--arrivals",
+            )
+        times.append(seconds)
+    if not times:
+        raise click.BadParameter(f"{path} has no times of arrival", param_hint="--arrivals")
+    return tuple(sorted(times))
+
+
+def read_traces(path: Path) -> tuple[Trace, ...]:
+    """Return the traces of recorded runs. Raises BadParameter if there are none."""
+    from relaqs.records import QueryRun, RecordFile
+
+    runs = RecordFile(path).read(QueryRun.kind_of_record, QueryRun.of_record)
+    found = tuple(run.trace for run in runs)
+    if not found:
+        raise click.BadParameter(
+            f"{path} has no recorded runs; `relaqs tpch run --data DIR --out OUT` writes "
+            "them to OUT/run.jsonl",
+            param_hint="--traces",
+        )
+    return found

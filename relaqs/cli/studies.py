@@ -1,0 +1,74 @@
+"""Runs the cases of a study, several at once, keeps each as soon as it is there, and prints them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from relaqs.cli.comparison import plain, tables, title_of
+from relaqs.cli.parameters import command_words
+from relaqs.cli.progress import progress_bar
+from relaqs.executors.threads import usable_cores
+from relaqs.records import RecordFile, ScheduleRun, circumstances
+from relaqs.records.comparison import compare, settings
+from relaqs.records.store import json_value
+from relaqs.simulation.study import Case, run_case
+
+WIDTH = 120  # columns of a table where no terminal says how many there are
+
+
+def run_cases(cases: Sequence[Case], records: Path | None, processes: int | None) -> list[ScheduleRun]:
+    """Return the records of all cases: those the file has already, and those computed now and added to it."""
+    facts = circumstances(command_words()).as_record()
+    file = None if records is None else RecordFile(records)
+    kept = () if file is None else file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
+    done = {repr(run.key): run for run in kept}
+    missing = [case for case in cases if repr(case.key) not in done]
+    with progress_bar() as show:
+        for count, run in enumerate(_computed(missing, facts, processes), start=1):
+            done[repr(run.key)] = run
+            if file is not None:
+                file.append(ScheduleRun.kind_of_record, run.as_record())
+            show(count / len(missing), f"simulated {run.policy}")
+    return [done[repr(case.key)] for case in cases]
+
+
+def _computed(cases: Sequence[Case], facts: dict[str, Any], processes: int | None) -> Iterator[ScheduleRun]:
+    """Yield the records as they are ready, computed in as many processes; in this one where one is enough."""
+    at_once = min(processes or usable_cores(), len(cases))
+    if at_once <= 1:
+        yield from (_run(case, facts) for case in cases)
+        return
+    with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as pool:
+        try:
+            for finished in as_completed([pool.submit(_run, case, facts) for case in cases]):
+                yield finished.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _run(case: Case, facts: dict[str, Any]) -> ScheduleRun:
+    return run_case(case, facts, time.perf_counter)
+
+
+def print_runs(runs: Sequence[ScheduleRun], output: str) -> None:
+    """Print policies side by side, setting by setting: a table for people, or one JSON object a row."""
+    if output == "table":
+        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+        for table in tables(runs):
+            console.print(table)
+        return
+    for group in settings(runs):
+        setting = title_of(group[0], {run.seed for run in group})
+        for row in compare(group):
+            click.echo(json.dumps(json_value({"setting": setting, **plain(row)}), allow_nan=False))

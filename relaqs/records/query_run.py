@@ -1,0 +1,142 @@
+"""The record of one job run alone: a query or a training run, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+
+from relaqs.arrays import FloatArray
+from relaqs.policies import Kind
+from relaqs.records import fields as read
+from relaqs.simulation.trace import Trace
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Steps:
+    """What each step gave, all of shape (steps,).
+
+    work_done: share of the rows, or passes over them. quality: the error it claimed (largest relative
+    half-width of a certified cell), or the loss; inf while unknown. half_width: the mean relative half-width
+    of the certified cells. true_error: see `relaqs_tpch.truth`, or loss above the lowest. progress: the
+    result-delta metric. elapsed_seconds: since the job was submitted. core_seconds: of the step's tasks.
+    cells: of the exact answer; certified: of them, at this step; held: of these, those whose interval has the
+    true value in it.
+    """
+
+    work_done: FloatArray
+    quality: FloatArray
+    half_width: FloatArray
+    true_error: FloatArray
+    progress: FloatArray
+    elapsed_seconds: FloatArray
+    core_seconds: FloatArray
+    cells: FloatArray
+    certified: FloatArray
+    held: FloatArray
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> Steps:
+        steps = cls(
+            **{
+                each.name: read.column(content, each.name, np.inf if each.name == "quality" else np.nan)
+                for each in fields(cls)
+            }
+        )
+        if len({len(getattr(steps, each.name)) for each in fields(cls)}) != 1 or not len(steps.work_done):
+            raise ValueError("the columns of the steps have different lengths, or none")
+        return steps
+
+    def as_record(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def trace(self, name: str, kind: Kind) -> Trace:
+        """Return what a simulator replays."""
+        return Trace(
+            name=name,
+            kind=kind,
+            work_done=self.work_done,
+            quality=self.quality,
+            true_error=self.true_error,
+            core_seconds=np.maximum(self.core_seconds, 1e-9),
+            progress=self.progress,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryRun:
+    """One job, alone on its cores, to its end.
+
+    name: e.g. Q6. kind: query, exact or training. data: the warehouse; scale: of its TPC-H data, NaN if
+    nobody knows. run: which repetition. mode: see `Snapshot.mode`. core_seconds: of the whole process
+    meanwhile. duckdb_seconds: plain DuckDB on the same files with as many threads, just before or after; NaN
+    for training. equals_duckdb: whether the last answer is DuckDB's.
+    """
+
+    kind_of_record: ClassVar[str] = "query run"
+
+    name: str
+    kind: Kind
+    data: str
+    scale: float
+    seed: int
+    run: int
+    threads: int
+    mode: str
+    steps: Steps
+    core_seconds: float
+    duckdb_seconds: float
+    equals_duckdb: bool
+    circumstances: Mapping[str, Any]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What makes two runs the same measurement, of which one is enough."""
+        return (self.name, self.scale, self.seed, self.run, self.threads)
+
+    @property
+    def trace(self) -> Trace:
+        return self.steps.trace(self.name, self.kind)
+
+    @property
+    def first_seconds(self) -> float:
+        return float(self.steps.elapsed_seconds[0])
+
+    @property
+    def exact_seconds(self) -> float:
+        return float(self.steps.elapsed_seconds[-1])
+
+    def seconds_within(self, error: float) -> float:
+        """Return the time of the first snapshot that claims at most this error; the exact one does."""
+        at = np.flatnonzero(self.steps.quality <= error)
+        return float(self.steps.elapsed_seconds[at[0]]) if len(at) else self.exact_seconds
+
+    @property
+    def coverage(self) -> float:
+        """The share of certified cells, over all snapshots but the exact one, whose intervals held."""
+        certified, held = self.steps.certified[:-1].sum(), self.steps.held[:-1].sum()
+        return float(held / certified) if certified else np.nan
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> QueryRun:
+        return cls(
+            name=str(content["name"]),
+            kind=Kind[str(content["kind"]).upper()],
+            data=str(content["data"]),
+            scale=read.number(content, "scale"),
+            seed=int(content["seed"]),
+            run=int(content["run"]),
+            threads=int(content["threads"]),
+            mode=str(content["mode"]),
+            steps=Steps.of_record(content["steps"]),
+            core_seconds=read.number(content, "core_seconds"),
+            duckdb_seconds=read.number(content, "duckdb_seconds"),
+            equals_duckdb=bool(content["equals_duckdb"]),
+            circumstances=dict(content["circumstances"]),
+        )
+
+    def as_record(self) -> dict[str, Any]:
+        record = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {**record, "kind": self.kind.name.lower(), "steps": self.steps.as_record()}

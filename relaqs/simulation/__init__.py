@@ -1,0 +1,28 @@
+"""A cluster that is only computed: jobs from traces, arrivals from a seed, and the same policies as live.
+
+Discrete events and fluid progress between them, no clock but its own, no threads, no Dask: the same seed
+gives the same history. Nothing here decides who gets a core; `relaqs.policies` does, from the view filled
+here.
+"""
+
+from relaqs.simulation.families import FAMILIES, query_trace, training_trace
+from relaqs.simulation.outcome import LEVELS, Outcome
+from relaqs.simulation.simulator import Options, Run, simulate
+from relaqs.simulation.trace import Trace
+from relaqs.simulation.workload import Workload, poisson_arrivals, synthetic_workload, workload_of
+
+__all__ = [
+    "FAMILIES",
+    "LEVELS",
+    "Options",
+    "Outcome",
+    "Run",
+    "Trace",
+    "Workload",
+    "poisson_arrivals",
+    "query_trace",
+    "simulate",
+    "synthetic_workload",
+    "training_trace",
+    "workload_of",
+]

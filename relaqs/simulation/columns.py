@@ -1,0 +1,161 @@
+"""Simulated jobs as columns: how far each is, what it has reported, and the view a policy gets of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relaqs.arrays import BoolArray, FloatArray, IntArray
+from relaqs.policies import Jobs, Kind, Node, View, fit_quality_curves
+from relaqs.policies.outlook import QUALITY_FAMILIES
+from relaqs.prediction import WINDOW, Curves
+from relaqs.prediction.family import PARAMETERS
+from relaqs.scheduling.forecasts import steps_ahead
+from relaqs.simulation.trace import TraceTable
+from relaqs.simulation.workload import Workload
+
+ROUNDING = 1e-9  # relative: core-seconds that a sum of many parts may be off
+
+
+class JobColumns:
+    """All jobs of a workload, from arrival to end. Arrays have shape (jobs,) or (jobs, WINDOW).
+
+    Filled as the live ledger is, job by job there and all at once here: the same observations, the same
+    forecasts, and so the same plans (tests/relaqs/simulation/test_columns.py).
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        count = len(workload)
+        self.traces = TraceTable.of(workload.traces)
+        self.trace = workload.trace
+        self.cost_scale = workload.cost_scale
+        self.steps = self.traces.steps[self.trace]
+        self.arrival_seconds = workload.arrival_seconds
+        self.total_core_seconds = self._cost_to(np.arange(count), self.steps - 1)
+        self.attained_core_seconds = np.zeros(count)
+        self.step = np.zeros(count, dtype=np.int64)  # in hand
+        self.step_seconds = np.full((count, len(self.traces.cost_to[0])), np.nan)  # when each ended
+        self._ids = np.array([f"job {index:06}" for index in range(count)], dtype=object)
+        self._kind = np.array([trace.kind for trace in workload.traces], dtype=np.int64)[self.trace]
+        self._weight = workload.weight
+        self._cores_most = workload.cores_most
+        self._work_total = np.where(self._kind == Kind.TRAINING, np.inf, 1.0)
+        self._observed = np.full((4, count, WINDOW), np.nan)  # work, quality, core-seconds, progress
+        self._first_quality = np.full(count, np.nan)
+        self._largest_change = np.zeros(count)
+        self._ahead = np.tile([np.nan, np.nan, 0.0], (count, 1))  # work, core-seconds and growth of the step
+        self._chosen = np.zeros(count, dtype=np.int64)
+        self._parameters = np.zeros((count, PARAMETERS))
+        self._has_reported = np.zeros(count, dtype=bool)  # since its forecast was made
+
+    def _cost_to(self, jobs: IntArray, step: IntArray) -> FloatArray:
+        """Return the core-seconds from a job's start to the end of a step, inf behind its last."""
+        within = np.minimum(step, self.traces.cost_to.shape[1] - 1)
+        cost = self.traces.cost_to[self.trace[jobs], within] * self.cost_scale[jobs]
+        return np.where(step < self.steps[jobs], cost, np.inf)
+
+    def is_over(self, jobs: IntArray) -> BoolArray:
+        return self.step[jobs] >= self.steps[jobs]
+
+    def core_seconds_to_event(self, jobs: IntArray) -> FloatArray:
+        """Return what each job needs until its first result or its end, at which a new plan is due."""
+        first = self._cost_to(jobs, np.zeros(len(jobs), dtype=np.int64))
+        event = np.where(self.step[jobs] == 0, first, self.total_core_seconds[jobs])
+        return np.maximum(event - self.attained_core_seconds[jobs], 0.0)
+
+    def error(self, jobs: IntArray) -> FloatArray:
+        """Return the true normalised error of the newest result, 1 before the first."""
+        newest = self.traces.error[self.trace[jobs], np.maximum(self.step[jobs] - 1, 0)]
+        return np.where(self.step[jobs] > 0, newest, 1.0)
+
+    def work(self, jobs: IntArray, cores: FloatArray, from_seconds: float, span_seconds: float) -> None:
+        """Let jobs work on so many cores each for a while, and note every step that ends meanwhile."""
+        before = self.attained_core_seconds[jobs]
+        attained = before + cores * span_seconds
+        is_done = attained >= self.total_core_seconds[jobs] * (1 - ROUNDING)
+        self.attained_core_seconds[jobs] = np.where(is_done, self.total_core_seconds[jobs], attained)
+        while len(jobs):
+            cost = self._cost_to(jobs, self.step[jobs])
+            ends = self.attained_core_seconds[jobs] >= cost
+            jobs, before, cores, cost = jobs[ends], before[ends], cores[ends], cost[ends]
+            passed = np.clip((cost - before) / np.maximum(cores, 1e-300), 0.0, span_seconds)
+            self._end_step(jobs, from_seconds + passed)
+
+    def _end_step(self, jobs: IntArray, at_seconds: FloatArray) -> None:
+        step, trace = self.step[jobs], self.trace[jobs]
+        table = self.traces
+        quality = table.quality[trace, step]
+        cost = table.cost_to[trace, step] - np.where(step > 0, table.cost_to[trace, step - 1], 0.0)
+        change = np.abs(quality - self._observed[1, jobs, -1])
+        observed = self._observed[:, jobs]
+        observed[:, :, :-1] = observed[:, :, 1:]
+        newest = (
+            table.work_to[trace, step],
+            quality,
+            cost * self.cost_scale[jobs],
+            table.progress[trace, step],
+        )
+        observed[:, :, -1] = newest
+        self._observed[:, jobs] = observed
+        is_first = np.isnan(self._first_quality[jobs]) & np.isfinite(quality)
+        self._first_quality[jobs] = np.where(is_first, quality, self._first_quality[jobs])
+        change = np.where(np.isfinite(change), change, 0.0)
+        self._largest_change[jobs] = np.maximum(self._largest_change[jobs], change)
+        self.step_seconds[jobs, step] = at_seconds
+        self.step[jobs] = step + 1
+        self._has_reported[jobs] = True
+
+    def view(
+        self, jobs: IntArray, now_seconds: float, epoch_seconds: float, servers: tuple[Node, ...]
+    ) -> View:
+        """Return what a policy sees of these jobs."""
+        self._forecast(jobs[self._has_reported[jobs]])
+        return View(
+            time_seconds=now_seconds,
+            capacity_cores=sum(server.cores for server in servers),
+            jobs=self._jobs(jobs),
+            epoch_seconds=epoch_seconds,
+            curves=Curves(QUALITY_FAMILIES, self._chosen[jobs], self._parameters[jobs]),
+            nodes=servers,
+        )
+
+    def _forecast(self, jobs: IntArray) -> None:
+        """Fit the curves and costs of those that have reported."""
+        if not len(jobs):
+            return
+        work, _, core_seconds, _ = self._observed[:, jobs]
+        grows = np.zeros(len(jobs), dtype=bool)
+        self._ahead[jobs] = steps_ahead(work, core_seconds, self.step[jobs], self._work_total[jobs], grows)
+        curves = fit_quality_curves(self._jobs(jobs))
+        self._chosen[jobs], self._parameters[jobs] = curves.chosen, curves.parameters
+        self._has_reported[jobs] = False
+
+    def _jobs(self, jobs: IntArray) -> Jobs:
+        unknown, unlimited = np.full(len(jobs), np.nan), np.full(len(jobs), np.inf)
+        work, quality, core_seconds, progress = self._observed[:, jobs]
+        reported = self.step[jobs] - 1
+        paid = np.where(reported >= 0, self._cost_to(jobs, np.maximum(reported, 0)), 0.0)
+        return Jobs(
+            ids=tuple(self._ids[jobs]),
+            kind=self._kind[jobs],
+            arrival_seconds=self.arrival_seconds[jobs],
+            weight=self._weight[jobs],
+            cores_most=self._cores_most[jobs],
+            work_total=self._work_total[jobs],
+            step_work=self._ahead[jobs, 0],
+            step_core_seconds=self._ahead[jobs, 1],
+            growth_core_seconds=self._ahead[jobs, 2],
+            spent_core_seconds=np.maximum(self.attained_core_seconds[jobs] - paid, 0.0),
+            attained_core_seconds=self.attained_core_seconds[jobs],
+            target=unknown,
+            deadline_seconds=unlimited,
+            memory_bytes=unknown,
+            batch_rows_least=unknown,
+            batch_rows_most=unknown,
+            count=self.step[jobs],
+            first_quality=self._first_quality[jobs],
+            largest_change=self._largest_change[jobs],
+            work=work,
+            quality=quality,
+            core_seconds=core_seconds,
+            progress=progress,
+        )

@@ -1,0 +1,144 @@
+"""The loop: jobs arrive, a policy shares the cores out, jobs work, steps end, and again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from relaqs.arrays import FloatArray, IntArray
+from relaqs.policies import Node, Policy
+from relaqs.scheduling import EPOCH_SECONDS
+from relaqs.simulation.columns import JobColumns
+from relaqs.simulation.outcome import Decisions, Outcome
+from relaqs.simulation.workload import Workload
+
+SHORTEST_SECONDS = 1e-6  # between plans: what is nearer than that, rounding may hide
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How time passes. epoch_seconds: between plans.
+
+    reacts_at_once: a plan is also made whenever a job arrives, has its first result or ends, as live; else
+    all that waits for the next epoch, and the cores of a job that ends idle until then: of very many jobs
+    that makes little difference, and takes much less time to compute.
+    until_seconds: when to stop, whoever is not over.
+    """
+
+    epoch_seconds: float = EPOCH_SECONDS
+    reacts_at_once: bool = True
+    until_seconds: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not 0 < self.epoch_seconds < math.inf:
+            raise ValueError(f"epoch_seconds is {self.epoch_seconds}; it must be a finite time above 0")
+        if not self.until_seconds > 0:
+            raise ValueError(f"until_seconds is {self.until_seconds}; it must be above 0")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What came of a simulation. decision_seconds: what each plan took, by the stopwatch, shape (plans,)."""
+
+    outcome: Outcome
+    decision_seconds: FloatArray
+
+
+def simulate(
+    workload: Workload,
+    policy: Policy,
+    servers: tuple[Node, ...],
+    options: Options | None = None,
+    *,
+    stopwatch: Callable[[], float] = lambda: 0.0,
+) -> Run:
+    """Return what a policy makes of a workload on these servers.
+
+    Cores are handed out as shares, and a share is worked off evenly until the next plan. stopwatch: the only
+    clock of the real world, for the time decisions take; it changes nothing else.
+    Raises ValueError if the servers have no cores.
+    """
+    if not sum(server.cores for server in servers) > 0:
+        raise ValueError("the servers have no cores; at least one is needed")
+    return _Simulation(workload, policy, servers, options or Options(), stopwatch).run()
+
+
+class _Simulation:
+    def __init__(
+        self,
+        workload: Workload,
+        policy: Policy,
+        servers: tuple[Node, ...],
+        options: Options,
+        stopwatch: Callable[[], float],
+    ) -> None:
+        self._columns = JobColumns(workload)
+        self._workload = workload
+        self._policy = policy
+        self._servers = servers
+        self._options = options
+        self._stopwatch = stopwatch
+        self._running: IntArray = np.zeros(0, dtype=np.int64)
+        self._arrived = 0
+        self._now_seconds = 0.0
+        self._decisions = Decisions()
+        self._decision_seconds: list[float] = []
+
+    def run(self) -> Run:
+        while self._now_seconds < self._options.until_seconds:
+            self._admit()
+            if not len(self._running):
+                if self._arrived == len(self._workload):
+                    break
+                self._now_seconds = self._next_arrival()
+                continue
+            self._pass_time(self._plan())
+        columns = self._columns
+        return Run(
+            Outcome(
+                traces=columns.traces,
+                trace=columns.trace,
+                arrival_seconds=columns.arrival_seconds,
+                step_seconds=columns.step_seconds,
+                end_seconds=min(self._now_seconds, self._options.until_seconds),
+                decisions=self._decisions,
+            ),
+            np.array(self._decision_seconds),
+        )
+
+    def _next_arrival(self) -> float:
+        arrivals = self._workload.arrival_seconds
+        return float(arrivals[self._arrived]) if self._arrived < len(arrivals) else math.inf
+
+    def _admit(self) -> None:
+        arrivals = self._workload.arrival_seconds
+        arrived = int(np.searchsorted(arrivals, self._now_seconds, side="right"))
+        self._running = np.concatenate([self._running, np.arange(self._arrived, arrived)])
+        self._arrived = arrived
+
+    def _plan(self) -> FloatArray:
+        started = self._stopwatch()
+        view = self._columns.view(
+            self._running, self._now_seconds, self._options.epoch_seconds, self._servers
+        )
+        plan = self._policy.plan(view)
+        self._decision_seconds.append(self._stopwatch() - started)
+        return plan.cores
+
+    def _pass_time(self, cores: FloatArray) -> None:
+        """Let the jobs work until the next plan is due."""
+        columns, options, running = self._columns, self._options, self._running
+        until = min(self._now_seconds + options.epoch_seconds, options.until_seconds)
+        if options.reacts_at_once:
+            left = columns.core_seconds_to_event(running)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                event = np.where(cores > 0, left / cores, np.inf).min()
+            until = min(until, self._next_arrival(), self._now_seconds + max(event, SHORTEST_SECONDS))
+        span = until - self._now_seconds
+        self._decisions.add(self._now_seconds, span, columns.error(running), cores)
+        columns.work(running, cores, self._now_seconds, span)
+        self._now_seconds = until
+        self._running = running[~columns.is_over(running)]

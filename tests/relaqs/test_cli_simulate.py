@@ -1,0 +1,102 @@
+"""`relaqs simulate`: for people and pipes, stopped and gone on with, and what it says of bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from relaqs.cli import program
+
+SMALL = ("--jobs", "4", "--arrival", "20", "--core-seconds", "2000", "--seeds", "2", "--processes", "1")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Return the exit code and everything printed."""
+    ended = CliRunner().invoke(program, ["simulate", *arguments])
+    return ended.exit_code, ended.output
+
+
+def test_policies_as_json_lines() -> None:
+    code, output = run(*SMALL, "--policies", "fair,relaqs", "--format", "jsonl")
+    assert code == 0
+    fair, index = (json.loads(line) for line in output.splitlines())
+    assert (fair["policy"], index["policy"]) == ("fair", "index")
+    assert fair["seeds"] == [0, 1]
+    assert fair["change_to_90"] == 0.0
+    assert index["error_seconds"] == pytest.approx(
+        (1 + index["error_change"]) * fair["error_seconds"], rel=0.1
+    )
+
+
+def test_policies_as_a_table() -> None:
+    code, output = run(*SMALL, "--policies", "relaqs", "--training", "50%", "--servers", "4")
+    assert code == 0
+    assert "index (relaqs)" in output
+    assert "4 jobs, one every 20 s, 256 cores" in output
+
+
+def test_two_processes_give_what_one_does() -> None:
+    arguments = (*SMALL[:-1], "2", "--policies", "fair", "--format", "jsonl")
+    one, two = (json.loads(run(*each)[1]) for each in ((*SMALL, *arguments[-4:]), arguments))
+    one.pop("decision_ms"), two.pop("decision_ms")
+    assert one == two
+
+
+def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    assert run(*SMALL, "--policies", "fair", "--out", str(tmp_path))[0] == 0
+    kept = (tmp_path / "simulate.jsonl").read_bytes()
+    assert kept.count(b"\n") == 2
+    assert run(*SMALL, "--policies", "fair,fifo", "--out", str(tmp_path))[0] == 0
+    assert (tmp_path / "simulate.jsonl").read_bytes().startswith(kept)
+    assert (tmp_path / "simulate.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_given_arrivals(tmp_path: Path) -> None:
+    times = tmp_path / "times.txt"
+    times.write_text("5\n0\n\n1e1\n")
+    code, output = run(
+        "--arrivals", str(times), "--core-seconds", "100", "--seeds", "1", "--policies", "fair"
+    )
+    assert code == 0
+    assert "3 jobs, given arrivals" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--policies", "fare"), "there is no policy 'fare'; did you mean 'fair'"),
+        (("--policies", ","), "no policy is named"),
+        (("--arrival", "10,soon"), "'soon' is no number above 0"),
+        (("--arrival", "-1"), "'-1' is no number above 0"),
+        (("--cores", "0"), "--cores"),
+        (("--training", "much"), "write it as 1% or 0.01"),
+    ],
+)
+def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
+    code, output = run(*arguments)
+    assert code == 2
+    assert message in " ".join(output.split())
+
+
+@pytest.mark.parametrize("content", ["1\ntwo\n", "1\n-2\n", "\n"])
+def test_an_arrivals_file_that_is_none(tmp_path: Path, content: str) -> None:
+    times = tmp_path / "times.txt"
+    times.write_text(content)
+    code, output = run("--arrivals", str(times))
+    assert code == 2
+    assert "time of arrival" in output or "no times of arrival" in output
+
+
+def test_traces_that_are_not_there_or_broken(tmp_path: Path) -> None:
+    traces = tmp_path / "run.jsonl"
+    traces.write_text("")
+    code, output = run("--traces", str(traces))
+    assert code == 2
+    assert "relaqs tpch run" in output
+    traces.write_text("{broken\n")
+    code, output = run("--traces", str(traces))
+    assert code == 1
+    assert "line 1" in output
