@@ -1,0 +1,71 @@
+/** Which column of an answer plays which part in a chart. */
+
+import type { Answer, ChartKind, PanelSettings } from "../protocol";
+
+/** Positions of columns; null: no column plays the part. keys: every column that tells rows apart. */
+export interface Roles {
+  readonly x: number | null;
+  readonly y: number | null;
+  readonly series: number | null;
+  readonly keys: readonly number[];
+}
+
+export type AskedRoles = Pick<PanelSettings, "chart" | "x" | "y" | "series">;
+
+/** Return the columns the panel names, and for those it does not name the ones that fit by kind and type. */
+export function rolesOf(answer: Answer, asked: AskedRoles): Roles {
+  const keys = positions(answer, (column) => column.kind === "key");
+  const values = valueColumns(answer);
+  const y = named(answer, asked.y) ?? defaultY(asked.chart, values, named(answer, asked.x));
+  const x = named(answer, asked.x) ?? defaultX(asked.chart, keys, values, y, named(answer, asked.series));
+  const series = named(answer, asked.series) ?? defaultSeries(asked.chart, keys, x);
+  return { x, y, series, keys: keys.length > 0 ? keys : x === null || x === y ? [] : [x] };
+}
+
+/** Return what the chart lacks to be drawn, in words; null where it lacks nothing. */
+export function missing(chart: ChartKind, roles: Roles): string | null {
+  if (chart === "table") return null;
+  if (roles.y === null) return "there is no column of numbers";
+  if (chart !== "number" && roles.x === null) {
+    return chart === "scatter" ? "there are not two columns of numbers" : "there is no column to group by";
+  }
+  return null;
+}
+
+function named(answer: Answer, name: string | null): number | null {
+  if (name === null) return null;
+  const at = answer.columns.findIndex((column) => column.name === name);
+  return at < 0 ? null : at;
+}
+
+function positions(answer: Answer, fits: (column: Answer["columns"][number]) => boolean): number[] {
+  return answer.columns.flatMap((column, at) => (fits(column) ? [at] : []));
+}
+
+/** Return the columns of numbers that are no keys; where all numbers are keys, all but the first column. */
+function valueColumns(answer: Answer): number[] {
+  const values = positions(answer, (column) => column.kind !== "key" && column.type === "number");
+  if (values.length > 0) return values;
+  return positions(answer, (column) => column.type === "number").slice(answer.columns.length > 1 ? -1 : 0);
+}
+
+function defaultY(chart: ChartKind, values: readonly number[], x: number | null): number | null {
+  const free = values.filter((at) => at !== x);
+  return (chart === "scatter" && x === null ? free[1] : free[0]) ?? null;
+}
+
+function defaultX(
+  chart: ChartKind,
+  keys: readonly number[],
+  values: readonly number[],
+  y: number | null,
+  series: number | null,
+): number | null {
+  const candidates = chart === "scatter" ? values : [...keys, ...values];
+  return candidates.find((at) => at !== y && at !== series) ?? null;
+}
+
+function defaultSeries(chart: ChartKind, keys: readonly number[], x: number | null): number | null {
+  if (chart !== "bars" && chart !== "line") return null;
+  return keys.find((at) => at !== x) ?? null;
+}

@@ -1,0 +1,184 @@
+/** The ground of a drawn chart: an SVG with layers, axes and grid, drawn in place. */
+
+import { type ScaleLinear, scaleLinear } from "d3-scale";
+import { type BaseType, select, type Selection } from "d3-selection";
+import { element, setAttribute } from "../dom";
+import { axisTitle, axisUnit, textWidth, tickTexts } from "./axis_text";
+import type { Size } from "./chart";
+import { type Domain, hull, SteadyDomain } from "./steady";
+
+export type Layer = Selection<SVGGElement, unknown, null, undefined>;
+
+export interface Margins {
+  readonly top: number;
+  readonly right: number;
+  readonly bottom: number;
+  readonly left: number;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+const PIXELS_A_TICK = 42;
+const GRID = ["grid", "body", "axis", "over"] as const;
+
+export class Frame {
+  readonly root = element("div", { class: "drawing" });
+  readonly svg: SVGSVGElement;
+  private readonly layers: Readonly<Record<(typeof GRID)[number], Layer>>;
+
+  constructor() {
+    this.svg = document.createElementNS(SVG, "svg");
+    this.svg.setAttribute("role", "img");
+    this.root.append(this.svg);
+    const layer = (name: string): Layer => select(this.svg).append("g").attr("class", name);
+    this.layers = { grid: layer("grid"), body: layer("body"), axis: layer("axis"), over: layer("over") };
+  }
+
+  get grid(): Layer {
+    return this.layers.grid;
+  }
+  get body(): Layer {
+    return this.layers.body;
+  }
+  get axis(): Layer {
+    return this.layers.axis;
+  }
+  get over(): Layer {
+    return this.layers.over;
+  }
+
+  resize(size: Size, label: string): void {
+    setAttribute(this.svg, "width", size.width);
+    setAttribute(this.svg, "height", size.height);
+    setAttribute(this.svg, "aria-label", label);
+  }
+}
+
+/** Join data to elements of one class by key, in place. */
+export function join<Tag extends keyof SVGElementTagNameMap, Datum>(
+  layer: Layer,
+  tag: Tag,
+  name: string,
+  data: readonly Datum[],
+  key: (datum: Datum, at: number) => string,
+): Selection<SVGElementTagNameMap[Tag], Datum, SVGGElement, unknown> {
+  return layer
+    .selectChildren<SVGElementTagNameMap[Tag] & BaseType, Datum>(`.${name}`)
+    .data(data, key)
+    .join(tag)
+    .attr("class", name) as unknown as Selection<SVGElementTagNameMap[Tag], Datum, SVGGElement, unknown>;
+}
+
+/** An axis of numbers: its scale, its ticks as text, and its title. */
+export interface ValueAxis {
+  readonly scale: ScaleLinear<number, number>;
+  readonly ticks: readonly number[];
+  readonly texts: readonly string[];
+  readonly title: string;
+  /** Pixels its labels need. */
+  readonly width: number;
+}
+
+/** Keeps the domain of a value axis steady over the updates of a run. */
+export class ValueScale {
+  private domain = new SteadyDomain();
+  private run: number | null = null;
+
+  /** extents: what must be seen. Returns an axis over `length` pixels; its range is still to be set. */
+  fit(extents: readonly Domain[], name: string, length: number, run: number, now: number): ValueAxis {
+    if (run !== this.run) this.domain = new SteadyDomain();
+    this.run = run;
+    return valueAxis(this.domain.fit(hull(extents), now), name, length);
+  }
+}
+
+export function valueAxis(domain: Domain, name: string, length: number): ValueAxis {
+  const count = Math.max(2, Math.round(length / PIXELS_A_TICK));
+  const scale = scaleLinear().domain(domain).nice(count);
+  const ticks = scale.ticks(count);
+  const [low = 0, high = 1] = scale.domain();
+  const unit = axisUnit(low, high);
+  const texts = tickTexts(ticks, unit.exponent);
+  const width = Math.max(...texts.map(textWidth), 12) + 10;
+  return { scale, ticks, texts, title: axisTitle(name, unit.word), width };
+}
+
+/** Draw the labels and lines of a vertical axis of numbers. */
+export function drawValueAxis(frame: Frame, axis: ValueAxis, left: number, right: number): void {
+  const data = axis.ticks.map((tick, at) => ({ tick, text: axis.texts[at] ?? "" }));
+  const y = (datum: { tick: number }): number => Math.round(axis.scale(datum.tick)) + 0.5;
+  const key = (datum: { tick: number }): string => String(datum.tick);
+  join(frame.grid, "line", "rule", data, key).attr("x1", left).attr("x2", right).attr("y1", y).attr("y2", y);
+  join(frame.axis, "text", "value-tick", data, key)
+    .attr("x", left - 7)
+    .attr("y", (datum) => y(datum) + 3.5)
+    .text((datum) => datum.text);
+  drawTitle(frame, axis.title);
+}
+
+export function drawTitle(frame: Frame, title: string): void {
+  join(frame.axis, "text", "axis-title", title ? [title] : [], () => "title")
+    .attr("x", 0)
+    .attr("y", 10)
+    .text((text) => text);
+}
+
+export interface Tick {
+  readonly key: string;
+  readonly at: number;
+  readonly text: string;
+}
+
+/** Draw labels along the bottom. slanted: they lean, to fit side by side. */
+export function drawBottomTicks(frame: Frame, ticks: readonly Tick[], y: number, slanted = false): void {
+  join(frame.axis, "text", "group-tick", ticks, (tick) => tick.key)
+    .classed("slanted", slanted)
+    .attr("transform", (tick) => `translate(${tick.at.toFixed(1)},${y})${slanted ? " rotate(-32)" : ""}`)
+    .text((tick) => tick.text);
+}
+
+/** Return those ticks whose labels stand apart by at least `gap` pixels, and inside [left, right]. */
+export function apart(ticks: readonly Tick[], left: number, right: number, gap = 10): Tick[] {
+  const kept: Tick[] = [];
+  let edge = -Infinity;
+  for (const tick of ticks) {
+    const half = textWidth(tick.text) / 2;
+    if (tick.at - half < Math.max(edge + gap, left - 24) || tick.at + half > right + 4) continue;
+    edge = tick.at + half;
+    kept.push(tick);
+  }
+  return kept;
+}
+
+/** A legend of series as HTML, so that it wraps. */
+export class Legend {
+  readonly root = element("ul", { class: "legend" });
+  private shown = "";
+
+  draw(series: readonly string[]): void {
+    const text = JSON.stringify(series);
+    if (text === this.shown) return;
+    this.shown = text;
+    const items = series.length > 1 ? series : [];
+    this.root.replaceChildren(
+      ...items.map((name, at) => element("li", {}, element("i", { class: `swatch s${at % SERIES_COLOURS}` }), name)),
+    );
+  }
+}
+
+export const SERIES_COLOURS = 8;
+
+/** Gives each series a colour of its own, for as long as the chart lives. */
+export class SeriesColours {
+  private readonly names: string[] = [];
+
+  /** Return the series in the order they were first seen in. */
+  see(names: Iterable<string>): readonly string[] {
+    const present = new Set(names);
+    for (const name of present) if (!this.names.includes(name)) this.names.push(name);
+    return this.names;
+  }
+
+  classOf(name: string): string {
+    return `s${Math.max(0, this.names.indexOf(name)) % SERIES_COLOURS}`;
+  }
+}

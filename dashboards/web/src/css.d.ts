@@ -1,0 +1,5 @@
+/** A style sheet a script imports is handed over as text. */
+declare module "*.css" {
+  const text: string;
+  export default text;
+}

@@ -1,0 +1,134 @@
+/** The acts of one panel: how far it runs, how much it matters, and what to do with its answer. */
+
+import { marksOf, remember } from "../answer/marks";
+import { rolesOf } from "../answer/roles";
+import { button, element, labelledSelect, type Option, setAttribute, setClass, setDisabled, setHidden, setOptions, setText } from "../dom";
+import type { Desk } from "./desk";
+import { Menu } from "./menu";
+import type { PanelModel } from "./model";
+import { pythonOf } from "./python";
+import { can } from "./states";
+
+const TARGETS: readonly number[] = [0.1, 0.05, 0.02, 0.01, 0.005, 0.001];
+const PRIORITIES: readonly (readonly [weight: number, name: string])[] = [
+  [0.5, "low"],
+  [1, "normal"],
+  [2, "high"],
+  [4, "urgent"],
+];
+const TO_THE_END = "exact";
+
+export class Controls {
+  readonly root = element("div", { class: "controls" });
+  private readonly enough: HTMLButtonElement;
+  private readonly pause: HTMLButtonElement;
+  private readonly target: HTMLSelectElement;
+  private readonly priority: HTMLSelectElement;
+  private readonly remember: HTMLButtonElement;
+  private readonly view: HTMLButtonElement;
+  private readonly again: HTMLButtonElement;
+  private readonly remove: HTMLButtonElement;
+  private readonly exports: readonly HTMLAnchorElement[];
+
+  constructor(
+    private readonly panel: PanelModel,
+    private readonly desk: Desk,
+  ) {
+    const { id } = panel.settings;
+    this.enough = button("Good enough", () => desk.send({ type: "act", panel: id, act: "stop" }));
+    this.pause = button("Pause", () => this.pauseOrResume());
+    const [target, targetSelect] = labelledSelect("target", (value) => this.setTarget(value));
+    const [priority, prioritySelect] = labelledSelect("priority", (value) => this.setPriority(value));
+    this.target = targetSelect;
+    this.priority = prioritySelect;
+    this.remember = button("Remember and compare", () => this.rememberOrForget());
+    this.view = button("View as table", () => this.changeView());
+    this.again = button("Run again", () => desk.send({ type: "act", panel: id, act: "restart" }));
+    this.remove = button("Remove panel", () => desk.send({ type: "remove", panel: id }));
+    this.exports = ["csv", "parquet"].map((kind) => this.exportLink(kind));
+    const python = button("Copy as Python", () => void this.copyPython());
+    const items = [this.remember, this.view, python, ...this.exports, this.again, this.remove];
+    const menu = new Menu("More", `More for ${panel.settings.title}`, items);
+    this.root.append(this.enough, this.pause, target, priority, menu.root);
+  }
+
+  draw(): void {
+    const { update, settings } = this.panel;
+    const state = update?.state ?? "waiting";
+    setDisabled(this.enough, !can("stop", state));
+    setClass(this.enough, "primary", state === "target_met");
+    setText(this.pause, can("pause", state) ? "Pause" : "Resume");
+    setDisabled(this.pause, !can("pause", state) && !can("resume", state));
+    setOptions(this.target, targetOptions(update?.target ?? settings.target), targetValue(update?.target ?? settings.target));
+    setOptions(this.priority, priorityOptions(update?.priority ?? settings.priority), String(update?.priority ?? settings.priority));
+    setText(this.remember, this.panel.remembered ? "Forget the remembered answer" : "Remember and compare");
+    setDisabled(this.remember, this.panel.answer === null);
+    setText(this.view, this.panel.asTable ? "View as chart" : "View as table");
+    setHidden(this.view, settings.chart === "table");
+    setDisabled(this.again, !can("restart", state));
+    setHidden(this.remove, !this.desk.page?.editable);
+    for (const link of this.exports) setHidden(link, this.panel.answer === null);
+  }
+
+  private pauseOrResume(): void {
+    const act = can("pause", this.panel.update?.state ?? "waiting") ? "pause" : "resume";
+    this.desk.send({ type: "act", panel: this.panel.settings.id, act });
+  }
+
+  private setTarget(value: string): void {
+    const target = value === TO_THE_END ? null : Number(value);
+    this.desk.send({ type: "set", panel: this.panel.settings.id, target });
+  }
+
+  private setPriority(value: string): void {
+    this.desk.send({ type: "set", panel: this.panel.settings.id, priority: Number(value) });
+  }
+
+  private rememberOrForget(): void {
+    const { answer, settings } = this.panel;
+    if (this.panel.remembered) this.panel.remembered = null;
+    else if (answer) {
+      const roles = rolesOf(answer, settings);
+      this.panel.remembered = remember(marksOf(answer, roles), roles, Date.now());
+      this.desk.say("Remembered: later answers are drawn over this one.");
+    }
+    this.desk.redraw(settings.id);
+  }
+
+  private changeView(): void {
+    this.panel.asTable = !this.panel.asTable;
+    this.desk.redraw(this.panel.settings.id);
+  }
+
+  private async copyPython(): Promise<void> {
+    try {
+      await navigator.clipboard.writeText(pythonOf(this.panel.settings));
+      this.desk.say("Copied as Python.");
+    } catch {
+      this.desk.say("The browser does not let this page write to the clipboard.");
+    }
+  }
+
+  private exportLink(kind: string): HTMLAnchorElement {
+    const link = element("a", { download: true }, `Export as ${kind === "csv" ? "CSV" : "Parquet"}`);
+    const page = encodeURIComponent(this.desk.page?.name ?? "");
+    setAttribute(link, "href", `/export/${page}/${encodeURIComponent(this.panel.settings.id)}.${kind}`);
+    return link;
+  }
+}
+
+function targetOptions(chosen: number | null): Option[] {
+  const targets = chosen === null || TARGETS.includes(chosen) ? TARGETS : [...TARGETS, chosen].sort((a, b) => b - a);
+  const shares = targets.map((target) => ({ value: String(target), text: `±${Number((100 * target).toPrecision(3))} %` }));
+  return [...shares, { value: TO_THE_END, text: "exact" }];
+}
+
+function targetValue(target: number | null): string {
+  return target === null ? TO_THE_END : String(target);
+}
+
+function priorityOptions(chosen: number): Option[] {
+  const known = PRIORITIES.map(([weight, name]) => ({ value: String(weight), text: name }));
+  return known.some((option) => option.value === String(chosen)) ? known : [...known, { value: String(chosen), text: `× ${chosen}` }];
+}
+

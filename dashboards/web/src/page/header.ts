@@ -1,0 +1,122 @@
+/** The bar on top: where one is, whether it is live, and what holds for the whole page. */
+
+import type { Order } from "../answer/order";
+import { button, element, labelledSelect, setAttribute, setHidden, setOptions, setText } from "../dom";
+import type { Page } from "../protocol";
+import { visible } from "../text/plain";
+import type { Status } from "./connection";
+import { Menu } from "./menu";
+import { keep, recall } from "./storage";
+import { chosenTheme, type Theme, THEMES, wearTheme } from "./theme";
+
+export interface HeaderActs {
+  order(order: Order): void;
+  freeze(isFrozen: boolean): void;
+  add(): void;
+  save(): void;
+  name(): void;
+}
+
+const ATTEMPTS_UNTIL_HINT = 4;
+
+export class Header {
+  readonly root: HTMLElement;
+  private readonly about = element("p", { class: "about" });
+  private readonly title = element("h1");
+  private readonly data = element("span", { class: "data" });
+  private readonly pages = element("nav", { "aria-label": "Pages" });
+  private readonly status = element("span", { class: "status", role: "status" });
+  private readonly viewers = element("span", { class: "viewers" });
+  private readonly freezing: HTMLButtonElement;
+  private readonly tools = element("div", { class: "tools" });
+  private readonly edits: readonly HTMLElement[];
+  private isFrozen = false;
+
+  constructor(private readonly acts: HeaderActs, view: "page" | "jobs") {
+    this.about.append(element("a", { class: "brand", href: "/" }, "ReLAQS"), this.title, this.data);
+    this.freezing = button("Freeze view", () => this.freeze(!this.isFrozen), { "aria-pressed": "false" });
+    const add = button("Add a panel", acts.add);
+    const save = button("Save page", acts.save);
+    this.edits = [add, save];
+    const page = new Menu("Page", "Acts on the page", [add, save, button("Your name", acts.name)]);
+    this.tools.append(this.viewers, this.status);
+    if (view === "page") this.tools.append(this.orderField(), this.freezing, page.root);
+    this.tools.append(themeField());
+    this.root = element("header", { class: "top" }, this.about, this.pages, this.tools);
+    this.drawPages([], null, view);
+  }
+
+  draw(page: Page, viewers: number): void {
+    setText(this.title, visible(page.title));
+    setText(this.data, visible(page.data));
+    document.title = `${visible(page.title)} · ReLAQS`;
+    this.drawPages(page.pages, page.name, "page");
+    this.drawViewers(viewers);
+    for (const each of this.edits) setHidden(each, !page.editable);
+  }
+
+  drawViewers(viewers: number): void {
+    setText(this.viewers, viewers > 1 ? `${viewers} viewers` : "");
+  }
+
+  drawTitle(title: string): void {
+    setText(this.title, title);
+  }
+
+  drawStatus(status: Status): void {
+    setAttribute(this.status, "data-kind", status.kind);
+    setText(this.status, statusText(status));
+  }
+
+  /** Hold the picture still; the queries go on. */
+  freeze(isFrozen: boolean): void {
+    this.isFrozen = isFrozen;
+    setText(this.freezing, isFrozen ? "Unfreeze view" : "Freeze view");
+    setAttribute(this.freezing, "aria-pressed", String(isFrozen));
+    this.acts.freeze(isFrozen);
+  }
+
+  private drawPages(pages: Page["pages"], here: string | null, view: "page" | "jobs"): void {
+    const links = pages.map((page) => link(visible(page.title), `/page/${encodeURIComponent(page.name)}`, page.name === here));
+    const jobs = link("Jobs", "/jobs", view === "jobs");
+    this.pages.replaceChildren(...(pages.length > 1 ? links : []), jobs);
+  }
+
+  private orderField(): HTMLElement {
+    const [label, select] = labelledSelect("Order", (value) => {
+      keep("order", value);
+      this.acts.order(value as Order);
+    });
+    const options = [{ value: "place", text: "keep in place" }, { value: "value", text: "by value" }];
+    setOptions(select, options, chosenOrder());
+    return label;
+  }
+}
+
+export function chosenOrder(): Order {
+  return recall("order") === "value" ? "value" : "place";
+}
+
+function themeField(): HTMLElement {
+  const [label, select] = labelledSelect("Theme", (value) => wearTheme(value as Theme));
+  setOptions(select, THEMES.map((theme) => ({ value: theme, text: theme })), chosenTheme());
+  return label;
+}
+
+function link(text: string, href: string, isHere: boolean): HTMLAnchorElement {
+  return element("a", { href, "aria-current": isHere ? "page" : null }, text);
+}
+
+function statusText(status: Status): string {
+  switch (status.kind) {
+    case "connecting":
+      return "connecting";
+    case "live":
+      return "live";
+    case "waiting":
+      return (
+        `reconnecting in ${status.seconds} s` +
+        (status.attempts >= ATTEMPTS_UNTIL_HINT ? "; if the server was started anew, open the address it printed" : "")
+      );
+  }
+}

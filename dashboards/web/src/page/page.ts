@@ -1,0 +1,169 @@
+/** An open page: one connection, the model it fills, and the parts that draw it. */
+
+import type { Order } from "../answer/order";
+import { element, setHidden } from "../dom";
+import type { ClientMessage, Page, Update } from "../protocol";
+import { visible } from "../text/plain";
+import { Announcer } from "./announcer";
+import { ClusterCard } from "./cluster";
+import { Connection, type Listener, type Status } from "./connection";
+import type { Desk } from "./desk";
+import { askName, askPanel } from "./dialogs";
+import { chosenOrder, Header } from "./header";
+import { JobsView } from "./jobs";
+import { PageModel } from "./model";
+import { Pacer } from "./pacer";
+import { PanelCard } from "./panel";
+import { keep, recall } from "./storage";
+
+export class PageView implements Desk, Listener {
+  order: Order = chosenOrder();
+  private readonly model = new PageModel();
+  private readonly announcer = new Announcer();
+  private readonly header: Header;
+  private readonly grid = element("main", { class: "grid", tabindex: -1 });
+  private readonly cluster = new ClusterCard(() => this.redrawCluster());
+  private readonly jobs: JobsView | null;
+  private readonly cards = new Map<string, PanelCard>();
+  private readonly connection: Connection;
+  private readonly pacer = new Pacer((now) => this.draw(now));
+  private readonly dirty = new Set<string>();
+  private isClusterDirty = false;
+  private isPageDirty = false;
+  private isFrozen = false;
+  private drawnSeq: number | null = null;
+
+  constructor(root: HTMLElement, name: string, view: "page" | "jobs") {
+    this.header = new Header(
+      {
+        order: (order) => this.reorder(order),
+        freeze: (isFrozen) => this.freeze(isFrozen),
+        add: () => askPanel(this.page?.tables ?? [], (panel) => this.send({ type: "add", panel })),
+        save: () => this.send({ type: "save" }),
+        name: () => askName(recall("name") ?? "", (mine) => this.takeName(mine)),
+      },
+      view,
+    );
+    this.jobs = view === "jobs" ? new JobsView(() => this.redrawCluster()) : null;
+    if (view === "jobs") this.header.drawTitle("All jobs");
+    this.grid.append(...(this.jobs ? [this.cluster.root, this.jobs.root] : [this.cluster.root]));
+    setHidden(this.cluster.root, true);
+    root.replaceChildren(this.header.root, this.grid, this.announcer.root);
+    const scheme = location.protocol === "https:" ? "wss" : "ws";
+    const query = view === "page" ? `?page=${encodeURIComponent(name)}` : "";
+    this.connection = new Connection(`${scheme}://${location.host}/ws${query}`, this);
+    this.connection.open();
+  }
+
+  get page(): Page | null {
+    return this.model.page;
+  }
+
+  send(message: ClientMessage): void {
+    if (!this.connection.send(message)) this.say("Not connected: nothing was changed. Try again in a moment.");
+  }
+
+  say(text: string): void {
+    this.announcer.show(visible(text));
+  }
+
+  redraw(panel: string): void {
+    this.dirty.add(panel);
+    this.pacer.ask();
+  }
+
+  status(status: Status): void {
+    this.header.drawStatus(status);
+    document.body.classList.toggle("is-cut-off", status.kind !== "live");
+    const name = recall("name");
+    if (status.kind !== "live") return;
+    this.model.reconnected();
+    if (name) this.connection.send({ type: "name", name });
+  }
+
+  refused(reason: string): void {
+    this.say(reason || "The server refused this page.");
+  }
+
+  update(update: Update): void {
+    const changes = this.model.apply(update);
+    for (const id of changes.panels) this.dirty.add(id);
+    this.isPageDirty ||= changes.page;
+    this.isClusterDirty ||= changes.cluster || changes.log;
+    this.announcer.speak(changes.spoken);
+    if (this.model.notice) this.say(this.model.notice);
+    this.drawnSeq = update.seq;
+    this.pacer.ask();
+  }
+
+  /** Draw what changed, then tell the server: it sends nothing more before that. */
+  private draw(now: number): void {
+    if (this.isPageDirty) this.drawPage();
+    if (!this.isFrozen) {
+      for (const id of this.dirty) this.cards.get(id)?.draw(now);
+      this.dirty.clear();
+      if (this.isClusterDirty) this.drawCluster();
+    }
+    this.header.drawViewers(this.model.viewers);
+    if (this.drawnSeq !== null) this.connection.send({ type: "ack", seq: this.drawnSeq });
+    this.drawnSeq = null;
+  }
+
+  /** Lay out the cards of the page's panels, keeping those that are there. */
+  private drawPage(): void {
+    this.isPageDirty = false;
+    if (!this.page) return;
+    this.header.draw(this.page, this.model.viewers);
+    for (const [id, card] of this.cards) {
+      if (this.model.panels.has(id)) continue;
+      card.close();
+      this.cards.delete(id);
+    }
+    this.page.panels.forEach(({ id }, at) => {
+      const card = this.cardOf(id);
+      if (card && this.grid.children[at] !== card.root) this.grid.insertBefore(card.root, this.grid.children[at] ?? null);
+      this.dirty.add(id);
+    });
+  }
+
+  private cardOf(id: string): PanelCard | null {
+    const panel = this.model.panels.get(id);
+    if (!panel) return null;
+    const known = this.cards.get(id);
+    if (known?.panel === panel) return known;
+    known?.close();
+    const card = new PanelCard(panel, this);
+    this.cards.set(id, card);
+    return card;
+  }
+
+  private drawCluster(): void {
+    this.isClusterDirty = false;
+    this.cluster.draw(this.model);
+    this.cluster.drawLog(this.model.log);
+    this.jobs?.draw(this.model);
+  }
+
+  private redrawCluster(): void {
+    this.isClusterDirty = true;
+    this.pacer.ask();
+  }
+
+  private reorder(order: Order): void {
+    this.order = order;
+    for (const id of this.cards.keys()) this.dirty.add(id);
+    this.pacer.ask();
+  }
+
+  private freeze(isFrozen: boolean): void {
+    this.isFrozen = isFrozen;
+    document.body.classList.toggle("is-frozen", isFrozen);
+    this.say(isFrozen ? "The view is frozen; the queries go on." : "The view is live again.");
+    this.pacer.ask();
+  }
+
+  private takeName(name: string): void {
+    keep("name", name);
+    this.send({ type: "name", name });
+  }
+}

@@ -1,0 +1,44 @@
+/** What a panel's chart is to show of its answer. */
+
+import { marksOf } from "../answer/marks";
+import { byValue, isRankedBy, type Order, Places, uncertainOrder } from "../answer/order";
+import { rolesOf } from "../answer/roles";
+import type { Picture } from "../charts/chart";
+import type { Answer, PanelUpdate } from "../protocol";
+import type { PanelModel } from "./model";
+
+/** "95 % interval"; "95 % anytime interval" where it holds however often one looks. */
+export function intervalName(update: Pick<PanelUpdate, "confidence" | "interval">): string {
+  const percent = Number((100 * update.confidence).toPrecision(4));
+  return `${percent}\u00a0% ${update.interval === "anytime" ? "anytime " : ""}interval`;
+}
+
+/** Arranges one panel's answers, update after update. */
+export class Arranger {
+  private readonly places = new Places();
+  private run: number | null = null;
+
+  /** Groups keep their places until the answer is exact; then the query's own order is known, and is taken. */
+  picture(panel: PanelModel, answer: Answer, update: PanelUpdate, order: Order, now: number): Picture {
+    if (panel.answerRun !== this.run) this.places.forget();
+    this.run = panel.answerRun;
+    const roles = rolesOf(answer, panel.settings);
+    const marks = marksOf(answer, roles);
+    const isExact = (update.state === "exact" || update.state === "empty") && panel.answerRun === update.run;
+    const kept = isExact ? marks : this.places.keep(marks);
+    const arranged = order === "value" ? byValue(marks) : kept;
+    const hasOrder = !isExact && (order === "value" || isRankedBy(answer, roles.y));
+    return {
+      answer,
+      roles,
+      marks: arranged,
+      uncertain: hasOrder ? uncertainOrder(arranged) : new Set(),
+      isExact,
+      intervalName: intervalName(update),
+      remembered: panel.remembered,
+      history: panel.history,
+      run: panel.answerRun ?? 0,
+      now,
+    };
+  }
+}

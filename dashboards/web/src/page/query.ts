@@ -1,0 +1,78 @@
+/** A panel's query: to read, and on a page that may be edited, to change and run. */
+
+import { button, element, setHidden } from "../dom";
+import { SqlField } from "../sql_field";
+import type { Desk } from "./desk";
+import type { PanelModel } from "./model";
+import { changedSettings, SettingsForm } from "./settings_form";
+
+export class Query {
+  readonly root = element("details", { class: "query" }, element("summary", {}, "SQL"));
+  private readonly form = new SettingsForm();
+  private field: SqlField | null = null;
+  private filledFor: unknown = null;
+
+  constructor(
+    private readonly panel: PanelModel,
+    private readonly desk: Desk,
+  ) {
+    this.root.addEventListener("toggle", () => this.root.open && this.build());
+  }
+
+  /** Take over what somebody else changed, unless it is being edited here. */
+  draw(): void {
+    const { settings, update } = this.panel;
+    const failure = update?.failure ?? null;
+    this.field?.mark(failure?.position ?? null, failure?.message ?? "");
+    if (!this.field || this.filledFor === settings) return;
+    if (!this.root.matches(":focus-within")) this.revert();
+  }
+
+  /** Open the query with other text in it, for the reader to run. */
+  propose(sql: string): void {
+    this.root.open = true;
+    this.build();
+    if (!this.field) return;
+    this.field.sql = sql;
+    this.field.focus();
+  }
+
+  private build(): void {
+    if (this.field) return;
+    const { settings } = this.panel;
+    const isEditable = this.desk.page?.editable ?? false;
+    this.field = new SqlField({
+      label: `SQL of ${settings.title}`,
+      sql: settings.sql,
+      tables: this.desk.page?.tables ?? [],
+      isEditable,
+      run: () => this.run(),
+    });
+    const acts = element("div", { class: "controls" });
+    acts.append(
+      button("Run", () => this.run(), { class: "primary", title: "Ctrl+Enter" }),
+      button("Revert", () => this.revert()),
+      element("span", { class: "hint" }, "Ctrl+Enter runs it; the old run is cancelled"),
+    );
+    setHidden(acts, !isEditable);
+    setHidden(this.form.root, !isEditable);
+    this.root.append(this.field.root, this.form.root, acts);
+    this.revert();
+    this.draw();
+  }
+
+  private run(): void {
+    if (!this.field || !this.desk.page?.editable) return;
+    const changes = changedSettings(this.panel.settings, { ...this.form.looks, sql: this.field.sql });
+    const { id } = this.panel.settings;
+    if (Object.keys(changes).length === 0) this.desk.send({ type: "act", panel: id, act: "restart" });
+    else this.desk.send({ type: "edit", panel: id, ...changes });
+  }
+
+  private revert(): void {
+    const { settings, answer } = this.panel;
+    this.filledFor = settings;
+    if (this.field) this.field.sql = settings.sql;
+    this.form.fill(settings, answer?.columns.map((column) => column.name) ?? []);
+  }
+}

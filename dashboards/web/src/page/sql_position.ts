@@ -1,0 +1,29 @@
+/** Where in a query something went wrong. */
+
+const MOST_BEFORE = 60; // characters of a long line that are shown on either side
+
+export interface Pointer {
+  readonly line: number;
+  readonly text: string;
+  /** As many spaces as there are characters before the place, then a caret. */
+  readonly caret: string;
+}
+
+/** Return the line of the query that holds a position, and a caret to stand below it. */
+export function pointAt(sql: string, position: number): Pointer {
+  const at = Math.max(0, Math.min(position, sql.length));
+  const before = sql.slice(0, at).split("\n");
+  const column = before.at(-1)?.length ?? 0;
+  const whole = sql.split("\n")[before.length - 1] ?? "";
+  const from = Math.max(0, column - MOST_BEFORE);
+  const text = whole.slice(from, column + MOST_BEFORE).replace(/\t/g, " ");
+  const lead = from > 0 ? "…" : "";
+  return { line: before.length, text: lead + text, caret: `${" ".repeat(lead.length + column - from)}^` };
+}
+
+/** Return the query with the word at a position replaced. */
+export function replaceWord(sql: string, position: number, word: string): string {
+  const before = /[\w$]*$/.exec(sql.slice(0, position))?.[0].length ?? 0;
+  const after = /^[\w$]*/.exec(sql.slice(position))?.[0].length ?? 0;
+  return sql.slice(0, position - before) + word + sql.slice(position + after);
+}

@@ -1,0 +1,161 @@
+/** What server and browser say to each other, as JSON text over one WebSocket a page. Types only. */
+
+/** A JSON scalar. Dates and timestamps are ISO text; integers beyond 2^53 are text. */
+export type Scalar = string | number | boolean | null;
+
+/** A cell of an approximate column: the estimate, its interval, and whether somebody vouches for it. */
+export type ApproximateCell = readonly [value: Scalar, low: Scalar, high: Scalar, certified: boolean];
+export type WireCell = Scalar | ApproximateCell;
+
+export type ColumnKind = "key" | "estimate" | "bound" | "distinct" | "opaque";
+export type ColumnType = "number" | "text" | "date" | "timestamp" | "bool";
+
+export interface Column {
+  readonly name: string;
+  readonly kind: ColumnKind;
+  readonly type: ColumnType;
+}
+
+export interface Answer {
+  readonly columns: readonly Column[];
+  readonly rows: readonly (readonly WireCell[])[];
+  /** The query has an ORDER BY. */
+  readonly ranked: boolean;
+  /** Rows of the answer that were left out of the message. */
+  readonly truncated: number | null;
+}
+
+export type ChartKind = "bars" | "line" | "number" | "table" | "scatter" | "histogram";
+export type PanelSize = "small" | "wide" | "full";
+
+/** What a page's file says of a panel. target: a relative half-width. x, y, series: names of columns. */
+export interface PanelSettings {
+  readonly id: string;
+  readonly title: string;
+  readonly sql: string;
+  readonly chart: ChartKind;
+  readonly size: PanelSize;
+  readonly target: number | null;
+  readonly priority: number;
+  readonly x: string | null;
+  readonly y: string | null;
+  readonly series: string | null;
+}
+
+export interface Table {
+  readonly name: string;
+  readonly columns: readonly { readonly name: string; readonly type: string }[];
+}
+
+export interface Page {
+  readonly name: string;
+  readonly title: string;
+  readonly panels: readonly PanelSettings[];
+  readonly editable: boolean;
+  /** What the page reads, in words. */
+  readonly data: string;
+  readonly pages: readonly { readonly name: string; readonly title: string }[];
+  readonly tables: readonly Table[];
+}
+
+export type PanelState =
+  | "waiting"
+  | "refining"
+  | "target_met"
+  | "paused"
+  | "stopped"
+  | "exact"
+  | "failed"
+  | "empty";
+
+export interface Failure {
+  readonly message: string;
+  /** Where in the SQL, in characters from its start. */
+  readonly position: number | null;
+  readonly candidates: readonly string[];
+}
+
+/** How a panel's run stands. error, target: relative half-widths. fraction, target_fraction: of the rows. */
+export interface PanelUpdate {
+  readonly state: PanelState;
+  readonly reason: string | null;
+  readonly run: number;
+  readonly rows_read: number | null;
+  readonly rows_total: number | null;
+  readonly fraction: number;
+  readonly elapsed_seconds: number;
+  readonly cores: number;
+  readonly error: number | null;
+  readonly target: number | null;
+  readonly priority: number;
+  readonly target_fraction: number | null;
+  readonly seconds_to_target: number | null;
+  readonly unseen_groups: number | null;
+  readonly warnings: readonly string[];
+  readonly confidence: number;
+  readonly interval: "pointwise" | "anytime";
+  readonly mode: "mergeable" | "refined" | "exact";
+  readonly viewers: number;
+  readonly changed_by: { readonly who: string; readonly what: string; readonly at: number } | null;
+  readonly failure: Failure | null;
+  /** Left out where it has not changed. */
+  readonly answer?: Answer | null;
+}
+
+export type WorkQuality = readonly [work: number, quality: number];
+
+export interface Job {
+  readonly id: string;
+  readonly name: string;
+  readonly kind: string;
+  /** Cores planned for it, and cores it used over the last second. */
+  readonly share: number;
+  readonly used: number;
+  /** Relative error of a query, loss of a training run: less is better. */
+  readonly quality: number | null;
+  readonly work_done: number | null;
+  readonly predicted: readonly WorkQuality[];
+  readonly history: readonly WorkQuality[];
+  readonly panel: string | null;
+  readonly weight: number;
+  readonly state: string;
+}
+
+export interface ClusterUpdate {
+  readonly at: number;
+  readonly capacity: number;
+  readonly jobs: readonly Job[];
+}
+
+export interface LogLine {
+  readonly at: number;
+  readonly text: string;
+}
+
+/** The only message a server sends. Everything but seq is left out where nothing is new. */
+export interface Update {
+  readonly type: "update";
+  readonly seq: number;
+  readonly page?: Page | null;
+  readonly panels?: Readonly<Record<string, PanelUpdate>>;
+  readonly cluster?: ClusterUpdate | null;
+  readonly log?: readonly LogLine[];
+  readonly viewers?: number;
+  readonly notice?: string | null;
+}
+
+export type Act = "stop" | "pause" | "resume" | "restart";
+/** What an edit may change; id, target and priority have messages of their own. */
+export type PanelEdit = Omit<PanelSettings, "id" | "target" | "priority">;
+export type NewPanel = Omit<PanelSettings, "id">;
+
+export type ClientMessage =
+  | { type: "ack"; seq: number }
+  | { type: "act"; panel: string; act: Act }
+  | { type: "set"; panel: string; target: number | null }
+  | { type: "set"; panel: string; priority: number }
+  | ({ type: "edit"; panel: string } & Partial<PanelEdit>)
+  | { type: "add"; panel: NewPanel }
+  | { type: "remove"; panel: string }
+  | { type: "save" }
+  | { type: "name"; name: string };
