@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
 
 _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _STATE_SHARE = 0.25  # of the limit: for the merged states of this session's queries; the rest runs tasks
+_PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 _Planned = TypeVar("_Planned")
@@ -87,6 +89,8 @@ class Session:
         self._exact_threads = exact_threads
         self._binder = Binder(catalog)
         self._planning = threading.Lock()  # the binder has one cursor
+        # By SQL text and whether with intervals; the catalog is the session's, and never changes.
+        self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
         readable = catalog.readable_directories
         self._config = _database_config(readable, memory_limit_bytes - state_bytes, result_limit_bytes)
@@ -163,12 +167,15 @@ class Session:
     def plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
         """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
 
-        Raises SqlError and UnsupportedError as `online_sql` does.
+        Planning takes 10 to 100 ms, so plans are kept. Raises SqlError and UnsupportedError as `online_sql`
+        does.
         """
-        plan = self._planned(
-            sql, lambda expanded: plan_query(expanded, self._catalog, self._binder, intervals=intervals)
-        )
-        return replace(plan, sql=sql)
+        self._check_open()
+        plan = self._plans.pop((sql, intervals), None) or self._plan_anew(sql, intervals)
+        self._plans[sql, intervals] = plan
+        while len(self._plans) > _PLANS_KEPT:
+            self._plans.popitem(last=False)
+        return plan
 
     def start(
         self,
@@ -328,6 +335,12 @@ class Session:
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session: {len(self.tables)} tables, {place}>"
+
+    def _plan_anew(self, sql: str, intervals: bool) -> OnlinePlan:
+        plan = self._planned(
+            sql, lambda expanded: plan_query(expanded, self._catalog, self._binder, intervals=intervals)
+        )
+        return replace(plan, sql=sql)
 
     def _planned(self, sql: str, plan: Callable[[str], _Planned]) -> _Planned:
         """Return what planning makes of a SELECT with its views written out."""

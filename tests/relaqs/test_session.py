@@ -14,10 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.planner import plan_query
 
 import relaqs
+from relaqs import session as session_module
 from relaqs.executors import ThreadExecutor
 from relaqs.job import StepReport
+from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
 from relaqs.session import Session, connect
 from relaqs.snapshot import Snapshot
@@ -162,6 +166,28 @@ def test_explain_tells_the_plan(db: Session) -> None:
     query = db.online_sql(REVENUE)
     assert query.explain() == db.explain(REVENUE)
     query.stop()
+
+
+def test_a_query_is_planned_once_and_the_least_recently_used_plans_go(
+    tpch_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = []
+
+    def plan(sql: str, *arguments: object, intervals: bool) -> OnlinePlan:
+        planned.append((sql, intervals))
+        return plan_query(sql, *arguments, intervals=intervals)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session_module, "plan_query", plan)
+    monkeypatch.setattr(session_module, "_PLANS_KEPT", 2)
+    first, second = "SELECT count(*) AS n FROM orders", "SELECT count(*) AS n FROM lineitem"
+    with connect(tpch_warehouse) as session:
+        for sql in (first, second, first, first):
+            session.explain(sql)
+        assert session.online_sql(first).result().is_exact
+        assert planned == [(first, True), (second, True)]
+        session.submit(first, QueryOptions(), intervals=False).result()
+        session.explain(second)
+    assert planned[2:] == [(first, False), (second, True)]
 
 
 def test_queries_run_beside_each_other(db: Session) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import numpy as np
 import sqlglot
@@ -27,6 +28,7 @@ _BINARY: dict[type[exp.Expr], Callable[[FloatArray, FloatArray], FloatArray]] = 
 }
 
 
+@lru_cache(maxsize=1024)
 def compile_arithmetic(sql: str, names: frozenset[str]) -> Evaluator | None:
     """Return a function of named arrays that computes the expression as DOUBLE, or None if it is not plain.
 

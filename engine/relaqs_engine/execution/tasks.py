@@ -20,8 +20,8 @@ def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...],
     """Return the partial query over the given partitions of every stream."""
     text = plan.partial_by_block_sql if by_block and plan.partial_by_block_sql else plan.partial_sql
     for stream in plan.streams:
-        paths = catalog.table(stream.table).paths
-        files = list_literal([str(paths[i]) for i in partitions])
+        layout = catalog.table(stream.table)
+        files = list_literal([str(layout.path(i)) for i in partitions])
         # A folder of the user's may be called "year=2020"; DuckDB would take that for a column.
         text = text.replace(stream.token, f"read_parquet({files}, hive_partitioning = false)")
     return text

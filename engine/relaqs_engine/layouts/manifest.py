@@ -93,7 +93,11 @@ class Layout:
     @property
     def paths(self) -> tuple[Path, ...]:
         """Return the absolute path of each partition, in order."""
-        return tuple(self.directory / partition.file for partition in self.partitions)
+        return tuple(self.path(i) for i in range(len(self.partitions)))
+
+    def path(self, partition: int) -> Path:
+        """Return the absolute path of one partition."""
+        return self.directory / self.partitions[partition].file
 
     def column(self, name: str) -> Column:
         """Return the column of that name, compared without case, as SQL does. Raises KeyError."""
