@@ -24,6 +24,8 @@ BATCH_GROWTH = 1.5
 # of fourteen covered the flights by aircraft 1 to 2 points less.
 BATCH_SHARE = 1 / 10
 BATCH_SHARE_OF_MANY_GROUPS = 1 / 4
+# The share of the table, from its start, whose partials are kept per block.
+BLOCK_SHARE = 0.06
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +52,21 @@ def mini_batches(
     *,
     batches: int | None = None,
     batch_share: float = BATCH_SHARE,
-    block_share: float = 0.06,
+    block_share: float = BLOCK_SHARE,
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
     partition_bytes: compressed bytes a task reads per partition. batches: this many equal ones, instead of
     growing ones, which cover batch_share of the partitions at most. block_share: the share of the partitions,
-    from the start, whose partials are kept per block; after it each task's partial is a block of its own, for
-    nothing.
+    from the start, whose partials are kept per block, those of the first mini-batch at least; 0 for none. Any
+    later task's partial is a block of its own, for nothing.
     """
     sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), batch_share)
     per_task = max(1, int(TASK_BYTES / max(partition_bytes, 1.0)))
     done, result = 0, []
     for index, size in enumerate(sizes):
         chunk = tuple(order[done : done + size])
-        by_block = index == 0 or done + size <= len(order) * block_share
+        by_block = block_share > 0.0 and (index == 0 or done + size <= len(order) * block_share)
         is_end = done + size > len(order) * (1 - TAPER_SHARE)
         limit = min(per_task, -(-size // 2)) if is_end else per_task
         result.append(MiniBatch(index, _tasks(chunk, limit), by_block))

@@ -179,6 +179,23 @@ def test_only_partitions_with_rows_are_scanned(few_keys: World) -> None:
     assert len(scheduled_batches(plan, few_keys.catalog, 0, batches=50)) == len(order)
 
 
+@pytest.mark.parametrize(
+    ("sql", "intervals", "expected"),
+    [
+        (BY_FLAG, True, True),
+        (BY_FLAG, False, False),
+        ("SELECT l_orderkey, sum(l_tax) AS s FROM lineitem GROUP BY 1", True, False),  # groups are local
+        ("SELECT l_returnflag, max(l_tax) AS most FROM lineitem GROUP BY 1", True, False),
+        ("SELECT l_tax FROM lineitem", True, False),
+    ],
+)
+def test_partials_are_kept_by_block_only_where_error_bars_are_made_of_blocks(
+    tpch: World, sql: str, intervals: bool, expected: bool
+) -> None:
+    first, *_ = scheduled_batches(tpch.plan(sql, intervals=intervals), tpch.catalog, 0)
+    assert first.by_block == expected
+
+
 def test_a_task_reads_what_the_query_names_as_often_as_it_names_it(tpch: World) -> None:
     def read(condition: str) -> float:
         sql = f"SELECT count(*) AS n FROM orders WHERE o_orderkey > 0 AND {condition}"

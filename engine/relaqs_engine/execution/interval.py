@@ -13,7 +13,7 @@ from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimat
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import Basis, BasisColumn, OnlinePlan
+from relaqs_engine.plan import Basis, BasisColumn, Method, OnlinePlan
 
 _ROUNDING = 1e-9
 
@@ -74,7 +74,7 @@ class IntervalEstimator:
 
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> CellIntervals:
         """Return intervals of cells of shape (groups, outputs)."""
-        if scan.occupied_blocks < 2:
+        if self._plan.method is Method.REPLICATES and scan.occupied_blocks < 2:
             return self._with_known_counts(CellIntervals.unknown(cells))
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])

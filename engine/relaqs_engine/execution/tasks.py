@@ -5,11 +5,12 @@ from __future__ import annotations
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.plan import Method, OnlinePlan
 from relaqs_engine.rewrite.method import MANY_GROUPS
 from relaqs_engine.schedule import (
     BATCH_SHARE,
     BATCH_SHARE_OF_MANY_GROUPS,
+    BLOCK_SHARE,
     MiniBatch,
     mini_batches,
     partition_order,
@@ -41,6 +42,7 @@ def scheduled_batches(
         used_bytes_per_partition(plan, catalog),
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
+        block_share=BLOCK_SHARE if plan.method is Method.REPLICATES else 0.0,
     )
 
 
