@@ -10,8 +10,9 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
 from getpass import getuser
 from pathlib import Path
 from tempfile import gettempdir
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from relaqs_engine.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
 
+    from relaqs.foreign_query import QueryPacer
     from relaqs.pacing import Pacer
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
@@ -65,6 +67,7 @@ _PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 _Planned = TypeVar("_Planned")
+_AnyPacer = TypeVar("_AnyPacer", bound="Pacer")
 
 
 class Session:
@@ -263,22 +266,49 @@ class Session:
         run.start()
         return run
 
-    @contextmanager
-    def pace(self, *, priority: float = 1.0, target_loss: float | None = None) -> Iterator[Pacer]:
+    def pace(
+        self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop"
+    ) -> AbstractContextManager[Pacer]:
         """Let a loop of your own take turns: `with db.pace() as pacer`, and in the loop `pacer.report(loss)`.
 
-        priority: the loop's weight beside queries and training. target_loss: report says to stop at it.
-        Raises UnsupportedError on a cluster, whose cores a loop of this process does not use.
+        priority: the loop's weight beside queries and training. target_loss: report says to stop at it. name:
+        for people. Raises UnsupportedError on a cluster, whose cores a loop of this process does not use.
         """
         from relaqs.pacing import Pacer
 
+        return self._paced(
+            partial(Pacer, self._executor, priority=priority, target_loss=target_loss, name=name)
+        )
+
+    def pace_query(
+        self,
+        columns: Sequence[str],
+        *,
+        priority: float = 1.0,
+        target: float | str | None = None,
+        name: str = "a query",
+    ) -> AbstractContextManager[QueryPacer]:
+        """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
+
+        columns: of its results, the approximate ones that count. priority: its weight beside others. target:
+        the relative error at which report_result says to stop. name: for people, e.g. the SQL.
+        Raises UnsupportedError on a cluster, as `pace` does.
+        """
+        from relaqs.foreign_query import QueryPacer
+
+        return self._paced(
+            partial(QueryPacer, self._executor, columns, priority=priority, target=target, name=name)
+        )
+
+    @contextmanager
+    def _paced(self, make: Callable[..., _AnyPacer]) -> Iterator[_AnyPacer]:
         self._check_open()
         if not isinstance(self._executor, ThreadExecutor):
             raise UnsupportedError(
                 f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
                 "session without a cluster"
             )
-        pacer = Pacer(self._executor, priority=priority, target_loss=target_loss, on_end=self._forget)
+        pacer = make(on_end=self._forget)
         self._runners[pacer.id] = pacer.runner
         with pacer:
             yield pacer

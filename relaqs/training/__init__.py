@@ -1,8 +1,8 @@
 """Training jobs: what an algorithm computes over partitions, and the adapter that makes a Job of it.
 
 Here live the protocol (`protocol.py`), one file per algorithm, the reading and keeping of partitions on
-workers, and the handle. No scheduling, and nothing that `import relaqs` loads; scikit-learn and XGBoost are
-imported where an estimator is made.
+workers, and the handle; `*_hook.py` and `*_callback.py` report from others' loops. No scheduling, and nothing
+that `import relaqs` loads; scikit-learn and XGBoost are imported where an estimator is made.
 """
 
 from relaqs.training.boosted_trees import BoostedClassifier, BoostedRegressor

@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 
 import relaqs
-from relaqs import Pacer, RelaqsError, Session, connect, shuffle
+from relaqs import ArgumentError, Pacer, RelaqsError, Session, connect, shuffle
 from relaqs.executors import ThreadExecutor
 from relaqs.executors.base import Done
-from relaqs.job import Task, TaskResult
+from relaqs.job import StepReport, Task, TaskResult
 from relaqs.pacing import report
+from relaqs.training.scikit_hook import report_fits
+from relaqs.training.torch_hook import report_losses
 
 LONG_SECONDS = 20.0
 
@@ -180,3 +182,122 @@ def test_scikit_learns_partial_fit(one_core: ThreadExecutor) -> None:
             model.partial_fit(features, classes, classes=[0, 1])
             relaqs.report(log_loss(classes, model.predict_proba(features)))
     assert len(pacer.losses) == 5
+
+
+def test_scikit_learns_partial_fit_in_one_line(one_core: ThreadExecutor) -> None:
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.metrics import log_loss
+
+    random = np.random.default_rng(0)
+    features = random.normal(size=(100, 3))
+    classes = (features[:, 0] > 0).astype(int)
+    model = SGDClassifier(loss="log_loss", random_state=0)
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        assert report_fits(model, lambda each: log_loss(classes, each.predict_proba(features))) is model
+        for _ in range(5):
+            model.partial_fit(features, classes, classes=[0, 1])
+    assert len(pacer.losses) == 5
+    assert pacer.losses[-1] < pacer.losses[0]
+    model.partial_fit(features, classes)  # outside of the block it reports to nobody
+    assert len(pacer.losses) == 5
+
+
+def test_scikit_learns_warm_start_reports_the_loss_it_keeps(one_core: ThreadExecutor) -> None:
+    from sklearn.cluster import KMeans
+    from sklearn.ensemble import GradientBoostingRegressor
+    from sklearn.neural_network import MLPRegressor
+
+    random = np.random.default_rng(0)
+    features = random.normal(size=(60, 3))
+    target = features.sum(axis=1)
+    trees = report_fits(GradientBoostingRegressor(n_estimators=2, warm_start=True, random_state=0))
+    net = report_fits(MLPRegressor(hidden_layer_sizes=(4,), random_state=0))
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        for count in (4, 6, 8):
+            trees.set_params(n_estimators=count).fit(features, target)
+    assert np.all(np.diff(pacer.losses) < 0)
+    assert pacer.losses[-1] == trees.train_score_[-1]
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        for _ in range(3):
+            net.partial_fit(features, target)
+    assert pacer.losses == pytest.approx(net.loss_curve_)
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        report_fits(KMeans(2, n_init=1, random_state=0)).fit(features)
+    assert len(pacer.losses) == 1
+
+
+def test_an_estimator_without_a_loss_is_refused() -> None:
+    from sklearn.linear_model import SGDClassifier
+
+    model = report_fits(SGDClassifier())
+    with pytest.raises(ArgumentError, match="SGDClassifier keeps no loss; say how to measure it"):
+        model.fit([[0.0], [1.0]], [0, 1])
+    with pytest.raises(ArgumentError, match="no fit and no partial_fit"):
+        report_fits(object())
+
+
+class Tensor:
+    """What of a PyTorch tensor a loop and a hook touch."""
+
+    def __init__(self, value: float, *, requires_grad: bool) -> None:
+        self._value = value
+        self.requires_grad = requires_grad
+
+    def detach(self) -> Tensor:
+        return Tensor(self._value, requires_grad=False)
+
+    def __float__(self) -> float:
+        if self.requires_grad:  # PyTorch warns: a number has no gradient
+            raise TypeError("converting a tensor with requires_grad=True to a scalar")
+        return self._value
+
+
+class Criterion:
+    """What of a PyTorch loss module a hook touches: it is called after each forward pass."""
+
+    def __init__(self) -> None:
+        self._hooks: list[Any] = []
+
+    def register_forward_hook(self, hook: Any) -> object:
+        self._hooks.append(hook)
+        return object()
+
+    def __call__(self, value: float, *, requires_grad: bool = True) -> Tensor:
+        loss = Tensor(value, requires_grad=requires_grad)
+        for hook in self._hooks:
+            replaced = hook(self, (value,), loss)
+            loss = loss if replaced is None else replaced
+        return loss
+
+
+def test_pytorchs_loop_in_one_line(one_core: ThreadExecutor) -> None:
+    criterion = report_losses(Criterion())
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        for value in (3.0, 2.0, 1.0):
+            assert criterion(value).requires_grad  # the loss goes on to backward() as it was
+            criterion(9.0, requires_grad=False)  # an evaluation
+    assert pacer.losses == (3.0, 2.0, 1.0)
+    with pytest.raises(ArgumentError, match="no PyTorch module"):
+        report_losses(lambda output, target: 0.0)
+
+
+def test_the_losses_of_a_turn_are_one_step_with_their_mean(
+    one_core: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[StepReport] = []
+    monkeypatch.setattr(one_core, "report", lambda job_id, report: reports.append(report))
+    with Pacer(one_core, turn_seconds=LONG_SECONDS) as pacer:
+        pacer.report(3.0)
+        pacer.report(1.0)
+        pacer._turn_seconds = 0.0
+        pacer.report(2.0)
+        pacer.report(5.0)
+    assert [report.quality for report in reports][:1] == [2.0]
+
+
+def test_a_loop_is_shown_among_the_jobs(db: Session) -> None:
+    with db.pace(priority=2.0, name="my net") as pacer:
+        pacer.report(0.5)
+        [job] = db.status().jobs
+        assert (job.name, job.kind, job.weight) == ("my net", "training", 2.0)
+    assert db.status().jobs == ()
