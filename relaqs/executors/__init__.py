@@ -1,6 +1,6 @@
 """Where tasks run: threads of the user's process, or a Dask cluster, behind one door (`base.Executor`).
 
-Knows tasks, cores and shares; knows nothing of SQL, estimates or quality. Only `dask.py` imports distributed.
+Knows tasks, cores and shares; knows nothing of SQL, estimates or quality. Only `dask` imports distributed.
 """
 
 from __future__ import annotations

@@ -1,23 +1,15 @@
-"""Which task runs next: shares of measured core-seconds.
-
-`FairQueue` where the choice is made here, one task at a time; `FairStarts` where tasks are sent ahead to wait
-for a cluster's cores. Pure: no clock, no thread, no Dask.
-"""
+"""Which task runs next in this process: shares of measured core-seconds. Pure: no clock, no thread."""
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from relaqs.executors.shares import FIRST_TASK_CORE_SECONDS, NEWEST_SHARE, FairShares
+from relaqs.executors.shares import FairShares
 
 Item = TypeVar("Item")
-
-LEAST_CORE_SECONDS = 1e-4  # taken for tasks too quick to measure
-PACE_SECONDS = 1.0  # over which what came back is averaged
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,58 +68,3 @@ class FairQueue(Generic[Item]):
 
     def jobs(self) -> list[str]:
         return self._shares.jobs()
-
-
-@dataclass(slots=True)
-class _Sent:
-    weight: float
-    waiting: int = 0
-    task_core_seconds: float = FIRST_TASK_CORE_SECONDS
-
-
-class FairStarts:
-    """When tasks that are sent ahead, to wait elsewhere, would start if each job had its share.
-
-    Where the earliest goes first, jobs get core-seconds in proportion to their weights, and none starves, not
-    even beside tasks of others who plan like this: a waiting task's start comes nearer, while those of tasks
-    sent later lie ahead. The pace is taken from what came back lately, so neither the cores need be known
-    nor who else uses them; cores is a first guess. Not thread-safe: its owner holds a lock.
-    """
-
-    def __init__(self, cores: float) -> None:
-        self._jobs: dict[str, _Sent] = {}
-        self._came_core_seconds = cores * FIRST_TASK_CORE_SECONDS
-        self._busy_seconds = FIRST_TASK_CORE_SECONDS
-        self._seen_seconds = 0.0
-
-    def plan(self, job: str, weight: float, count: int, now_seconds: float) -> list[float]:
-        """Return the starts of so many new tasks of the job, behind those it has waiting."""
-        sent = self._jobs.setdefault(job, _Sent(weight))
-        sent.weight = weight
-        if not any(each.waiting for each in self._jobs.values()):
-            self._seen_seconds = now_seconds  # an idle time does not count
-        active = sum(each.weight for each in self._jobs.values() if each.waiting or each is sent)
-        pace_cores = max(self._came_core_seconds, LEAST_CORE_SECONDS) / self._busy_seconds
-        apart_seconds = max(sent.task_core_seconds, LEAST_CORE_SECONDS) * active / (weight * pace_cores)
-        first = now_seconds + sent.waiting * apart_seconds
-        sent.waiting += count
-        return [first + position * apart_seconds for position in range(count)]
-
-    def settle(self, job: str, core_seconds: float, now_seconds: float) -> None:
-        """Note that a task came back and what it took."""
-        passed_seconds = max(0.0, now_seconds - self._seen_seconds)
-        fading = math.exp(-passed_seconds / PACE_SECONDS)
-        self._came_core_seconds = self._came_core_seconds * fading + core_seconds
-        self._busy_seconds = self._busy_seconds * fading + passed_seconds
-        self._seen_seconds = now_seconds
-        if (sent := self._jobs.get(job)) is not None:
-            sent.waiting -= 1
-            sent.task_core_seconds += NEWEST_SHARE * (core_seconds - sent.task_core_seconds)
-
-    def set_weight(self, job: str, weight: float) -> None:
-        """Change the share, for tasks that are planned from now on."""
-        if job in self._jobs:
-            self._jobs[job].weight = weight
-
-    def drop(self, job: str) -> None:
-        self._jobs.pop(job, None)

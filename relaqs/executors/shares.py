@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 CREDIT_CORE_SECONDS = 0.1  # what a job that asks again may be owed: two ordinary tasks
 FIRST_TASK_CORE_SECONDS = 0.05  # taken for a job's task until one was measured
+LEAST_CORE_SECONDS = 1e-4  # charged for tasks too quick to measure: a turn is never free
 NEWEST_SHARE = 0.2  # of the newest measurement in the running mean of a job's tasks
 
 
@@ -74,11 +75,15 @@ class FairShares:
         order = [(self._accounts[job].share <= 0, self._accounts[job].virtual_seconds, job) for job in asking]
         return min(order)[2] if order else None
 
-    def start(self, job: str) -> float:
-        """Note that a task of the job starts, and return the core-seconds it is charged in advance."""
+    def start(self, job: str, *, in_turn: bool = True) -> float:
+        """Note that a task of the job starts, and return the core-seconds it is charged in advance.
+
+        in_turn: the job was next, or nobody waited; not a task that passed by those who wait, whose job may
+        be far ahead: newcomers are not to begin there.
+        """
         account = self._accounts[job]
         account.running += 1
-        if account.share > 0:
+        if account.share > 0 and in_turn:
             self._now_virtual_seconds = max(self._now_virtual_seconds, account.virtual_seconds)
         _charge(account, account.task_core_seconds)
         return account.task_core_seconds
@@ -87,6 +92,7 @@ class FairShares:
         """Charge what a task took instead of what it was charged in advance, unless the job has left."""
         if (account := self._accounts.get(job)) is not None:
             account.running -= 1
+            core_seconds = max(core_seconds, LEAST_CORE_SECONDS)
             _charge(account, core_seconds - charged_core_seconds)
             account.task_core_seconds += NEWEST_SHARE * (core_seconds - account.task_core_seconds)
 

@@ -41,7 +41,19 @@ class Allocator:
 
     @property
     def policy(self) -> Policy:
+        """Who gets how much. Another one counts from the next plan on, which is then due."""
         return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        self._has_changed = True
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._accounts
+
+    def __len__(self) -> int:
+        return len(self._accounts)
 
     def enter(self, description: JobDescription, now_seconds: float) -> None:
         """Take a job in. One that is here already, and registers again, keeps its account."""

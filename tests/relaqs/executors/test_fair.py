@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.executors.fair import FairQueue, FairStarts
+from relaqs.executors.fair import FairQueue
 from relaqs.executors.shares import CREDIT_CORE_SECONDS
 
 
@@ -104,84 +103,3 @@ def test_a_dropped_job_is_forgotten_even_while_a_task_of_it_runs() -> None:
     queue.settle(turn, 1.0)
     assert queue.pop() is None
     assert queue.jobs() == []
-
-
-class Cluster:
-    """A simulated cluster: of the tasks that clients sent ahead, the earliest start gets the next core.
-
-    clients: for each its jobs: (weight, tasks a step, core-seconds a task). Two steps a job are in flight.
-    speed: core-seconds that a core gives a second: other users take the rest.
-    """
-
-    def __init__(
-        self, clients: list[dict[str, tuple[float, int, float]]], *, cores: int, speed: float, guess: int
-    ) -> None:
-        self.clients = clients
-        self.cores = cores
-        self.speed = speed
-        self.now_seconds = 1000.0
-        self.used: Counter[str] = Counter()
-        self._plans = [FairStarts(guess) for _ in clients]
-        self._waiting: list[tuple[float, int, int, str]] = []
-        self._running: list[tuple[float, int, int, str]] = []
-        self._returned: Counter[str] = Counter()
-        self._sent = 0
-
-    def run(self, seconds: float) -> Counter[str]:
-        """Return the core-seconds that each job got."""
-        end = self.now_seconds + seconds
-        for client, jobs in enumerate(self.clients):
-            for job in jobs:
-                self._send_step(client, job)
-                self._send_step(client, job)
-        while self.now_seconds < end:
-            self._fill_cores()
-            self._finish_one()
-        return self.used
-
-    def _send_step(self, client: int, job: str) -> None:
-        weight, tasks, _ = self.clients[client][job]
-        for start in self._plans[client].plan(job, weight, tasks, self.now_seconds):
-            self._sent += 1
-            heapq.heappush(self._waiting, (start, self._sent, client, job))
-
-    def _fill_cores(self) -> None:
-        while self._waiting and len(self._running) < self.cores:
-            _, number, client, job = heapq.heappop(self._waiting)
-            ends = self.now_seconds + self.clients[client][job][2] / self.speed
-            heapq.heappush(self._running, (ends, number, client, job))
-
-    def _finish_one(self) -> None:
-        self.now_seconds, _, client, job = heapq.heappop(self._running)
-        _, tasks, core_seconds = self.clients[client][job]
-        self.used[job] += core_seconds
-        self._plans[client].settle(job, core_seconds, self.now_seconds)
-        self._returned[job] += 1
-        if self._returned[job] % tasks == 0:
-            self._send_step(client, job)
-
-
-@pytest.mark.parametrize("speed", [1.0, 0.2])
-@pytest.mark.parametrize("guess", [1, 100])
-@pytest.mark.parametrize("tasks", [8, 40])
-def test_tasks_sent_ahead_share_by_weight_at_any_pace(speed: float, guess: int, tasks: int) -> None:
-    jobs = {"heavy": (3.0, tasks, 0.05), "light": (1.0, 8, 0.02)}
-    used = Cluster([jobs], cores=4, speed=speed, guess=guess).run(60 / speed)
-    assert used["heavy"] / used.total() == pytest.approx(0.75, abs=0.05)
-
-
-def test_no_job_starves_beside_a_greedier_client_that_came_first() -> None:
-    clients = [{"greedy": (1.0, 200, 0.05)}, {"modest": (1.0, 8, 0.05)}]
-    used = Cluster(clients, cores=2, speed=1.0, guess=2).run(120)
-    assert used["modest"] / used.total() > 0.1  # first come, first served would give 8 of 208
-
-
-def test_a_changed_weight_counts_for_tasks_planned_later() -> None:
-    starts = FairStarts(1)
-    assert starts.plan("a", 1.0, 2, 0.0) == pytest.approx([0.0, 0.05])
-    starts.plan("b", 1.0, 1, 0.0)
-    starts.set_weight("b", 3.0)
-    assert starts.plan("a", 1.0, 1, 0.0) == pytest.approx([2 * 0.05 * 4])
-    starts.drop("b")
-    starts.settle("b", 0.05, 1.0)  # of a task that ran when its job was dropped
-    assert starts.plan("b", 1.0, 1, 1.0) == [1.0]

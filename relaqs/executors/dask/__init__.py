@@ -1,0 +1,9 @@
+"""The executor on a Dask cluster: `client` here, `plugin` on its scheduler, `task` on its workers.
+
+The only package that knows Dask. It shares the cores between the jobs of all clients; what a job is, and
+which share it should have, is decided elsewhere.
+"""
+
+from relaqs.executors.dask.client import DaskExecutor
+
+__all__ = ["DaskExecutor"]

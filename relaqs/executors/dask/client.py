@@ -1,0 +1,300 @@
+"""The executor of a client: sends tasks, and hands results over. Who runs next is the plugin's to say.
+
+Tasks of a step go to the scheduler in one message and wait there; each result is gathered as soon as it
+exists, since what a worker holds is lost with the worker.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from dask.task_spec import Task as GraphTask
+from distributed import Client, Future
+from distributed.protocol import pickle
+from relaqs_engine.errors import ClusterError
+
+from relaqs.executors.base import Done, client_name
+from relaqs.executors.dask.connection import checked, connect
+from relaqs.executors.dask.errors import explained, is_resent, lost
+from relaqs.executors.dask.flights import Flight, Parcel
+from relaqs.executors.dask.link import Link
+from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
+from relaqs.executors.dask.task import run_task
+from relaqs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.policies import DEFAULT_POLICY, Policy, chosen_policy
+from relaqs.scheduling import ClusterStatus, JobDescription
+
+CONNECT_SECONDS = 5.0
+RECONNECT_SECONDS = 60.0  # for a scheduler to be started again
+CLOSE_SECONDS = 10.0
+BREAK_SECONDS = 0.1  # within which all connections to a process that died break
+CAPACITY_SECONDS = 1.0  # how old the count of the cluster's cores may be: asking takes milliseconds
+
+Answer = TypeVar("Answer")
+
+
+class DaskExecutor:
+    """An `Executor` on a Dask cluster. cluster: its scheduler's address, or a synchronous client of it.
+
+    policy: who gets how much, of the jobs of all clients; with the default one, whatever is in force there.
+    reconnect_seconds: how long jobs wait for a scheduler that went away and is started again; of a client
+    that was handed in, which stays open, its own timeout. Raises ClusterError if the cluster cannot be
+    reached, or cannot run this version of ReLAQS.
+
+    What callers ask is done on the client's event loop, in the order they asked, so it needs no lock.
+    """
+
+    def __init__(
+        self,
+        cluster: str | Client,
+        *,
+        policy: str | Policy = DEFAULT_POLICY,
+        connect_seconds: float = CONNECT_SECONDS,
+        reconnect_seconds: float = RECONNECT_SECONDS,
+    ) -> None:
+        self._owns_client = isinstance(cluster, str)
+        self._client = (
+            connect(cluster, connect_seconds, reconnect_seconds)
+            if isinstance(cluster, str)
+            else checked(cluster)
+        )
+        self._session = uuid.uuid4().hex[:8]
+        wish = None if policy == DEFAULT_POLICY else chosen_policy(policy)
+        self._link = Link(
+            self._client, self._session, wish, on_back=self._register_again, on_lost=self._fail_all
+        )
+        self._address = self._link.address
+        assert self._client.loop is not None  # it is connected
+        self._loop = self._client.loop
+        self._flights: dict[str, Flight] = {}
+        self._is_closed = False
+        self._cores = 0
+        self._counted_seconds = -math.inf  # on the monotonic clock
+        try:
+            self._client.sync(self._link.open)
+            self._follow_credits()
+            self._cores = self._count_cores()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def capacity(self) -> int:
+        self._check_open()
+        if time.monotonic() - self._counted_seconds >= CAPACITY_SECONDS:
+            self._cores = self._count_cores()
+            self._counted_seconds = time.monotonic()
+        return self._cores
+
+    def enter(self, description: JobDescription) -> None:
+        self._check_open()
+        name = f"{KEY_PREFIX}{description.id}-{self._session}"
+        self._do(self._enter, replace(description, id=name, client=client_name()), description.id)
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        self._check_open()
+        if tasks:
+            parcels = [Parcel(task.key, pickle.dumps(task), done) for task in tasks]
+            self._do(self._submit, tasks[0].key.job, parcels)
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        self._do(self._tell, "report", job_id, report)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        self._do(self._tell, "set_weight", job_id, weight)
+
+    def set_target(self, job_id: str, target: float | None) -> None:
+        self._do(self._tell, "set_target", job_id, target)
+
+    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
+        self._do(self._tell, "set_waiting", job_id, is_waiting)
+
+    def status(self) -> ClusterStatus:
+        """Return how the jobs of all clients stand. Those of this session go by the ids it gave them."""
+        self._check_open()
+        try:
+            status: ClusterStatus = self._client.sync(self._link.status, callback_timeout=CONNECT_SECONDS)
+        except OSError as error:
+            raise lost(self._address, error) from error
+        own = {flight.name: job for job, flight in list(self._flights.items())}
+        jobs = tuple(replace(job, id=own.get(job.id, job.id)) for job in status.jobs)
+        return replace(status, jobs=jobs)
+
+    def cancel(self, job_id: str) -> None:
+        self._do(self._cancel, job_id)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._client.status == "running":
+            with contextlib.suppress(OSError):  # the scheduler went away meanwhile: nothing to cancel
+                self._client.sync(self._cancel_all, callback_timeout=CLOSE_SECONDS)
+        if self._owns_client:
+            self._client.close(CLOSE_SECONDS)
+
+    def describe(self) -> str:
+        try:
+            return f"the Dask cluster at {self._address}, {self.capacity} cores"
+        except ClusterError:
+            return f"the Dask cluster at {self._address}, out of reach"
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClusterError("this session is closed; open another with relaqs.connect")
+        if self._is_out():
+            raise ClusterError(
+                f"the connection to the Dask scheduler at {self._address} is {self._client.status}; see "
+                "whether it runs, and open another session with relaqs.connect"
+            )
+
+    def _count_cores(self) -> int:
+        """Return the threads of all workers; while the scheduler is out of reach, the last count."""
+        assert self._client.scheduler is not None
+        if self._client.status == "connecting":
+            return self._cores
+        try:
+            # What Client.nthreads() asks, which would wait for a dead scheduler's answer for half a minute.
+            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS)
+        except OSError as error:
+            if self._client.status == "connecting":
+                return self._cores
+            raise lost(self._address, error) from error
+        return sum(threads.values())
+
+    # On the event loop of the client.
+
+    def _do(self, action: Callable[..., None], *arguments: object) -> None:
+        self._loop.add_callback(action, *arguments)
+
+    def _enter(self, description: JobDescription, job_id: str) -> None:
+        self._flights[job_id] = Flight(description)
+        self._link.tell("enter", description)
+
+    def _tell(self, call: str, job_id: str, value: object) -> None:
+        """Pass on what is said of a job, and keep what a scheduler that comes back is to know of it."""
+        if (flight := self._flights.get(job_id)) is not None:
+            flight.note(call, value)
+            self._link.tell(call, flight.name, value)
+
+    def _submit(self, job_id: str, parcels: Sequence[Parcel]) -> None:
+        flight = self._flights.get(job_id)
+        if flight is None:
+            return  # cancelled meanwhile
+        flight.parcels |= {parcel.key: parcel for parcel in parcels}
+        if self._link.is_up:  # else they go when it is again
+            self._dispatch(flight, parcels)
+
+    def _dispatch(self, flight: Flight, parcels: Sequence[Parcel]) -> None:
+        """Send tasks, or say how many wait for credits."""
+        if self._link.needs_credits:
+            flight.held.extend(parcels)
+            self._link.tell("demand", flight.name, len(parcels))
+        else:
+            self._send(flight, parcels)
+
+    def _send(self, flight: Flight, parcels: Sequence[Parcel]) -> None:
+        """Submit tasks in one message."""
+        keys = [(flight.name, parcel.key.step, parcel.key.index) for parcel in parcels]
+        graph = {
+            # A data producer waits on the scheduler until a core is free, instead of in a worker's own queue.
+            key: GraphTask(key, run_task, flight.name, parcel.pickled, _data_producer=True)
+            for key, parcel in zip(keys, parcels, strict=True)
+        }
+        try:
+            # fifo_timeout: each step has a priority of its own, so that the job's steps keep their order.
+            futures = self._client.get(graph, keys, sync=False, fifo_timeout="0ms")
+        except Exception as error:  # a closed client raises a bare Exception
+            for parcel in parcels:
+                self._hand_over(flight, TaskResult(parcel.key, None, 0.0, lost(self._address, error)))
+            return
+        for parcel, future in zip(parcels, futures, strict=True):
+            flight.futures[parcel.key] = future
+            self._loop.add_callback(self._deliver, flight, parcel.key, future)
+
+    async def _deliver(self, flight: Flight, key: TaskKey, future: Future[TaskResult]) -> None:
+        """Wait for one result, fetch it, let the cluster forget it and hand it over."""
+        try:
+            # Fetches of results that are there together are joined to one message by the client.
+            result: TaskResult = await self._client.gather(future, asynchronous=True)
+        except (Exception, asyncio.CancelledError) as error:
+            if await self._is_lost(error):
+                self._resend(flight, key)
+                return
+            result = TaskResult(key, None, 0.0, explained(self._address, key, error))
+        future.release()
+        self._hand_over(flight, result)
+
+    def _hand_over(self, flight: Flight, result: TaskResult) -> None:
+        flight.futures.pop(result.key, None)
+        parcel = flight.parcels.pop(result.key, None)
+        if parcel is not None:  # else the job was cancelled meanwhile
+            parcel.done(result)
+
+    async def _is_lost(self, error: BaseException) -> bool:
+        """Return whether a task is to be sent again, now or to a scheduler that comes back."""
+        if isinstance(error, OSError):  # of a fetch; perhaps the scheduler's connection breaks, too
+            await asyncio.sleep(BREAK_SECONDS)
+            return not self._link.is_up and not self._is_out()
+        return is_resent(error) and not self._is_out()
+
+    def _is_out(self) -> bool:
+        return self._client.status in ("closing", "closed")
+
+    def _resend(self, flight: Flight, key: TaskKey) -> None:
+        flight.futures.pop(key, None)
+        if key in flight.parcels and self._link.is_up:  # else all are sent when it is
+            self._dispatch(flight, [flight.parcels[key]])
+
+    def _cancel(self, job_id: str) -> None:
+        flight = self._flights.pop(job_id, None)
+        if flight is None:
+            return
+        flight.parcels.clear()
+        futures = list(flight.futures.values())
+        if futures and self._link.is_up:
+            # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
+            self._loop.add_callback(self._client.cancel, futures, reason="job-cancelled")
+        self._link.tell("leave", flight.name)
+
+    async def _cancel_all(self) -> None:
+        for job_id in list(self._flights):
+            self._cancel(job_id)
+        self._link.close()
+
+    def _register_again(self) -> None:
+        """Tell a scheduler that was started again of all jobs, and send what has no result yet."""
+        self._follow_credits()
+        for flight in self._flights.values():
+            self._link.tell("enter", flight.description)
+            for call, value in flight.said():
+                self._link.tell(call, flight.name, value)
+            flight.held.clear()
+            flight.futures.clear()
+            if flight.parcels:
+                self._dispatch(flight, list(flight.parcels.values()))
+
+    def _fail_all(self, error: ClusterError) -> None:
+        for flight in self._flights.values():
+            for key in list(flight.parcels):
+                self._hand_over(flight, TaskResult(key, None, 0.0, error))
+
+    def _follow_credits(self) -> None:
+        if self._link.needs_credits:
+            self._client.subscribe_topic(CREDIT_TOPIC + self._client.id, self._on_credits)
+
+    def _on_credits(self, event: tuple[float, Mapping[str, int]]) -> None:
+        """Send as many tasks as there are credits."""
+        _, credits = event
+        for flight in self._flights.values():
+            count = min(credits.get(flight.name, 0), len(flight.held))
+            if count:
+                self._send(flight, [flight.held.popleft() for _ in range(count)])

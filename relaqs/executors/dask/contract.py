@@ -1,0 +1,61 @@
+"""What the fair queue needs of the Dask release it runs in, checked when it starts.
+
+Dask promises none of it, and a release may change it; then credits are used, which need public parts alone.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import dask
+import distributed
+import distributed.scheduler
+from dask.task_spec import Task as GraphTask
+from distributed.collections import HeapSet
+
+from relaqs.executors.dask.queue import JobQueue
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+
+MECHANISM_SETTING = "relaqs.mechanism"  # in Dask's configuration: "auto" or "credits"
+
+_QUEUE_USE = re.compile(r"\bself\.queued\.(\w+)")
+_TURN = "qts = self.queued.peek()"
+
+
+def broken_contract(scheduler: Scheduler) -> str | None:
+    """Return why the fair queue cannot be used on this scheduler, or None if it can."""
+    if dask.config.get(MECHANISM_SETTING, "auto") == "credits":
+        return f"Dask's setting {MECHANISM_SETTING} on the scheduler asks for it"
+    if not isinstance(getattr(scheduler, "queued", None), HeapSet | JobQueue):
+        return _changed("keeps its waiting tasks otherwise")
+    if math.isinf(scheduler.WORKER_SATURATION):
+        return (
+            "distributed.scheduler.worker-saturation is inf, so no task waits on the scheduler; set it to 1.1"
+        )
+    try:
+        source = inspect.getsource(distributed.scheduler)
+    except OSError:
+        return _changed("comes without its source, by which the rest is checked")
+    return broken_source(source)
+
+
+def broken_source(source: str) -> str | None:
+    """Return what the source of distributed/scheduler.py lacks, or None."""
+    if missing := {use for use in _QUEUE_USE.findall(source) if not hasattr(JobQueue, use)}:
+        return _changed(f"asks its queue to {', '.join(sorted(missing))}")
+    if _TURN not in source:
+        return _changed("takes tasks from its queue otherwise")
+    can_mark = "_data_producer" in inspect.signature(GraphTask).parameters
+    if not can_mark or "run_spec.data_producer" not in source:
+        return _changed("marks tasks that wait on it otherwise")
+    return None
+
+
+def _changed(what: str) -> str:
+    return f"distributed {version('distributed')} {what}"

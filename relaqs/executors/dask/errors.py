@@ -1,0 +1,46 @@
+"""What Dask says of a task that gave no result, in this project's words."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import CancelledError
+
+from distributed import KilledWorker
+from relaqs_engine.errors import ClusterError
+
+from relaqs.job import TaskKey
+
+# Why Dask cancels a task that nobody asked to cancel: the connection broke, or someone restarted the cluster.
+RESENT_REASONS = ("scheduler-connection-lost", "scheduler-restart")
+
+
+def is_resent(error: BaseException) -> bool:
+    """Return whether a task that ended like this is simply sent again."""
+    return getattr(error, "reason", None) in RESENT_REASONS
+
+
+def lost(address: str, error: BaseException) -> ClusterError:
+    return ClusterError(
+        f"the Dask scheduler at {address} does not answer any more ({error}); see whether it runs"
+    )
+
+
+def explained(address: str, key: TaskKey, error: BaseException) -> ClusterError:
+    """Return why a task gave no result, and what to do about it."""
+    task = f"task {key.index} of step {key.step} of job {key.job}"
+    if isinstance(error, KilledWorker):
+        return ClusterError(
+            f"{task} killed its worker {error.allowed_failures + 1} times, the last at "
+            f"{error.last_worker.address}; probably for want of memory: see that worker's log"
+        )
+    if isinstance(error, CancelledError | asyncio.CancelledError):
+        return ClusterError(
+            f"the cluster at {address} lost {task} ({error}): its scheduler or the client was "
+            "closed or restarted; see whether it runs, and run the job again"
+        )
+    cause = error.__cause__ or error
+    said = f"{type(cause).__name__}: {cause}".splitlines()[0]
+    return ClusterError(
+        f"{task} gave no result ({said}); see that it and its result can be pickled, and give workers, "
+        "scheduler and client the same packages"
+    )

@@ -1,0 +1,162 @@
+"""The way from a client to the plugin on its scheduler: messages in order, and what happens if it breaks."""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import warnings
+from collections.abc import Callable
+
+from distributed import Client
+from distributed.comm.core import CommClosedError
+from distributed.protocol import pickle
+from relaqs_engine.errors import ClusterError, RelaqsError
+
+from relaqs.executors.dask.connection import check_workers
+from relaqs.executors.dask.names import HELLO_RPC, RELAQS_VERSION, STATUS_RPC, STREAM_OP, Hello
+from relaqs.executors.dask.plugin import RelaqsPlugin
+from relaqs.executors.dask.task import InterruptReleased
+from relaqs.policies import Policy
+from relaqs.scheduling import ClusterStatus
+
+POLL_SECONDS = 0.05  # how often to see whether Dask's client has found its scheduler again
+
+
+class CreditsWarning(UserWarning):
+    """Shares are enforced by credits, since this Dask does not allow for the better way."""
+
+
+class Link:
+    """A client's connection to the plugin. All methods run on the client's event loop.
+
+    Dask's client connects again by itself to a scheduler that was restarted, which then knows of no plugin
+    and no job. on_back: called when the plugin is there again. on_lost: with the reason, when Dask's client
+    has given up, or the new scheduler cannot be used.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        session: str,
+        policy: Policy | None,
+        *,
+        on_back: Callable[[], None] = lambda: None,
+        on_lost: Callable[[ClusterError], None] = lambda error: None,
+    ) -> None:
+        self._client = client
+        self._session = session
+        self._policy = policy
+        self._on_back = on_back
+        self._on_lost = on_lost
+        self._comm: object = None  # that of the scheduler whose plugin was prepared
+        self._recovery: asyncio.Task[None] | None = None
+        assert client.scheduler is not None  # it is connected
+        self.address = str(client.scheduler.address)
+        self.hello: Hello | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the plugin is known to be there. If it is not, it is looked for."""
+        is_up = self._client.status == "running" and self._client.scheduler_comm is self._comm
+        if not is_up and self._comm is not None and self._recovery is None:
+            self._recovery = asyncio.ensure_future(self._recover())
+        return is_up
+
+    @property
+    def needs_credits(self) -> bool:
+        """Whether tasks are to be sent by and by, one for each credit."""
+        return self.hello is not None and self.hello.mechanism == "credits"
+
+    async def open(self) -> None:
+        """Put on the cluster what runs there. Raises ClusterError if it cannot run this version of ReLAQS."""
+        comm = self._client.scheduler_comm
+        await check_workers(self._client)
+        await self._install()
+        await self._client.register_plugin(InterruptReleased())
+        self._comm = comm
+
+    def tell(self, call: str, *arguments: object) -> None:
+        """Send the plugin a message. Without a plugin it is lost: a new one is told everything anyway."""
+        if self.is_up:
+            assert self._client.scheduler_comm is not None
+            with contextlib.suppress(CommClosedError):
+                self._client.scheduler_comm.send(
+                    {"op": STREAM_OP, "call": call, "arguments": pickle.dumps(arguments)}
+                )
+
+    async def status(self) -> ClusterStatus:
+        """Return how the jobs of all clients stand."""
+        status: ClusterStatus = pickle.loads(await getattr(self._client.scheduler, STATUS_RPC)())
+        return status
+
+    def close(self) -> None:
+        """End the session, and look for the scheduler no more."""
+        self.tell("bye", self._session)
+        self._comm = None
+        if self._recovery is not None:
+            self._recovery.cancel()
+
+    async def _install(self) -> None:
+        policy = None if self._policy is None else pickle.dumps(self._policy)
+        try:
+            await self._client.register_plugin(RelaqsPlugin())
+            hello = getattr(self._client.scheduler, HELLO_RPC)
+            answer = await hello(client=self._client.id, session=self._session, policy=policy)
+        except OSError:
+            raise
+        except Exception as error:  # whatever it is, it was raised over there
+            raise ClusterError(
+                f"the Dask scheduler at {self.address} cannot run ReLAQS ({type(error).__name__}: {error}); "
+                f"install relaqs {RELAQS_VERSION} where it runs, too, and start it again"
+            ) from error
+        if answer is None or answer["version"] != RELAQS_VERSION:
+            there = "another plugin called relaqs" if answer is None else f"relaqs {answer['version']}"
+            raise ClusterError(
+                f"the Dask scheduler at {self.address} runs {there}, this process relaqs {RELAQS_VERSION}; "
+                "install the same where the scheduler runs, and start it again"
+            )
+        self.hello = self._checked(Hello(**answer))
+
+    def _checked(self, hello: Hello) -> Hello:
+        """Return what the plugin said. Raises ClusterError if it does not suit."""
+        if self._policy is not None and hello.policy != self._policy.name:
+            raise ClusterError(
+                f"a session on the cluster at {self.address} has chosen the policy {hello.policy!r}, this "
+                f"one asks for {self._policy.name!r}; leave policy out, or wait until that one is closed"
+            )
+        if hello.why_credits is not None:
+            warnings.warn(
+                f"the cluster at {self.address} shares its cores by credits, which idle more when clients "
+                f"are busy: {hello.why_credits}",
+                CreditsWarning,
+                stacklevel=2,
+            )
+        return hello
+
+    async def _recover(self) -> None:
+        """Wait for Dask's client to have a scheduler again, and prepare that one."""
+        try:
+            while not await self._is_back():
+                await asyncio.sleep(POLL_SECONDS)
+        except RelaqsError as error:
+            self._on_lost(ClusterError(str(error)))
+            return
+        finally:
+            self._recovery = None
+        self._on_back()
+
+    async def _is_back(self) -> bool:
+        """Return whether the plugin is there again. Raises ClusterError if it will never be."""
+        if self._client.status in ("closing", "closed"):
+            raise ClusterError(
+                f"the Dask scheduler at {self.address} does not answer any more; see whether it runs, and "
+                "open another session with relaqs.connect"
+            )
+        if self._client.status != "running" or self._client.scheduler_comm is self._comm:
+            return self.is_up
+        with contextlib.suppress(OSError):  # it is gone once more
+            await self.open()
+        return self.is_up

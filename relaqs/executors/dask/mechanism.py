@@ -1,0 +1,153 @@
+"""The two ways to let shares decide who runs next on a Dask cluster, behind one small door."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from relaqs.executors.dask.charges import Charges
+from relaqs.executors.dask.names import CREDIT_TOPIC, FOREIGN, job_of
+from relaqs.executors.dask.queue import JobQueue
+from relaqs.executors.shares import FairShares
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+
+ENDS = ("memory", "erred", "released", "forgotten")  # states of Dask in which a task does not run
+LOOKAHEAD_TASKS = 1  # for each worker: one beyond its threads, so that none waits for the next credit
+
+
+class Enforcement(Protocol):
+    """Carries shares out. All is called on the scheduler's event loop, tasks named by their keys."""
+
+    def arrived(self, keys: Sequence[object]) -> None:
+        """Tasks have been submitted."""
+
+    def moved(self, key: object, start: str, finish: str) -> None:
+        """A task went from one of Dask's states to another; its end, if it is one, was charged."""
+
+    def changed(self) -> None:
+        """There are other shares, or other workers."""
+
+    def left(self, job: str) -> None:
+        """A job is over; it has no shares any more."""
+
+    def has_foreign_tasks(self) -> bool:
+        """Whether tasks of other programs wait or run."""
+        ...
+
+    def clear(self) -> None:
+        """The scheduler has dropped all tasks."""
+
+
+class QueueEnforcement:
+    """The scheduler's queue replaced by one for each job, `JobQueue`. It chooses as a core falls free."""
+
+    def __init__(
+        self, scheduler: Scheduler, shares: FairShares, charges: Charges, account_of: Callable[[object], str]
+    ) -> None:
+        self._account_of = account_of
+        self._shares = shares
+        self._charges = charges
+        self._queue = JobQueue(shares, account_of)
+        for task in scheduler.queued:
+            self._queue.add(task)
+        scheduler.queued = self._queue  # type: ignore[assignment]  # it has all that is asked of it: `contract`
+
+    def arrived(self, keys: Sequence[object]) -> None:
+        return
+
+    def moved(self, key: object, start: str, finish: str) -> None:
+        if finish != "processing":
+            return
+        job = self._account_of(key)
+        if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
+            self._shares.wake(job)
+        self._charges.start(key, job, in_turn=start == "queued" or not self._queue)
+
+    def changed(self) -> None:
+        return
+
+    def left(self, job: str) -> None:
+        self._queue.sort_again(job)
+
+    def has_foreign_tasks(self) -> bool:
+        return self._queue.has_tasks_of(FOREIGN) or self._charges.running(FOREIGN) > 0
+
+    def clear(self) -> None:
+        self._queue.clear()
+        self._charges.clear()
+
+
+class CreditEnforcement:
+    """Clients hold their tasks back, and send one for each credit they get. Needs public parts of Dask alone.
+
+    There are as many credits as threads, and one more for each worker. Tasks of other programs take none, and
+    are scheduled by Dask as ever, beside ours.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, shares: FairShares, charges: Charges, account_of: Callable[[object], str]
+    ) -> None:
+        self._scheduler = scheduler
+        self._account_of = account_of
+        self._shares = shares
+        self._charges = charges
+        self._client_of: dict[str, str] = {}
+        self._demand: Counter[str] = Counter()  # tasks that clients hold
+        self._granted: dict[str, deque[float]] = {}  # credits whose task has not come: what each was charged
+
+    def demand(self, client: str, job: str, count: int) -> None:
+        """Note that a client holds so many more tasks of a job."""
+        if job not in self._shares:
+            return
+        self._client_of[job] = client
+        if not self._demand[job]:
+            self._shares.wake(job)
+        self._demand[job] += count
+        self.changed()
+
+    def arrived(self, keys: Sequence[object]) -> None:
+        for key in keys:
+            job = job_of(key)
+            if job is not None and (granted := self._granted.get(job)):
+                self._charges.take(key, job, granted.popleft())
+
+    def moved(self, key: object, start: str, finish: str) -> None:
+        if finish == "processing":
+            self._charges.start(key, self._account_of(key), in_turn=False)
+        elif finish in ENDS:
+            self.changed()
+
+    def changed(self) -> None:
+        """Give out the credits that are free."""
+        grants: dict[str, Counter[str]] = {}
+        for _ in range(self._free_credits()):
+            if (job := self._shares.next(self._demand)) is None:
+                break
+            self._granted.setdefault(job, deque()).append(self._shares.start(job))
+            grants.setdefault(self._client_of[job], Counter())[job] += 1
+            self._demand[job] -= 1
+            if not self._demand[job]:
+                del self._demand[job]
+        for client, jobs in grants.items():
+            self._scheduler.log_event(CREDIT_TOPIC + client, dict(jobs))
+
+    def left(self, job: str) -> None:
+        self._client_of.pop(job, None)
+        self._demand.pop(job, None)
+        self._granted.pop(job, None)
+        self.changed()
+
+    def has_foreign_tasks(self) -> bool:
+        return self._charges.running(FOREIGN) > 0
+
+    def clear(self) -> None:
+        self._charges.clear()
+        self._granted.clear()  # what clients hold stays held, and demanded
+
+    def _free_credits(self) -> int:
+        credits = sum(each.nthreads + LOOKAHEAD_TASKS for each in self._scheduler.running)
+        out = len(self._charges) - self._charges.running(FOREIGN) + sum(map(len, self._granted.values()))
+        return max(0, credits - out)

@@ -1,0 +1,35 @@
+"""What clients, scheduler and workers call each other's doors, and how a task's key tells its job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Literal
+
+Mechanism = Literal["queue", "credits"]
+
+KEY_PREFIX = "relaqs-"
+STREAM_OP = "relaqs"  # messages of a client, one way, in order with its tasks
+HELLO_RPC = "relaqs_hello"
+STATUS_RPC = "relaqs_status"
+CREDIT_TOPIC = "relaqs-credits-"  # with the client's id behind it
+CORE_SECONDS = "relaqs-core-seconds"  # in a task's metadata
+FOREIGN = "foreign"  # the job that all tasks of other programs make up
+RELAQS_VERSION = version("relaqs")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What the plugin says of itself. why_credits: why the fair queue is not used, None where it is."""
+
+    version: str
+    policy: str
+    mechanism: Mechanism
+    why_credits: str | None
+
+
+def job_of(key: object) -> str | None:
+    """Return the job's name on the cluster, from the key of one of its tasks; None if it is not ours."""
+    if isinstance(key, tuple) and isinstance(name := key[0], str) and name.startswith(KEY_PREFIX):
+        return name
+    return None
