@@ -110,6 +110,10 @@ class OnlineSession:
             certified_share=_certified_share(snapshots),
         )
 
+    def snapshots(self, sql: str, seed: int) -> list[Snapshot]:
+        """Answer a query to its exact end, reading in the order of this seed; return all it showed."""
+        return list(self._session.submit(sql, QueryOptions(seed=seed)))
+
     def __enter__(self) -> OnlineSession:
         return self
 
