@@ -1,6 +1,7 @@
 """Measurements of what is promised, one command each. They print ratios taken in one run; none is a test.
 
 `overhead`: what it costs to see the answer early, beside plain DuckDB. `queries`: how each of the 22 TPC-H
-queries is answered, how soon, and how often its intervals hold. `coverage`: how often intervals hold. `flights`: a real-world table.
+queries is answered, how soon, and how often its intervals hold. `coverage`: how often they hold as rows and
+clusters are sampled. `flights`: a real-world table.
 Records go to `results/`, data that was made is kept in `results/data/`.
 """
