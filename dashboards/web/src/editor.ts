@@ -5,7 +5,8 @@
  * inline styles lets through. Tab leaves it, as any field; completions are taken with Enter.
  */
 
-import { PostgreSQL, sql as sqlLanguage } from "@codemirror/lang-sql";
+import { autocompletion, type Completion, type CompletionSource } from "@codemirror/autocomplete";
+import { SQLDialect, sql as sqlLanguage } from "@codemirror/lang-sql";
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language";
 import { setDiagnostics } from "@codemirror/lint";
 import { EditorState, type Extension, Prec } from "@codemirror/state";
@@ -13,12 +14,28 @@ import { EditorView, keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { basicSetup } from "codemirror";
 import { element } from "./dom";
+import type { Table } from "./protocol";
 import type { SqlFieldOptions } from "./sql_field";
 
 export interface Mistake {
   readonly position: number;
   readonly message: string;
 }
+
+/** What of SQL a query here may say: one SELECT. Shorter than any database's list, so that completion helps. */
+const DIALECT = SQLDialect.define({
+  keywords:
+    "select distinct from where group by having order asc desc nulls first last limit offset with recursive as on using " +
+    "join inner left right full outer cross union all except intersect and or not in exists between like ilike is null " +
+    "case when then else end cast interval filter over partition rows range preceding following current row true false " +
+    "extract any some qualify",
+  types:
+    "boolean tinyint smallint integer bigint hugeint float double decimal numeric varchar char text date time timestamp",
+  builtin:
+    "count sum avg min max stddev variance median quantile abs round floor ceil coalesce nullif greatest least length lower " +
+    "upper substring trim date_trunc year month day hour",
+  doubleDollarQuotedStrings: true,
+});
 
 const THEME = EditorView.theme({
   "&": { color: "var(--text)", backgroundColor: "var(--field)", fontSize: "13px", borderRadius: "6px", border: "1px solid var(--line-strong)" },
@@ -73,9 +90,8 @@ export class SqlEditor {
 }
 
 function extensions(options: SqlFieldOptions): Extension[] {
-  const schema = Object.fromEntries(
-    options.tables.map((table) => [table.name, table.columns.map((column) => ({ label: column.name, detail: column.type }))]),
-  );
+  const schema = Object.fromEntries(options.tables.map((table) => [table.name, table.columns.map(columnCompletion)]));
+  const language = sqlLanguage({ dialect: DIALECT, schema });
   const run = (): boolean => {
     options.run();
     return true;
@@ -83,13 +99,30 @@ function extensions(options: SqlFieldOptions): Extension[] {
   return [
     Prec.highest(keymap.of([{ key: "Mod-Enter", run }])),
     basicSetup,
-    sqlLanguage({ dialect: PostgreSQL, schema, upperCaseKeywords: false }),
+    language,
+    DIALECT.language.data.of({ autocomplete: columnsOf(options.tables) }),
+    autocompletion({ icons: false }),
     Prec.high(syntaxHighlighting(COLOURS)),
     THEME,
     EditorView.lineWrapping,
     EditorView.contentAttributes.of({ "aria-label": options.label }),
     EditorState.readOnly.of(!options.isEditable),
   ];
+}
+
+function columnCompletion(column: Table["columns"][number]): Completion {
+  return { label: column.name, detail: column.type, type: "property", boost: 50 };
+}
+
+/** Complete a bare word with the columns of the tables that the query names; behind a dot, others do it. */
+function columnsOf(tables: readonly Table[]): CompletionSource {
+  return (context) => {
+    const word = context.matchBefore(/[\w$]+/);
+    if (!word || context.state.sliceDoc(word.from - 1, word.from) === ".") return null;
+    const words = new Set(context.state.doc.toString().toLowerCase().split(/[^\w$]+/));
+    const named = tables.filter((table) => words.has(table.name.toLowerCase()));
+    return { from: word.from, options: named.flatMap((table) => table.columns.map(columnCompletion)), validFor: /^[\w$]*$/ };
+  };
 }
 
 export function openEditor(options: SqlFieldOptions): SqlEditor {

@@ -14,7 +14,7 @@ export const WINDOW_MS = 60_000;
 const TOP = 20;
 const BOTTOM = 22;
 const LABEL_HEIGHT = 15;
-const MOST_LABEL = 170; // pixels
+const MOST_LABEL = 260; // pixels
 const INSIDE_LEAST = { width: 60, height: 15 };
 
 /** One job's cores at each of the samples. isTraining: drawn in greys, as it is not a panel's. */
@@ -58,7 +58,7 @@ export class CoresChart {
 
   draw(picture: CoresPicture, size: Size): void {
     const running = picture.bands.filter((band) => (band.cores.at(-1) ?? 0) > 0.005);
-    this.frame.resize(size, `Cores by job over the last minute; now ${running.map(nowText).join(", ") || "idle"}`);
+    this.frame.resize(size, `Cores by job over the last minute; now ${running.map((band) => nowText(band)).join(", ") || "idle"}`);
     const bottom = size.height - BOTTOM;
     const axis = valueAxis([0, Math.max(1, picture.capacity)], "cores", bottom - TOP);
     axis.scale.domain([0, Math.max(1, picture.capacity)]).range([bottom, TOP]);
@@ -71,7 +71,7 @@ export class CoresChart {
     const layers = stacked(picture.bands);
     this.drawn = { picture, x };
     drawAreas(this.frame, layers, picture.times, x, axis.scale);
-    drawNames(this.frame, layers, axis, edges);
+    drawNames(this.frame, layers, axis, edges, size.width - edges.right - 12);
     drawPastNames(this.frame, layers, picture.times, x, axis, edges);
     this.tooltip.refresh();
   }
@@ -97,13 +97,15 @@ export function coresText(cores: number): string {
   return cores > 0 && cores < 0.05 ? "<0.1" : cores.toFixed(1);
 }
 
-function nowText(band: Band): string {
-  return `${visible(band.name)} ${coresText(band.cores.at(-1) ?? 0)}`;
+/** Return a job's name and cores now; the name is cut to a width in pixels, the cores never are. */
+function nowText(band: Band, width = Infinity): string {
+  const cores = coresText(band.cores.at(-1) ?? 0);
+  return `${fitted(visible(band.name), width - textWidth(` ${cores}`))} ${cores}`;
 }
 
 function labelRoom(bands: readonly Band[], width: number): number {
   const longest = Math.max(40, ...bands.map((band) => textWidth(nowText(band))));
-  return Math.min(longest + 12, MOST_LABEL, width * 0.4);
+  return Math.min(longest + 14, MOST_LABEL, width * 0.4);
 }
 
 function stacked(bands: readonly Band[]): Layer[] {
@@ -142,11 +144,11 @@ function drawTimes(frame: Frame, edges: Edges): void {
 }
 
 /** Names of running jobs stand beside their areas; the thinnest are left out where there is no room. */
-function drawNames(frame: Frame, layers: readonly Layer[], axis: ValueAxis, edges: Edges): void {
-  const room = Math.max(1, Math.floor((edges.bottom - TOP + 10) / LABEL_HEIGHT));
+function drawNames(frame: Frame, layers: readonly Layer[], axis: ValueAxis, edges: Edges, room: number): void {
+  const most = Math.max(1, Math.floor((edges.bottom - TOP + 10) / LABEL_HEIGHT));
   const cores = (layer: Layer): number => layer.band.cores.at(-1) ?? 0;
   const running = layers.filter((layer) => cores(layer) > 0.005);
-  const thickest = new Set([...running].sort((a, b) => cores(b) - cores(a)).slice(0, room));
+  const thickest = new Set([...running].sort((a, b) => cores(b) - cores(a)).slice(0, most));
   const named = running.filter((layer) => thickest.has(layer)).reverse(); // from the top down
   const wanted = named.map((layer) => axis.scale(((layer.low.at(-1) ?? 0) + (layer.high.at(-1) ?? 0)) / 2));
   const places = spread(wanted, LABEL_HEIGHT, TOP, edges.bottom);
@@ -154,7 +156,7 @@ function drawNames(frame: Frame, layers: readonly Layer[], axis: ValueAxis, edge
   join(frame.over, "text", "share-name", labels, (label) => label.layer.band.id)
     .attr("x", edges.right + 10)
     .attr("y", (label) => (label.y + 4).toFixed(1))
-    .text((label) => fitted(nowText(label.layer.band), MOST_LABEL));
+    .text((label) => nowText(label.layer.band, room));
   join(frame.over, "path", "leader", labels, (label) => label.layer.band.id)
     .attr("class", (label) => `leader ${label.layer.band.colour}`)
     .attr("d", (label) => `M${edges.right + 1},${label.wanted.toFixed(1)}L${edges.right + 7},${label.y.toFixed(1)}`);

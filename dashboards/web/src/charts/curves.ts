@@ -40,7 +40,7 @@ export class CurvesChart {
     const percent = picture.isShare ? 100 : 1;
     const axis = valueAxis([Math.min(0, high[0] * percent), high[1] * percent], "", bottom - TOP);
     axis.scale.range([bottom, TOP]);
-    drawValueAxis(this.frame, { ...axis, title: picture.isShare ? "± %" : "loss" }, axis.width, size.width);
+    drawValueAxis(this.frame, { ...axis, title: picture.isShare ? "± %, by rows read" : "loss, by steps" }, axis.width, size.width);
     const work = hull(all.map(([done]): [number, number] => [done, done]));
     const x = scaleLinear(picture.isShare ? [0, 1] : [Math.min(0, work[0]), work[1]], [axis.width, size.width - 8]);
     drawBottom(this.frame, x, picture.isShare, axis.width, size);
@@ -60,10 +60,10 @@ export class CurvesChart {
 }
 
 function drawBottom(frame: Frame, x: ReturnType<typeof scaleLinear<number, number>>, isShare: boolean, left: number, size: Size): void {
-  const ticks = x.ticks(Math.max(2, Math.floor(size.width / 80))).map((tick) => ({
+  const ticks = x.ticks(Math.max(2, Math.floor(size.width / 60))).map((tick) => ({
     key: String(tick),
     at: x(tick),
-    text: isShare ? `${Math.round(tick * 100)} % of rows` : `${tick}`,
+    text: isShare ? `${Math.round(tick * 100)} %` : `${tick}`,
   }));
   drawBottomTicks(frame, apart(ticks, left, size.width), size.height - 5);
 }

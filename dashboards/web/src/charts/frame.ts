@@ -17,7 +17,7 @@ export interface Margins {
 }
 
 const SVG = "http://www.w3.org/2000/svg";
-const PIXELS_A_TICK = 42;
+const PIXELS_A_TICK = 34;
 const GRID = ["grid", "body", "axis", "over"] as const;
 
 export class Frame {
@@ -28,6 +28,7 @@ export class Frame {
   constructor() {
     this.svg = document.createElementNS(SVG, "svg");
     this.svg.setAttribute("role", "img");
+    this.svg.setAttribute("aria-label", "Chart, not drawn yet");
     this.root.append(this.svg);
     const layer = (name: string): Layer => select(this.svg).append("g").attr("class", name);
     this.layers = { grid: layer("grid"), body: layer("body"), axis: layer("axis"), over: layer("over") };
@@ -92,7 +93,7 @@ export class ValueScale {
 }
 
 export function valueAxis(domain: Domain, name: string, length: number): ValueAxis {
-  const count = Math.max(2, Math.round(length / PIXELS_A_TICK));
+  const count = Math.max(3, Math.round(length / PIXELS_A_TICK));
   const scale = scaleLinear().domain(domain).nice(count);
   const ticks = scale.ticks(count);
   const [low = 0, high = 1] = scale.domain();

@@ -13,6 +13,7 @@ import { hull } from "./steady";
 
 const TOP = 8;
 const BOTTOM = 20;
+const WIDE = 3; // times the median width
 
 export class NumberChart implements Chart {
   readonly root = element("div", { class: "chart number" });
@@ -33,7 +34,7 @@ export class NumberChart implements Chart {
   draw(picture: Picture, size: Size): readonly string[] {
     this.drawText(picture);
     this.drawOthers(picture);
-    setHidden(this.frame.root, picture.history.length < 2);
+    setClass(this.frame.root, "is-blank", picture.history.length < 2); // it keeps its place, and so its size
     if (picture.history.length >= 2) this.drawHistory(picture, size);
     const span = picture.marks[0]?.y;
     if (span?.knowledge === "at_least" || span?.knowledge === "at_most") return [BOUND_NOTE];
@@ -72,7 +73,7 @@ export class NumberChart implements Chart {
   }
 
   private drawHistory(picture: Picture, size: Size): void {
-    const { history } = picture;
+    const history = settledPart(picture.history);
     const ghost = picture.remembered ? [...picture.remembered.spans.values()][0]?.y?.value : undefined;
     const extents = history.map(({ low, high, value }): [number, number] => [Math.min(low, value), Math.max(high, value)]);
     if (ghost !== undefined) extents.push([ghost, ghost]);
@@ -90,6 +91,14 @@ export class NumberChart implements Chart {
     join(this.frame.over, "path", "ghost", ghost === undefined ? [] : [ghost], () => "ghost")
       .attr("d", (value) => `M${axis.width},${axis.scale(value).toFixed(1)}H${size.width}`);
   }
+}
+
+/** Return the history without its beginning, where the interval was so wide that it would hide all the rest. */
+export function settledPart(history: readonly HistoryPoint[]): readonly HistoryPoint[] {
+  const widths = history.map((point) => point.high - point.low).sort((a, b) => a - b);
+  const usual = widths[Math.floor(widths.length / 2)] ?? 0;
+  const first = history.findIndex((point) => point.high - point.low <= WIDE * usual);
+  return history.slice(Math.max(0, Math.min(first, history.length - 2)));
 }
 
 function drawCourse(frame: Frame, history: readonly HistoryPoint[], x: (seconds: number) => number, axis: ValueAxis): void {

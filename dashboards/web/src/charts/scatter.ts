@@ -8,6 +8,7 @@ import { type Chart, columnName, type Picture, signNotes, type Size, valueText }
 import {
   apart, drawBottomTicks, drawValueAxis, Frame, join, Legend, SeriesColours, type ValueAxis, ValueScale,
 } from "./frame";
+import { labelPlaces } from "./shapes";
 import { type Tip, Tooltip } from "./tooltip";
 
 const TOP = 20;
@@ -127,19 +128,17 @@ function isDoubtful(mark: Mark): boolean {
   return [mark.x, mark.y].some((span) => span !== null && isDoubtfulSpan(span));
 }
 
-/** Names beside the points, where they touch neither each other nor the edge. */
+/** Names beside the points, where they touch neither a point, nor each other, nor the edge. */
 function drawNames(frame: Frame, points: readonly Point[], size: Size): void {
-  const named: { point: Point; right: number }[] = [];
-  for (const point of points.length > MOST_LABELS ? [] : points) {
-    const right = point.x + 8 + textWidth(point.mark.label);
-    const isFree = named.every(
-      (other) => Math.abs(other.point.y - point.y) > 13 || other.right < point.x || right < other.point.x,
-    );
-    if (isFree && right < size.width) named.push({ point, right });
-  }
+  const labels = points.length > MOST_LABELS ? [] : points.map(({ mark, x, y }) => ({ x, y, width: textWidth(mark.label) }));
+  const places = labelPlaces(labels, size.width);
+  const named = points.flatMap((point, at) => {
+    const place = places[at];
+    return place ? [{ point, place }] : [];
+  });
   join(frame.over, "text", "point-name", named, (each) => each.point.mark.key)
-    .attr("x", (each) => (each.point.x + 8).toFixed(1))
-    .attr("y", (each) => (each.point.y - 5).toFixed(1))
+    .attr("x", (each) => each.place.left.toFixed(1))
+    .attr("y", (each) => (each.place.bottom - 3).toFixed(1))
     .text((each) => each.point.mark.label);
 }
 

@@ -53,3 +53,34 @@ export function spread(wanted: readonly number[], height: number, top: number, b
   }
   return placed;
 }
+
+export interface Box {
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+const LABEL_HEIGHT = 13;
+const POINT_RADIUS = 5;
+
+/** Return where the label of each point may stand: right above, left above, or below; null where it cannot. */
+export function labelPlaces(points: readonly { x: number; y: number; width: number }[], edge: number): (Box | null)[] {
+  const taken = points.map(({ x, y }) => boxAt(x - POINT_RADIUS, y + POINT_RADIUS, 2 * POINT_RADIUS, 2 * POINT_RADIUS));
+  return points.map(({ x, y, width }) => {
+    const [right, left, above, below] = [x + 7, x - 7 - width, y, y + LABEL_HEIGHT];
+    const places = [[right, above], [left, above], [right, below], [left, below]] as const;
+    const boxes = places.map(([from, bottom]) => boxAt(from, bottom, width, LABEL_HEIGHT));
+    const free = boxes.find((box) => box.left >= 0 && box.right <= edge && !taken.some((other) => touch(box, other)));
+    if (free) taken.push(free);
+    return free ?? null;
+  });
+}
+
+function boxAt(left: number, bottom: number, width: number, height: number): Box {
+  return { left, right: left + width, top: bottom - height, bottom };
+}
+
+function touch(a: Box, b: Box): boolean {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}

@@ -1,6 +1,6 @@
 /** An axis that grows at once and shrinks rarely. */
 
-const SHRINK_BELOW = 0.6; // of the present length
+const SHRINK_BELOW = 0.7; // of the present length
 const SHRINK_AFTER_MS = 3_000;
 
 export type Domain = readonly [low: number, high: number];

@@ -3,6 +3,7 @@
 import { marksOf, remember } from "../answer/marks";
 import { rolesOf } from "../answer/roles";
 import { button, element, labelledSelect, type Option, setAttribute, setClass, setDisabled, setHidden, setOptions, setText } from "../dom";
+import { showChosen } from "../text/plain";
 import type { Desk } from "./desk";
 import { Menu } from "./menu";
 import type { PanelModel } from "./model";
@@ -119,7 +120,7 @@ export class Controls {
 
 function targetOptions(chosen: number | null): Option[] {
   const targets = chosen === null || TARGETS.includes(chosen) ? TARGETS : [...TARGETS, chosen].sort((a, b) => b - a);
-  const shares = targets.map((target) => ({ value: String(target), text: `±${Number((100 * target).toPrecision(3))} %` }));
+  const shares = targets.map((target) => ({ value: String(target), text: showChosen(target) }));
   return [...shares, { value: TO_THE_END, text: "exact" }];
 }
 

@@ -79,7 +79,8 @@ export class Header {
   private drawPages(pages: Page["pages"], here: string | null, view: "page" | "jobs"): void {
     const links = pages.map((page) => link(visible(page.title), `/page/${encodeURIComponent(page.name)}`, page.name === here));
     const jobs = link("Jobs", "/jobs", view === "jobs");
-    this.pages.replaceChildren(...(pages.length > 1 ? links : []), jobs);
+    const back = link("Dashboard", "/", false);
+    this.pages.replaceChildren(...(view === "jobs" ? [back] : pages.length > 1 ? links : []), jobs);
   }
 
   private orderField(): HTMLElement {

@@ -2,7 +2,7 @@
 
 import { element, setAttribute, setHidden } from "../dom";
 import type { PanelUpdate } from "../protocol";
-import { showPercent } from "../text/plain";
+import { showChosen, showPercent } from "../text/plain";
 
 export class Progress {
   readonly root = element("div", { class: "progress", role: "progressbar", "aria-label": "rows read", "aria-valuemin": 0, "aria-valuemax": 100 });
@@ -22,6 +22,6 @@ export class Progress {
     setHidden(this.notch, at === null || update?.target === null);
     if (at === null || !update || update.target === null) return;
     this.notch.style.left = `${(100 * Math.min(1, at)).toFixed(2)}%`;
-    setAttribute(this.notch, "title", `±${showPercent(update.target)} should be met at ${showPercent(at)} of the rows`);
+    setAttribute(this.notch, "title", `${showChosen(update.target)} should be met at ${showPercent(at)} of the rows`);
   }
 }

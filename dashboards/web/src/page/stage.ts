@@ -10,6 +10,7 @@ import { isOutdated, type PanelModel } from "./model";
 import { Arranger } from "./picture";
 import { isHeld, placeholderText } from "./states";
 
+const NEAR_PIXELS = 300; // beyond the window: what is about to be scrolled into it is drawn already
 const NO_SIZE: Size = { width: 0, height: 0 };
 
 export class Stage {
@@ -22,10 +23,13 @@ export class Stage {
   private chart: { readonly kind: ChartKind; readonly drawing: Chart } | null = null;
   private size = NO_SIZE;
   private drawn: readonly unknown[] = [];
+  private isInSight = true;
+  private readonly sight = new IntersectionObserver((entries) => this.seen(entries.at(-1)), { rootMargin: `${NEAR_PIXELS}px` });
 
   /** redraw: asked for when the place for the chart has another size. */
   constructor(private readonly redraw: () => void) {
     this.root.append(this.placeholder, this.outdated);
+    this.sight.observe(this.root);
   }
 
   draw(panel: PanelModel, order: Order, now: number): void {
@@ -45,15 +49,16 @@ export class Stage {
 
   close(): void {
     this.sizes.disconnect();
+    this.sight.disconnect();
   }
 
-  /** Nothing is computed where nothing of what is seen has changed. */
+  /** Nothing is computed where nothing of what is seen has changed, or nothing is seen. */
   private drawChart(panel: PanelModel, answer: Answer, update: PanelUpdate, order: Order, now: number): void {
     const { settings, asTable, remembered, answerRun } = panel;
     const lacks = missing(settings.chart, rolesOf(answer, settings));
     const drawing = this.chartOf(asTable || lacks !== null ? "table" : settings.chart);
     const drawn = [answer, settings, remembered, drawing, this.size, order, update.state, answerRun];
-    if (this.size.width === 0 || drawn.every((part, at) => part === this.drawn[at])) return;
+    if (this.size.width === 0 || !this.isInSight || drawn.every((part, at) => part === this.drawn[at])) return;
     this.drawn = drawn;
     const notes = drawing.draw(this.arranger.picture(panel, answer, update, order, now), this.size);
     const cut = answer.truncated && this.chart?.kind !== "table" ? [`${answer.truncated} more rows are not drawn`] : [];
@@ -80,6 +85,12 @@ export class Stage {
     this.chart.drawing.root.remove();
     this.chart = null;
     this.size = NO_SIZE;
+  }
+
+  private seen(entry: IntersectionObserverEntry | undefined): void {
+    if (!entry || entry.isIntersecting === this.isInSight) return;
+    this.isInSight = entry.isIntersecting;
+    if (this.isInSight) this.redraw();
   }
 
   private resized(entries: readonly ResizeObserverEntry[]): void {

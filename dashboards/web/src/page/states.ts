@@ -1,7 +1,7 @@
 /** The states of a panel in words, and what can be done in each. */
 
 import type { Act, PanelState, PanelUpdate } from "../protocol";
-import { showAbout, showCount, showPercent, showSeconds } from "../text/plain";
+import { showAbout, showChosen, showCount, showPercent, showSeconds } from "../text/plain";
 
 const MOST_REMARKS = 3;
 
@@ -30,9 +30,9 @@ export function stateText(update: PanelUpdate): string {
     case "waiting":
       return "waiting";
     case "refining":
-      return update.mode === "exact" ? "running · exact only" : `refining · ${error ?? "±? yet"}`;
+      return update.mode === "exact" ? "running · exact only" : `refining · ${error ?? "± not known yet"}`;
     case "target_met":
-      return `target met · ${error ?? "±0 %"}`;
+      return `target met${error ? ` · ${error}` : ""}`;
     case "paused":
       return error ? `paused at ${error}` : "paused";
     case "stopped":
@@ -74,7 +74,7 @@ export function factTexts(update: PanelUpdate): string[] {
   facts.push(showSeconds(update.elapsed_seconds));
   const isRunning = update.state === "refining" || update.state === "target_met";
   if (update.state === "refining" && update.target !== null && update.seconds_to_target !== null) {
-    facts.push(`±${showPercent(update.target)} in about **${showAbout(update.seconds_to_target)}**`);
+    facts.push(`${showChosen(update.target)} in about **${showAbout(update.seconds_to_target)}**`);
   }
   facts.push(`**${update.cores.toFixed(1)}** cores`);
   if (update.unseen_groups) facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);

@@ -42,6 +42,11 @@ export function showPercent(share: number): string {
   return `${percent.toFixed(decimals)}${THIN}%`;
 }
 
+/** Return a share that somebody chose, as they chose it: ±1 %, not ±1.0 %. */
+export function showChosen(share: number): string {
+  return `±${Number((100 * share).toPrecision(3))}${THIN}%`;
+}
+
 /** Return the power of ten of a number's first digit, once it is rounded to `digits` digits. */
 export function exponentOf(number: number, digits: number): number {
   return Number(number.toExponential(digits - 1).split("e")[1]);

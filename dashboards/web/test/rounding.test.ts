@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cellOf } from "../src/answer/cells";
+import type { WireCell } from "../src/protocol";
+import { showColumn, showInterval } from "../src/text/rounding";
+
+/** Return the cells as the table of a page writes them, with plain spaces. */
+function texts(...cells: WireCell[]): string[] {
+  return showColumn(cells.map(cellOf), "number").map((shown) =>
+    [shown.value, shown.margin, shown.doubtful ? "?" : ""].filter(Boolean).join(" ").replaceAll("\u00a0", " "),
+  );
+}
+
+test("the half-width has two digits, and the value ends at the same place", () => {
+  assert.deepEqual(texts([120.04e6, 116.94e6, 123.14e6, true]), ["120.0 M ± 3.1 M"]);
+  assert.deepEqual(texts([0.05004, 0.04982, 0.05026, true]), ["0.05004 ± 0.00022"]);
+  assert.deepEqual(texts([-1234.5, -1300, -1169, true]), ["−1.234 k ± 0.066 k"]);
+});
+
+test("a half-width that rounds up to three digits is cut at the next place", () => {
+  assert.deepEqual(texts([1000, 900.4, 1099.6, true]), ["1.00 k ± 0.10 k"]);
+});
+
+test("the numbers of a column share one unit", () => {
+  assert.deepEqual(texts([57.1e6, 54.5e6, 59.7e6, true], [900_000, 800_000, 1_000_000, true]), [
+    "57.1 M ± 2.6 M",
+    "0.90 M ± 0.10 M",
+  ]);
+});
+
+test("what is exact is written in full, whatever its column", () => {
+  assert.deepEqual(texts([123141078, 123141078, 123141078, true], "9007199254740993"), ["123,141,078", "9,007,199,254,740,993"]);
+});
+
+test("bounds are one-sided, with the far side rounded outwards", () => {
+  assert.deepEqual(texts([104949.5, 104949.5, null, true]), ["≥ 104,949.5"]);
+  assert.deepEqual(texts([3, null, 3, true]), ["≤ 3"]);
+  assert.deepEqual(texts([5000, 5000, 7333, true]), ["≥ 5000 (≤ 7.4 k)"]);
+});
+
+test("sides that differ are both written; one that is missing is a bound", () => {
+  assert.deepEqual(texts([10, 8, 16, true]), ["10.0 +6.0/−2.0"]);
+  assert.deepEqual(texts([10, 8, null, true]), ["10.0 (≥ 8.0)"]);
+  assert.deepEqual(texts([10, 11, 13, true]), ["10.0 in 11.0 … 13.0"]);
+});
+
+test("what nothing bounds keeps three digits and says so", () => {
+  assert.deepEqual(texts([123456, null, null, false]), ["123 k ±? ?"]);
+  assert.deepEqual(texts([null, null, null, false]), ["NULL ±? ?"]);
+});
+
+test("an interval nobody vouches for is marked", () => {
+  assert.deepEqual(texts([10, 9, 11, false]), ["10.0 ± 1.0 ?"]);
+});
+
+test("very small and very large numbers keep their power of ten", () => {
+  assert.deepEqual(texts([1.5e-7, 1.4e-7, 1.6e-7, true]), ["1.50e-7 ± 0.10e-7"]);
+});
+
+test("an interval is written as its two ends", () => {
+  assert.equal(showInterval(cellOf([120e6, 116.9e6, 123.1e6, true])).replaceAll("\u00a0", " "), "116.9 M to 123.1 M");
+});
