@@ -14,6 +14,7 @@ from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.execution.state import GroupState
@@ -21,6 +22,8 @@ from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
+from relaqs.around_job import AroundQueryJob, own_columns
+from relaqs.folding import arrow_of, report_of
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
 from relaqs.policies import Kind
@@ -66,13 +69,13 @@ class MergeableQueryJob:
         self._config = database_config
         self._cursor = state_cursor
         self._watch = watch
-        leading = leading_stream(plan, catalog)
+        self._leading = leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
-        self._estimator: Estimator | RowsEstimator
+        self.estimator: Estimator | RowsEstimator
         if plan.returns_rows:
-            self._estimator = RowsEstimator(plan, leading, self._state, state_cursor)
+            self.estimator = RowsEstimator(plan, leading, self._state, state_cursor)
         else:
-            self._estimator = Estimator(plan, leading, self._state, state_cursor, request)
+            self.estimator = Estimator(plan, leading, self._state, state_cursor, request)
         self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._issued = 0
         self._moved = ResultDelta()
@@ -98,7 +101,7 @@ class MergeableQueryJob:
         assert not self._issued, "only a job that has not begun can go on from a saved state"
         self._state.restore(saved.rows, saved.block_rows)
         self._issued = self._folded = saved.folded
-        self.latest = self._estimator.estimate()
+        self.latest = self.estimator.estimate()
 
     def next_step(self) -> Step | None:
         if self._issued == len(self._batches):
@@ -113,14 +116,30 @@ class MergeableQueryJob:
         return Task(TaskKey(self.id, batch.index, index), work)
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
-        self._state.fold(self._batches[step.index], [_arrow(result) for result in results])
-        self._folded = step.index + 1
-        is_final = step.index == len(self._batches) - 1 or self._estimator.is_complete
-        self.latest = self._estimator.exact() if is_final else self._estimator.estimate()
-        if is_final:
-            self._cursor.close()
-        report = _report(step, results, self.latest, self._watch)
+        if not self.fold_state(step, results):
+            self.latest = self.estimator.estimate()
+        assert self.latest is not None
+        report = report_of(step, results, self.latest, self._watch)
         return replace(report, progress=self._progress(self.latest))
+
+    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
+        """Fold without estimating; return whether that was the last, and the exact answer is there."""
+        self._state.fold(self._batches[step.index], [arrow_of(result) for result in results])
+        self._folded = step.index + 1
+        if is_final := step.index == len(self._batches) - 1 or self.estimator.is_complete:
+            self.latest = self.estimator.exact()
+            self._cursor.close()
+        return is_final
+
+    @property
+    def population_rows(self) -> int:
+        return self._leading.row_count
+
+    def scanned_fraction(self) -> float:
+        return 1.0 if self.latest is not None else self.estimator.scanned_fraction
+
+    def source(self) -> PartSource:
+        return self.estimator if self.latest is None else own_columns(self.latest)
 
     def _progress(self, estimate: Estimate) -> float:
         """Return how far the watched cells moved; NaN where they are too many to follow, or none."""
@@ -153,11 +172,27 @@ class ExactQueryJob:
         return Step(0, (Task(TaskKey(self.id, 0, 0), work),))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
-        self.latest = present_exact(self._plan, _arrow(results[0]))
-        return _report(step, results, self.latest, None)
+        self.fold_state(step, results)
+        assert self.latest is not None
+        return report_of(step, results, self.latest, None)
+
+    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
+        self.latest = present_exact(self._plan, arrow_of(results[0]))
+        return True
+
+    @property
+    def population_rows(self) -> int:
+        return 0
+
+    def scanned_fraction(self) -> float:
+        return 1.0
+
+    def source(self) -> PartSource:
+        assert self.latest is not None  # one step, which is the first of all parts'
+        return own_columns(self.latest)
 
 
-QueryJob = MergeableQueryJob | ExactQueryJob
+QueryJob = MergeableQueryJob | ExactQueryJob | AroundQueryJob
 
 
 def query_job(
@@ -174,20 +209,27 @@ def query_job(
     watch: tuple[str, ...] | None = None,
 ) -> QueryJob:
     """Return the job that answers a plan in its mode. exact_threads: cores an exact run may use at once."""
-    if plan.mode is Mode.EXACT:
-        state_cursor.close()
-        return ExactQueryJob(id, plan, database_config=database_config, threads=exact_threads)
-    return MergeableQueryJob(
-        id,
-        plan,
-        catalog,
-        database_config=database_config,
-        state_cursor=state_cursor,
-        request=request,
-        seed=seed,
-        batches=batches,
-        watch=watch,
-    )
+
+    def part_job(part: OnlinePlan, cursor: Cursor) -> MergeableQueryJob | ExactQueryJob:
+        if part.mode is Mode.EXACT:
+            cursor.close()
+            return ExactQueryJob(id, part, database_config=database_config, threads=exact_threads)
+        return MergeableQueryJob(
+            id,
+            part,
+            catalog,
+            database_config=database_config,
+            state_cursor=cursor,
+            request=request,
+            seed=seed,
+            batches=batches,
+            watch=watch,
+        )
+
+    if plan.around is None:
+        return part_job(plan, state_cursor)
+    parts = [part_job(part, state_cursor.another()) for part in plan.around.parts]
+    return AroundQueryJob(id, plan, parts, cursor=state_cursor, request=request, watch=watch)
 
 
 def query_description(
@@ -203,21 +245,4 @@ def query_description(
         cores_most=exact_cores if is_exact else math.inf,
         target=None if is_exact else options.target,
         costs_grow=plan.mode is Mode.REFINED,
-    )
-
-
-def _arrow(result: TaskResult) -> pa.Table:
-    assert isinstance(result.value, pa.Table), result
-    return result.value
-
-
-def _report(
-    step: Step, results: Sequence[TaskResult], estimate: Estimate, watch: tuple[str, ...] | None
-) -> StepReport:
-    return StepReport(
-        step=step.index,
-        quality=estimate.relative_error(watch),
-        work_done=estimate.fraction,
-        core_seconds=sum(result.core_seconds for result in results),
-        is_final=estimate.is_exact,
     )

@@ -127,6 +127,10 @@ class Cursor:
         """Return (name, DuckDB type) of each column a SELECT would give, without running it."""
         return [(row[0], row[1]) for row in self.rows(f"DESCRIBE {sql}")]
 
+    def another(self) -> Cursor:
+        """Return a cursor of the same database, with registered and temporary tables of its own."""
+        return Cursor(self._connection.cursor())
+
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here; it raises `Interrupted` there."""
         self._connection.interrupt()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlglot
 
-from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plan import Around, Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.sql.parse import DIALECT
 
 _KINDS = {
@@ -19,6 +19,8 @@ _KINDS = {
 def explain(plan: OnlinePlan) -> str:
     """Return the plan as readable text, one part a paragraph."""
     parts = [f"mode: {plan.mode.value}", *(f"why: {reason}" for reason in plan.reasons)]
+    if plan.around is not None:
+        return _explain_around(plan, plan.around, parts)
     if plan.mode is Mode.EXACT:
         return "\n".join([*parts, "", "exact SQL:", _pretty(plan.exact_sql)]) + "\n"
     parts.append("streams: " + ", ".join(stream.table for stream in plan.streams))
@@ -37,6 +39,15 @@ def explain(plan: OnlinePlan) -> str:
         if not sql:
             continue
         parts += ["", title, _pretty(sql)]
+    return "\n".join(parts) + "\n"
+
+
+def _explain_around(plan: OnlinePlan, around: Around, parts: list[str]) -> str:
+    """Return the plan of a query over answers, then the plan of each."""
+    parts += ["", "columns:", *(f"  {output.name}: {_kind(output)}" for output in plan.outputs)]
+    parts += ["", "final SQL, over the answers below:", _pretty(around.final_sql)]
+    for index, part in enumerate(around.parts):
+        parts += ["", f"part_{index}, the answer of:", _pretty(part.sql), "", explain(part).rstrip()]
     return "\n".join(parts) + "\n"
 
 

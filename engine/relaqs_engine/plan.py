@@ -16,6 +16,9 @@ DISTINCT_SEEN = "distinct_seen"
 DISTINCT_ONCE = "distinct_once"
 DISTINCT_ESTIMATE = "distinct_estimate"
 ROWS = "m"
+# In the SQL around answers: which row of which answer, and the joined rows behind it.
+GROUP = "relaqs_group"
+GROUP_ROWS = "relaqs_rows"
 BLOCK = "r"
 SCALE = "scale"
 
@@ -140,6 +143,33 @@ class Hoist:
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """A query over the answers of others: what stands around aggregates (see `rewrite/levels.py`).
+
+    parts: the plans of those answers; they are read as tables part_0, part_1, … of columns c0, c1, …, GROUP
+    and GROUP_ROWS. final_sql, estimate_sql: to the answer o0, …; an estimate has v0, … as well for outputs
+    that are estimated, then GROUP and GROUP_ROWS if its rows can be told apart. replicate_sql: the same for
+    every variant of the one part that leaves out a block, "" if none is needed. varied: that part.
+    sources: per output, (part, output) whose interval it has. whole: outputs not certified before the end,
+    as groups not yet seen could change them. rows_are_certain: which rows there are depends on no estimate.
+    keeps_groups: each row is a group of an answer. so_far: some outputs are values so far, computed from
+    groups that are not scaled while they are tiny.
+    """
+
+    parts: tuple[OnlinePlan, ...]
+    final_sql: str
+    estimate_sql: str
+    replicate_sql: str
+    sources: tuple[tuple[tuple[int, int], ...], ...]
+    whole: tuple[bool, ...]
+    varied: int
+    has_identity: bool
+    rows_are_certain: bool
+    keeps_groups: bool
+    so_far: bool
+
+
+@dataclass(frozen=True, slots=True)
 class OnlinePlan:
     """Everything needed to run one query, and the reasons.
 
@@ -191,4 +221,5 @@ class OnlinePlan:
     has_grouping_sets: bool = False
     counts_every_row: bool = False
     is_ordered: bool = False
+    around: Around | None = None
     warnings: tuple[str, ...] = ()

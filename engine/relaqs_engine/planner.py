@@ -20,7 +20,10 @@ from relaqs_engine.plan import (
     OutputKind,
 )
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.around import MOST_ROWS, plan_around
+from relaqs_engine.rewrite.carve import carve
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
+from relaqs_engine.rewrite.flatten import qualified_query
 from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.rewrite.membership import keep_numeric_deciders
 from relaqs_engine.rewrite.render import (
@@ -52,7 +55,7 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
         try:
             plan = _online(draft, parsed.tables)
         except NotOnlineError as reason:
-            plan = _exact(parsed, catalog, schema, str(reason))
+            plan = _around(draft) or _exact(parsed, catalog, schema, str(reason))
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
@@ -78,6 +81,33 @@ def _online(draft: Draft, tables: frozenset[str]) -> OnlinePlan:
         except NotOnlineError as reason:
             refused.append((_sampled_rows(chosen.catalog, tables), reason))
     raise max(refused, key=lambda each: each[0])[1]
+
+
+def _around(draft: Draft) -> OnlinePlan | None:
+    """Return the plan of a query over the answers of simpler ones, None where it is not one."""
+    try:
+        with _bound_by_duckdb():
+            tree = qualified_query(draft)
+            return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
+    except NotOnlineError:
+        return None
+
+
+def _part(draft: Draft, query: exp.Query) -> OnlinePlan | None:
+    """Return the plan of a query that another one is computed from, None where there is none."""
+    sql = query.sql(DIALECT)
+    tables = frozenset(table.name for table in tables_in(query))
+    try:
+        schema = tuple(draft.binder.describe(sql))
+        part = replace(draft, sql=sql, tree=query.copy(), schema=schema)
+        if any(draft.catalog.table(name).is_sampled for name in tables):
+            return _online(part, tables)
+    except (NotOnlineError, SqlError):
+        return None
+    if sum(draft.catalog.table(name).row_count for name in tables) > MOST_ROWS:
+        return None
+    reason = "static tables are read whole"
+    return _exact(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
 
 
 def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:

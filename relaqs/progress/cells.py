@@ -46,18 +46,21 @@ def cells_of(estimate: Estimate, watch: tuple[str, ...] | None = None) -> Cells:
         raise ValueError(f"{unknown} cannot be watched; the approximate columns are {names}")
     chosen = [index for index, name in enumerate(names) if watch is None or name in watch]
     return Cells(
-        keys=_row_keys(estimate, set(names)),
+        keys=_row_keys(estimate),
         values=estimate.values[:, chosen],
         counts=estimate.certified[:, chosen] & np.isfinite(estimate.values[:, chosen]),
     )
 
 
-def _row_keys(estimate: Estimate, approximate: set[str]) -> tuple[Hashable, ...]:
+def _row_keys(estimate: Estimate) -> tuple[Hashable, ...]:
     """Return each row's key: its exact columns as text, and which of the equal ones it is, from 0.
 
     As text, because a key may hold lists, which do not hash, or a NaN, which does not equal itself.
     """
-    exact = [estimate.table.column(name).to_pylist() for name in estimate.columns if name not in approximate]
+    approximate = {column.position for column in estimate.approximate}
+    exact = [
+        estimate.table.column(i).to_pylist() for i in range(len(estimate.columns)) if i not in approximate
+    ]
     rows = [repr(row) for row in zip(*exact, strict=True)] if exact else [""] * estimate.table.num_rows
     seen: dict[str, int] = {}
     keys = []

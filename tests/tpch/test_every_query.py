@@ -13,7 +13,7 @@ from tests.engine.world import World
 
 # Those that need a second layout, and those for which none would do.
 NEED_SECOND_LAYOUTS = {2, 13, 16, 17}
-RUN_EXACTLY = {11, 15, 20, 22}
+RUN_EXACTLY = {11, 20, 22}
 
 
 @pytest.fixture(scope="module")

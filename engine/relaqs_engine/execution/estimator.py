@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, unseen_groups
@@ -12,7 +14,7 @@ from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.cells import ShownGroups, shown_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, IntervalRequest
 from relaqs_engine.execution.membership import decided_groups
-from relaqs_engine.execution.present import present_estimate, present_exact
+from relaqs_engine.execution.present import Bounds, present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
@@ -31,6 +33,25 @@ from relaqs_engine.plan import (
 # (FACTS: 85 times at half a percent of the rows).
 MIN_ROWS_TO_SCALE_RANKED = 30
 _POINT = "point"  # the prepared statement's name
+
+
+@dataclass(frozen=True, slots=True)
+class SoFar:
+    """One answer so far, before it is presented.
+
+    point: the plan's estimate query's result, of the groups shown. groups: one more where they are ranked.
+    bounds: of outputs that are COUNT(DISTINCT), by position. is_scaled: False where totals are as seen.
+    """
+
+    point: pa.Table
+    groups: ShownGroups
+    found: CellIntervals
+    bounds: Bounds
+    scan: Scan
+    is_scaled: bool
+    unseen_groups: int | None
+    rows_are_settled: bool
+    warnings: tuple[str, ...]
 
 
 class Estimator:
@@ -52,36 +73,61 @@ class Estimator:
         """Whether the answer is final before the last mini-batch: never, any row may still change a sum."""
         return False
 
+    @property
+    def scanned_fraction(self) -> float:
+        return Scan(self._state.block_rows, self._leading.row_count).fraction
+
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
         plan = self._plan
         answer = self._cursor.table(f"WITH merged AS ({plan.merge_sql}) {plan.final_sql}")
         return present_exact(plan, answer)
 
-    @np.errstate(invalid="ignore", over="ignore")  # sums of NaN and infinities: nothing is known of them
     def estimate(self) -> Estimate:
         """Return the answer so far, after at least one mini-batch and before the last."""
+        so_far = self.so_far()
+        return present_estimate(
+            self._plan,
+            so_far.point,
+            so_far.found,
+            so_far.bounds,
+            fraction=so_far.scan.fraction,
+            unseen_groups=so_far.unseen_groups,
+            rows_are_settled=so_far.rows_are_settled,
+            warnings=so_far.warnings,
+        )
+
+    @np.errstate(invalid="ignore", over="ignore")  # sums of NaN and infinities: nothing is known of them
+    def so_far(self, *, is_scaled: bool = True) -> SoFar:
+        """Return what an answer is presented from. is_scaled: False for the values as they were seen."""
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
-        point = self._point(1.0 if plan.groups_are_local else scan.scale)
+        point = self._point(1.0 if plan.groups_are_local or not is_scaled else scan.scale)
         groups = shown_groups(plan, point)
         tiny = plan.has_limit and bool((groups.rows[: plan.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any())
-        so_far = tiny and not plan.groups_are_local
-        if so_far:
+        so_far = (tiny or not is_scaled) and not plan.groups_are_local
+        if so_far and is_scaled:
             point = self._point(1.0)
             groups = shown_groups(plan, point)  # HAVING lets others through
         found = self._intervals(point, groups, scan, so_far)
         decided = decided_groups(plan, found, groups.rows)
         settled = bool(decided.all()) and not (so_far or plan.groups_are_local or plan.has_having)
-        return present_estimate(
-            plan,
-            point.slice(0, len(decided)),
-            found.of_groups(decided),
-            self._distinct_interval(point.slice(0, len(decided)), scan.fraction),
-            fraction=scan.fraction,
+        shown = point.slice(0, len(decided))
+        return SoFar(
+            point=shown,
+            groups=groups,
+            found=found.of_groups(decided),
+            bounds=self._bounds(shown, scan.fraction),
+            scan=scan,
+            is_scaled=not so_far,
             unseen_groups=self._unseen(groups, scan.fraction),
             rows_are_settled=settled,
-            warnings=_warnings(plan, so_far, int((~decided).sum())),
+            warnings=_warnings(plan, so_far and is_scaled, 0 if not is_scaled else int((~decided).sum())),
         )
+
+    def without_each_block(self, so_far: SoFar) -> FloatArray:
+        """Return the estimated outputs without each block with rows, shape (blocks, groups, outputs)."""
+        shown = sum(output.kind is OutputKind.ESTIMATE for output in self._plan.outputs)
+        return self._intervals_of.without_each_block(so_far.groups, so_far.scan)[:, :, :shown]
 
     def _point(self, scale: float) -> pa.Table:
         """Return the estimate. Prepared at the first, once there is a state: parsing costs a third of it."""
@@ -100,12 +146,14 @@ class Estimator:
             return CellIntervals.unknown(cells)
         return self._intervals_of(groups, cells, scan)
 
-    def _distinct_interval(self, point: pa.Table, fraction: float) -> tuple[FloatArray, FloatArray]:
-        """Return what COUNT(DISTINCT) lies between, for each row of the answer."""
+    def _bounds(self, point: pa.Table, fraction: float) -> Bounds:
+        """Return what each COUNT(DISTINCT) lies between, for each row of the answer."""
         if not self._plan.counts_distinct:
-            return np.empty(0), np.empty(0)
+            return {}
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
-        return distinct_interval(seen, once, fraction, self._request.confidence)
+        sides = distinct_interval(seen, once, fraction, self._request.confidence)
+        kinds = enumerate(output.kind for output in self._plan.outputs)
+        return {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         if not self._plan.keys:

@@ -95,6 +95,10 @@ class IntervalEstimator:
         result = CellIntervals(cells, found.low, found.high, found.certified, error)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
 
+    def without_each_block(self, groups: ShownGroups, scan: Scan) -> FloatArray:
+        """Return the cells with each block that holds rows left out, shape (blocks, groups, outputs)."""
+        return self._variance.without_each_block(groups, scan)
+
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
         """Return values so far: a total that cannot fall is at least that, of the rest nothing is known."""
         found = CellIntervals.unknown(cells)

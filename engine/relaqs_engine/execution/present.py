@@ -6,7 +6,7 @@ underscore is added until the name is free, so a user's own x_low is never touch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,9 @@ from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate, Float
 from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
+
+# Low and high ends of a column's cells, by the position of the output.
+Bounds = Mapping[int, tuple[FloatArray, FloatArray]]
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT)
 
@@ -66,7 +69,7 @@ def present_estimate(
     plan: OnlinePlan,
     point: pa.Table,
     found: CellIntervals,
-    distinct: tuple[FloatArray, FloatArray],
+    bounds: Bounds,
     *,
     fraction: float,
     unseen_groups: int | None,
@@ -75,7 +78,7 @@ def present_estimate(
 ) -> Estimate:
     """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
 
-    distinct: low and high of each row's COUNT(DISTINCT), where the query has one.
+    bounds: low and high of each row's COUNT(DISTINCT), by the output's position.
     """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
@@ -85,7 +88,7 @@ def present_estimate(
             value, sure = found.value[:, estimated], found.certified[:, estimated]
             estimated += 1
         elif output.kind is OutputKind.DISTINCT:
-            low, high = distinct
+            low, high = bounds[i]
             value, sure = doubles(point.column(i)), np.ones(point.num_rows, dtype=bool)
         else:
             sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_local))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate
@@ -12,8 +13,6 @@ from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import OnlinePlan
-
-_NOTHING = np.empty(0)
 
 
 class RowsEstimator:
@@ -31,11 +30,19 @@ class RowsEstimator:
         limit = self._plan.limit_rows
         return limit is not None and self._state.row_count >= limit
 
+    @property
+    def scanned_fraction(self) -> float:
+        return Scan(self._state.block_rows, self._leading.row_count).fraction
+
+    def rows(self) -> pa.Table:
+        """Return the rows found so far, those that the answer would have."""
+        return self._cursor.table(self._plan.final_sql)
+
     def exact(self) -> Estimate:
-        return present_exact(self._plan, self._cursor.table(self._plan.final_sql))
+        return present_exact(self._plan, self.rows())
 
     def estimate(self) -> Estimate:
-        rows = self._cursor.table(self._plan.final_sql)
+        rows = self.rows()
         scan = Scan(self._state.block_rows, self._leading.row_count)
         found = self._state.row_count
         expected = None if self._plan.has_limit else round(found * scan.scale)
@@ -44,7 +51,7 @@ class RowsEstimator:
             self._plan,
             rows,
             CellIntervals.unknown(np.empty((rows.num_rows, 0))),
-            (_NOTHING, _NOTHING),
+            {},
             fraction=scan.fraction,
             unseen_groups=None if expected is None else expected - found,
             rows_are_settled=False,

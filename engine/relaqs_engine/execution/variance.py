@@ -84,14 +84,17 @@ class VarianceEstimator:
     def _are_totals(self) -> bool:
         return all(output.total for output in estimated_outputs(self._plan))
 
+    def without_each_block(self, groups: ShownGroups, scan: Scan) -> FloatArray:
+        """Return the cells with each block that holds rows left out, shape (blocks, groups, outputs)."""
+        rest, rest_rows = _rest(groups, block_sums(self._plan, groups, self._state, self._cursor), scan)
+        return self._evaluate(groups, rest, scan.population_rows / rest_rows)
+
     def _jackknife(
         self, groups: ShownGroups, blocks: BlockSums, cells: FloatArray, scan: Scan
     ) -> tuple[Variance, FloatArray]:
         """Evaluate every block's absence, and every sum's step, in one statement."""
         occupied = scan.block_rows > 0
-        dense = np.zeros((len(scan.block_rows), *groups.sums.shape))
-        dense[blocks.block, blocks.group] = blocks.sums
-        rest, rest_rows = leave_one_out(dense[occupied], scan.block_rows[occupied])
+        rest, rest_rows = _rest(groups, blocks, scan)
         variants, steps = _stepped(groups.sums)
         scales = np.concatenate([scan.population_rows / rest_rows, np.full(len(variants), scan.scale)])
         moved = self._evaluate(groups, np.concatenate([rest, variants]), scales)
@@ -118,6 +121,14 @@ class VarianceEstimator:
         for i, output in enumerate(outputs):
             gradient[:, i, names.index(str(output.total))] = scale
         return gradient
+
+
+def _rest(groups: ShownGroups, blocks: BlockSums, scan: Scan) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return each group's sums without each block, (blocks, groups, columns), and the rows scanned then."""
+    occupied = scan.block_rows > 0
+    dense = np.zeros((len(scan.block_rows), *groups.sums.shape))
+    dense[blocks.block, blocks.group] = blocks.sums
+    return leave_one_out(dense[occupied], scan.block_rows[occupied])
 
 
 def _stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:

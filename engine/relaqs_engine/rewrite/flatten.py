@@ -19,24 +19,31 @@ _CTE = "cte"  # the key of a CTE's number in the metadata of nodes
 
 def flatten(draft: Draft) -> Draft:
     """Return the draft with its tree as one qualified SELECT."""
+    if not isinstance(draft.tree, exp.Select):
+        raise NotOnlineError(f"{draft.tree.key.upper()} combines whole answers")
+    tree = qualified_query(draft)
+    assert isinstance(tree, exp.Select)
+    return replace(draft, tree=with_explicit_keys(tree))
+
+
+def qualified_query(draft: Draft) -> exp.Query:
+    """Return the query without WITH, its names qualified, derived tables merged where that is sound."""
     if call := volatile_function(draft.tree):
         raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
     tree = draft.tree.copy()
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    if not isinstance(tree, exp.Select):
-        raise NotOnlineError(f"{tree.key.upper()} combines whole answers")
     tree = _qualified(draft, tree)
     tree = inline_ctes(tree)
     if not _has_outer_join_over_derived_table(tree):
-        tree = merge_subqueries(tree)
-    assert isinstance(tree, exp.Select)
-    assert isinstance(draft.tree, exp.Select)
+        merged = merge_subqueries(tree)
+        assert isinstance(merged, exp.Query)
+        tree = merged
     check_each_key_has_one_name(draft.tree, tree)
-    return replace(draft, tree=_with_explicit_keys(tree))
+    return tree
 
 
-def _qualified(draft: Draft, tree: exp.Select) -> exp.Select:
+def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     schema: dict[str, object] = {
         name: {column.name: column.type for column in layout.columns}
         for name, layout in draft.catalog.tables.items()
@@ -45,11 +52,11 @@ def _qualified(draft: Draft, tree: exp.Select) -> exp.Select:
         qualified = qualify(tree, schema=schema, dialect=DIALECT, quote_identifiers=True)
     except OptimizeError as error:
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
-    assert isinstance(qualified, exp.Select)
+    assert isinstance(qualified, exp.Query)
     return qualified
 
 
-def inline_ctes(tree: exp.Select) -> exp.Select:
+def inline_ctes(tree: exp.Query) -> exp.Query:
     """Return the tree with each reference to a CTE replaced by its query. Sound: no function is volatile."""
     _number_ctes(tree)
     while with_ := next((node for node in tree.find_all(exp.With) if node.expressions), None):
@@ -66,7 +73,7 @@ def inline_ctes(tree: exp.Select) -> exp.Select:
     return tree
 
 
-def _number_ctes(tree: exp.Select) -> None:
+def _number_ctes(tree: exp.Query) -> None:
     """Number the CTEs, and the references to each alike: a body that moves keeps its names' meaning."""
     for number, cte in enumerate(tree.find_all(exp.CTE)):
         cte.meta[_CTE] = number
@@ -87,7 +94,7 @@ def _is_plain_distinct(tree: exp.Select) -> bool:
     return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
 
 
-def _with_explicit_keys(tree: exp.Select) -> exp.Select:
+def with_explicit_keys(tree: exp.Select) -> exp.Select:
     """Return the tree with its keys one by one: GROUP BY ALL means the outputs that aggregate nothing."""
     if _is_plain_distinct(tree):
         tree.set("distinct", None)

@@ -76,6 +76,8 @@ def recording(plan: OnlinePlan, shows: tuple[str, ...]) -> str:
 
 
 def _notes(plan: OnlinePlan) -> Iterator[str]:
+    if plan.around is not None:
+        yield f"around {len(plan.around.parts)}"
     if plan.groups_are_local:
         yield "groups are local"
     if plan.counts_every_row:
@@ -100,7 +102,7 @@ def _parts(plan: OnlinePlan, shows: tuple[str, ...]) -> Iterator[tuple[str, str]
         "final": plan.final_sql,
     }
     for title, sql in texts.items():
-        if title in shows:
+        if title in shows and sql:
             yield title, sql
 
 

@@ -1,0 +1,89 @@
+"""Answers so far that another query is computed from, as the tables it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.arrays import arrow, doubles
+from relaqs_engine.execution.estimator import Estimator, SoFar
+from relaqs_engine.execution.rows import RowsEstimator
+from relaqs_engine.plan import GROUP, GROUP_ROWS, OnlinePlan, OutputKind
+
+# Where a part's answer comes from: what estimates it, or the answer itself, when it is final.
+PartSource: TypeAlias = Estimator | RowsEstimator | pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One answer. rows: the outputs of its plan as its first columns, in their own types.
+
+    first_row: the number of its first row; rows of all parts are numbered apart. estimates: by position of
+    the outputs that are numbers so far, as DOUBLE. row_counts: joined rows behind each row. estimator,
+    so_far: None where the answer is final, or made of rows, each of which is.
+    """
+
+    plan: OnlinePlan
+    rows: pa.Table
+    first_row: int
+    estimates: dict[int, FloatArray]
+    row_counts: FloatArray
+    estimator: Estimator | None = None
+    so_far: SoFar | None = None
+
+    def table(self) -> pa.Table:
+        """Return the columns c0, c1, …, each row's number, and the joined rows behind it."""
+        columns = [
+            arrow(self.estimates[i]) if i in self.estimates else self.rows.column(i)
+            for i in range(len(self.plan.outputs))
+        ]
+        columns.append(arrow(np.arange(self.first_row, self.first_row + self.rows.num_rows)))
+        columns.append(arrow(self.row_counts.astype(np.int64)))
+        names = [f"c{i}" for i in range(len(self.plan.outputs))]
+        return pa.Table.from_arrays(columns, names=[*names, GROUP, GROUP_ROWS])
+
+    def variants(self, cells: FloatArray) -> pa.Table:
+        """Return the table once per variant, and its number as `variant`.
+
+        cells: the outputs of kind ESTIMATE in each variant, shape (variants, rows, outputs).
+        """
+        count = self.rows.num_rows
+        table = self.table().take(arrow(np.tile(np.arange(count), len(cells))))
+        for place, i in enumerate(estimated_positions(self.plan)):
+            table = table.set_column(i, f"c{i}", arrow(cells[:, :, place].ravel()))
+        return table.append_column("variant", arrow(np.repeat(np.arange(len(cells)), count)))
+
+
+def estimated_positions(plan: OnlinePlan) -> list[int]:
+    return [i for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE]
+
+
+def parts_so_far(
+    plans: Sequence[OnlinePlan], sources: Sequence[PartSource], *, is_scaled: bool
+) -> list[Part]:
+    """Return the answers so far. is_scaled: False for totals as they were seen."""
+    found: list[Part] = []
+    first_row = 0
+    for plan, source in zip(plans, sources, strict=True):
+        found.append(_part(plan, source, first_row, is_scaled))
+        first_row += found[-1].rows.num_rows
+    return found
+
+
+def _part(plan: OnlinePlan, source: PartSource, first_row: int, is_scaled: bool) -> Part:
+    if not isinstance(source, Estimator):
+        rows = source.rows() if isinstance(source, RowsEstimator) else source
+        return Part(plan, rows, first_row, {}, np.ones(rows.num_rows))
+    so_far = source.so_far(is_scaled=is_scaled)
+    point = so_far.point
+    estimates = {i: doubles(point.column(f"v{i}")) for i in estimated_positions(plan)}
+    for i, output in enumerate(plan.outputs):
+        if output.kind is OutputKind.DISTINCT:
+            estimates[i] = doubles(point.column(i))
+    rows = so_far.groups.rows[: point.num_rows]
+    return Part(plan, point, first_row, estimates, rows, source, so_far)

@@ -1,0 +1,183 @@
+"""The plan of a query over answers: its texts, and what is known of its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sqlglot import exp
+
+from relaqs_engine.duck import quote_name
+from relaqs_engine.plan import (
+    GROUP,
+    GROUP_ROWS,
+    Around,
+    Mode,
+    OnlinePlan,
+    OutputColumn,
+    OutputKind,
+)
+from relaqs_engine.rewrite.carve import Carved, answer_name
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
+from relaqs_engine.rewrite.outputs import is_number
+from relaqs_engine.sql.parse import DIALECT
+
+# Rows that an answer may have: the query around it is computed anew, where the answers are, each time.
+MOST_ROWS = 200_000
+
+
+def plan_around(draft: Draft, carved: Carved) -> OnlinePlan:
+    """Return the plan of the outer query over the answers of its parts. Raises NotOnlineError."""
+    parts = carved.parts
+    _check_parts(draft, carved)
+    level = level_of(carved.outer, parts)
+    outputs = tuple(
+        _output(name, type_, value, parts)
+        for (name, type_), value in zip(draft.schema, level.values, strict=True)
+    )
+    around = _around(draft, carved, level, outputs)
+    _check_binds(draft, around, parts)
+    streams = dict.fromkeys(stream for part in parts for stream in part.streams)
+    leading = max((part for part in parts if part.leading), key=lambda part: _rows(draft, part))
+    return OnlinePlan(
+        sql=draft.sql,
+        mode=Mode.MERGEABLE,
+        reasons=("the rest of the query is computed from the aggregates so far",),
+        streams=tuple(streams),
+        hoists=tuple(dict.fromkeys(hoist for part in parts for hoist in part.hoists)),
+        outputs=outputs,
+        leading=leading.leading,
+        method=parts[around.varied].method,
+        expected_groups=max(part.expected_groups for part in parts),
+        final_sql=around.final_sql,
+        estimate_sql=around.estimate_sql,
+        around=around,
+    )
+
+
+def _rows(draft: Draft, part: OnlinePlan) -> int:
+    return draft.catalog.table(part.leading).row_count
+
+
+def _check_parts(draft: Draft, carved: Carved) -> None:
+    if all(part.mode is Mode.EXACT for part in carved.parts):
+        raise NotOnlineError("nothing of it is sampled")
+    is_union = isinstance(carved.outer, exp.Union) and not carved.outer.args.get("distinct")
+    for part in carved.parts:
+        if not part.returns_rows and part.expected_groups > MOST_ROWS:
+            raise NotOnlineError(f"about {part.expected_groups:,} groups are combined")
+        if part.returns_rows and not part.has_limit and not is_union:
+            raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+
+
+def _output(name: str, type_: str, value: Value, parts: Sequence[OnlinePlan]) -> OutputColumn:
+    if value.trust is Trust.KEY:
+        return OutputColumn(name, OutputKind.KEY, type_, "")
+    taken = [parts[part].outputs[i] for part, i in value.sources]
+    if taken and len({(output.kind, output.side) for output in taken}) == 1:
+        return OutputColumn(name, taken[0].kind, type_, "", side=taken[0].side)
+    known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_)
+    return OutputColumn(name, OutputKind.ESTIMATE if known else OutputKind.OPAQUE, type_, "")
+
+
+def _around(draft: Draft, carved: Carved, level: Level, outputs: tuple[OutputColumn, ...]) -> Around:
+    parts = carved.parts
+    pairs = list(zip(outputs, level.values, strict=True))
+    own = [o.kind is OutputKind.ESTIMATE and not v.sources for o, v in pairs]
+    query = level.query if level.query is not None else carved.outer
+    limited = any(query.args.get(part) for part in ("limit", "offset"))
+    varied = next(i for i, part in enumerate(parts) if part.mode is not Mode.EXACT)
+    if level.part is not None:
+        varied = level.part
+    return Around(
+        parts=parts,
+        final_sql=_final(carved.outer, outputs, parts),
+        estimate_sql=_estimate(query, outputs, parts, with_identity=level.query is not None),
+        replicate_sql=_replicates(query, outputs, parts, varied) if any(own) else "",
+        sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
+        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
+        varied=varied,
+        has_identity=level.query is not None,
+        rows_are_certain=level.is_certain and not limited,
+        keeps_groups=level.keeps_groups,
+        so_far=any(o.kind is OutputKind.OPAQUE and not v.sources for o, v in pairs),
+    )
+
+
+def _answers(parts: Sequence[OnlinePlan], *, estimated: bool) -> str:
+    """Return the WITH that gives the parts' answers their names and types. Estimates are DOUBLE."""
+    tables = (
+        f"{answer_name(index)} AS ({_answer(part, f'part_{index}', estimated=estimated)})"
+        for index, part in enumerate(parts)
+    )
+    return "WITH " + ", ".join(tables)
+
+
+def _answer(part: OnlinePlan, table: str, *, estimated: bool) -> str:
+    columns = [
+        f"CAST(c{i} AS {_type(output, estimated)}) AS {quote_name(output.name)}"
+        for i, output in enumerate(part.outputs)
+    ]
+    return f"SELECT {', '.join(columns + ([GROUP, GROUP_ROWS] if estimated else []))} FROM {table}"
+
+
+def _type(output: OutputColumn, estimated: bool) -> str:
+    numbers = (OutputKind.ESTIMATE, OutputKind.DISTINCT)
+    return "DOUBLE" if estimated and output.kind in numbers else output.type
+
+
+def _names(outputs: Sequence[OutputColumn], *hidden: str) -> str:
+    return ", ".join([*(f"x{i}" for i in range(len(outputs))), *hidden])
+
+
+def _final(outer: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[OnlinePlan]) -> str:
+    values = ", ".join(f"CAST(x{i} AS {output.type}) AS o{i}" for i, output in enumerate(outputs))
+    rows = f"({outer.sql(DIALECT)}) AS t({_names(outputs)})"
+    return f"{_answers(parts, estimated=False)} SELECT {values} FROM {rows}"
+
+
+def _estimate(
+    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[OnlinePlan], *, with_identity: bool
+) -> str:
+    hidden = (GROUP, GROUP_ROWS) if with_identity else ()
+    values = [f"TRY_CAST(x{i} AS {output.type}) AS o{i}" for i, output in enumerate(outputs)]
+    values += [*_doubles(outputs), *hidden]
+    source = f"({query.sql(DIALECT)}) AS t({_names(outputs, *hidden)})"
+    return f"{_answers(parts, estimated=True)} SELECT {', '.join(values)} FROM {source}"
+
+
+def _doubles(outputs: Sequence[OutputColumn]) -> Iterator[str]:
+    for i, output in enumerate(outputs):
+        if output.kind in (OutputKind.ESTIMATE, OutputKind.DISTINCT):
+            yield f"TRY_CAST(x{i} AS DOUBLE) AS v{i}"
+
+
+def _replicates(
+    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[OnlinePlan], varied: int
+) -> str:
+    """Return the query over every variant of a part: (variant, position in the answer, doubles)."""
+    inner = query.copy()
+    for part in ("order", "limit", "offset"):
+        inner.set(part, None)
+    part = f"part_{varied}"
+    variant = f"{_answer(parts[varied], part, estimated=True)} WHERE {part}.variant = each.variant"
+    rows = f"({inner.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS)})"
+    values = ", ".join([*_doubles(outputs), GROUP])
+    return (
+        f"SELECT each.variant, shown.place, t.* EXCLUDE ({GROUP}) "
+        f"FROM (SELECT DISTINCT variant FROM {part}) AS each, "
+        f"LATERAL (WITH {answer_name(varied)} AS ({variant}) SELECT {values} FROM {rows}) AS t "
+        f"JOIN shown ON shown.{GROUP} IS NOT DISTINCT FROM t.{GROUP}"
+    )
+
+
+def _check_binds(draft: Draft, around: Around, parts: Sequence[OnlinePlan]) -> None:
+    """Raise SqlError where a text does not bind: an estimate is DOUBLE, which not every function takes."""
+    tables = []
+    for index, part in enumerate(parts):
+        columns = [f"NULL::{output.type} AS c{i}" for i, output in enumerate(part.outputs)]
+        columns += [f"0::BIGINT AS {GROUP}", f"0::BIGINT AS {GROUP_ROWS}", "0 AS variant"]
+        tables.append(f"part_{index} AS (SELECT {', '.join(columns)})")
+    given = "WITH " + ", ".join(tables)
+    for text in (around.final_sql, around.estimate_sql):
+        draft.binder.describe(f"{given}, {text.removeprefix('WITH ')}")

@@ -1,0 +1,226 @@
+"""Cutting a query in two: aggregations over tables, and what is computed from their answers.
+
+Windows over aggregates, DISTINCT of them, set operations, aggregates of aggregates: all of these are ordinary
+SQL over the answers of simpler queries, which it reads as tables `answer_0`, `answer_1`, …
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
+from relaqs_engine.rewrite.flatten import with_explicit_keys
+from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.sql.parse import DIALECT
+
+_FUNCTIONS_AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
+
+
+@dataclass(frozen=True, slots=True)
+class Carved:
+    """outer: reads the tables `answer_0`, … and nothing else. parts: the plans of what these answer."""
+
+    outer: exp.Query
+    parts: tuple[OnlinePlan, ...]
+
+
+# Plans a query on its own, None where it has no estimate or, reading static tables alone, needs none.
+PlanPart = Callable[[exp.Query], OnlinePlan | None]
+
+
+def answer_name(index: int) -> str:
+    return f"answer_{index}"
+
+
+def answer_index(name: str) -> int:
+    return int(name.removeprefix("answer_"))
+
+
+def carve(tree: exp.Query, plan_part: PlanPart) -> Carved:
+    """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError."""
+    carver = _Carver(plan_part)
+    outer = carver.cut(tree.copy())
+    return Carved(outer, tuple(carver.parts))
+
+
+class _Carver:
+    """Collects the plans of inner queries, equal ones once, while it puts their answers in their places."""
+
+    def __init__(self, plan_part: PlanPart) -> None:
+        self.parts: list[OnlinePlan] = []
+        self._plan_part = plan_part
+        self._index_of: dict[str, int] = {}
+
+    def cut(self, query: exp.Expr) -> exp.Query:
+        """Return the query over answers. Changes it in place."""
+        if isinstance(query, exp.SetOperation):
+            for side in ("this", "expression"):
+                operand = query.args[side]
+                if isinstance(operand, exp.Subquery):
+                    operand.set("this", self.cut(operand.this))
+                else:
+                    query.set(side, self.cut(operand))
+            return query
+        if not isinstance(query, exp.Select):
+            raise NotOnlineError(f"{query.sql(DIALECT)} is no SELECT")
+        query = with_explicit_keys(query)
+        whole = self._aggregation(query) if aggregates(query) else self._whole(query)
+        return whole or self._around(query)
+
+    def _around(self, query: exp.Select) -> exp.Query:
+        """Return the query with each derived table cut, and the tables it reads itself whole."""
+        for source in _sources(query):
+            if isinstance(source, exp.Subquery):
+                source.set("this", self.cut(source.this))
+            elif isinstance(source, exp.Table):
+                source.replace(self._table(source, query))
+            else:
+                raise NotOnlineError(f"{source.sql(DIALECT)} is not a table of the catalog")
+        for name, part in query.args.items():
+            if name not in ("from_", "joins"):
+                for each in part if isinstance(part, list) else [part]:
+                    self._cut_subqueries(each)
+        for join in query.args.get("joins") or []:
+            self._cut_subqueries(join.args.get("on"))
+        return query
+
+    def _cut_subqueries(self, part: object) -> None:
+        if isinstance(part, exp.Expr):
+            for inner in own_nodes(part, exp.Query):
+                container = inner.parent
+                assert container is not None
+                if not isinstance(inner, exp.Subquery):
+                    inner.replace(self.cut(inner.copy()))
+                else:
+                    inner.set("this", self.cut(inner.this.copy()))
+
+    def _table(self, table: exp.Table, query: exp.Select) -> exp.Subquery:
+        """Return a derived table of the columns of a static table that the query uses."""
+        used = {column.name for column in query.find_all(exp.Column) if column.table == table.alias_or_name}
+        columns: list[exp.Expr] = [
+            exp.column(name, table.alias_or_name, quoted=True) for name in sorted(used)
+        ]
+        rows = exp.select(*(columns or [exp.alias_("1", "one")])).from_(table.copy())
+        whole = self._whole(rows)
+        if whole is None:
+            raise NotOnlineError(f"rows of {table.name} are combined with an answer that is not known yet")
+        return whole.subquery(exp.to_identifier(table.alias_or_name, quoted=True))
+
+    def _whole(self, query: exp.Select) -> exp.Select | None:
+        """Return a SELECT of all that the query answers."""
+        answer = self._add(query)
+        if answer is None:
+            return None
+        names = [exp.column(name, answer, quoted=True) for name in query.named_selects]
+        return exp.select(*names).from_(exp.to_table(answer))
+
+    def _aggregation(self, query: exp.Select) -> exp.Select | None:
+        """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, order."""
+        around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
+        if not around and query.find(exp.Window) is None:
+            return self._whole(query)
+        keys, sets = group_keys(query)
+        core = _Core(keys[:-1] if sets else keys)
+        outer = exp.Select()
+        for part in ("expressions", "distinct", "qualify", "windows", "order", "limit", "offset"):
+            if (value := query.args.get(part)) is not None:
+                moved = [core.visit(each) for each in value] if isinstance(value, list) else core.visit(value)
+                outer.set(part, moved)
+        for item, original in zip(outer.expressions, query.expressions, strict=True):
+            if not isinstance(item, exp.Alias):
+                item.replace(exp.alias_(item.copy(), original.alias_or_name, quoted=True))
+        inner = exp.Select(expressions=core.outputs() or [exp.alias_(exp.Count(this=exp.Star()), "value_0")])
+        for part in ("from_", "joins", "where", "group", "having"):
+            if (value := query.args.get(part)) is not None:
+                copied = [each.copy() for each in value] if isinstance(value, list) else value.copy()
+                inner.set(part, copied)
+        answer = self._add(inner)
+        if answer is None:
+            return None
+        for column in outer.find_all(exp.Column):
+            if column.table == _Core.TABLE:
+                column.set("table", exp.to_identifier(answer))
+        for subquery in outer.expressions:
+            self._cut_subqueries(subquery)
+        return outer.from_(exp.to_table(answer))
+
+    def _add(self, query: exp.Select) -> str | None:
+        """Return the name of the query's answer, None where it cannot be planned on its own."""
+        text = query.sql(DIALECT)
+        if text not in self._index_of:
+            if (plan := self._plan_part(query)) is None:
+                return None
+            self._index_of[text] = len(self.parts)
+            self.parts.append(plan)
+        return answer_name(self._index_of[text])
+
+
+class _Core:
+    """The keys and aggregates that a query's expressions are made of: the outputs of its inner query."""
+
+    TABLE = "relaqs_core"  # until the answer has a name
+
+    def __init__(self, keys: tuple[exp.Expr, ...]) -> None:
+        self._keys = keys
+        self._values: dict[exp.Expr, str] = {}
+
+    def outputs(self) -> list[exp.Expr]:
+        """Return all keys, used or not: they tell the groups apart, and then the aggregates."""
+        keys = [exp.alias_(key.copy(), f"key_{i}", quoted=True) for i, key in enumerate(self._keys)]
+        return keys + [exp.alias_(value.copy(), name, quoted=True) for value, name in self._values.items()]
+
+    def visit(self, node: exp.Expr) -> exp.Expr:
+        """Return the expression with columns of the answer for keys and aggregates."""
+        if not isinstance(node, exp.Alias) and node in self._keys:
+            return exp.column(f"key_{self._keys.index(node)}", self.TABLE, quoted=True)
+        if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.AggFunc):
+            name = self._values.setdefault(node.copy(), f"value_{len(self._values)}")
+            return exp.column(name, self.TABLE, quoted=True)
+        if isinstance(node, exp.Column) and node.table:
+            raise NotOnlineError(f"{node.sql(DIALECT)} is neither a group key nor part of an aggregate")
+        if isinstance(node, exp.Query):
+            return node
+        node = node.copy()
+        if isinstance(node, exp.Window):
+            self._visit_function(node.this)
+        for name, child in list(node.args.items()):
+            if isinstance(node, exp.Window) and name == "this":
+                continue
+            self._visit_child(node, name, child)
+        return node
+
+    def _visit_function(self, node: exp.Expr) -> None:
+        """Visit the arguments of a window's own function, which is no aggregate of the query."""
+        for name, child in list(node.args.items()):
+            if isinstance(node, _FUNCTIONS_AROUND) and name == "this":
+                self._visit_function(child)
+            else:
+                self._visit_child(node, name, child)
+
+    def _visit_child(self, node: exp.Expr, name: str, child: object) -> None:
+        if isinstance(child, list):
+            node.set(name, [self.visit(each) if isinstance(each, exp.Expr) else each for each in child])
+        elif isinstance(child, exp.Expr):
+            node.set(name, self.visit(child))
+
+
+def aggregates(query: exp.Select) -> bool:
+    """Whether the query groups or has an aggregate that is not a window's own function."""
+    found = (node for item in query.expressions for node in own_nodes(item, exp.AggFunc))
+    return bool(query.args.get("group")) or any(not _is_of_window(node) for node in found)
+
+
+def _is_of_window(node: exp.Expr) -> bool:
+    parent = node.parent
+    while isinstance(parent, _FUNCTIONS_AROUND):
+        node, parent = parent, parent.parent
+    return isinstance(parent, exp.Window) and parent.this is node
+
+
+def _sources(query: exp.Select) -> list[exp.Expr]:
+    from_ = query.args.get("from_")
+    return [from_.this, *(join.this for join in query.args.get("joins") or [])] if from_ else []
