@@ -26,7 +26,11 @@ function sources() {
 /** Return the SHA-256 over each file's path and content, each ended by a zero byte. */
 function fingerprint() {
   const hash = createHash("sha256");
-  for (const path of sources()) hash.update(`${path}\0`).update(readFileSync(join(HERE, path))).update("\0");
+  for (const path of sources())
+    hash
+      .update(`${path}\0`)
+      .update(readFileSync(join(HERE, path)))
+      .update("\0");
   return hash.digest("hex");
 }
 
@@ -45,7 +49,9 @@ const common = {
 /** Return the licence of every package that went into the bundles, by its name and version. */
 function licences(results) {
   const inputs = results.flatMap((result) => Object.keys(result.metafile.inputs));
-  const packages = new Set(inputs.flatMap((path) => /^node_modules\/(@[^/]+\/[^/]+|[^/]+)/.exec(path)?.[1] ?? []));
+  const packages = new Set(
+    inputs.flatMap((path) => /^node_modules\/(@[^/]+\/[^/]+|[^/]+)/.exec(path)?.[1] ?? []),
+  );
   return [...packages].sort().map((name) => {
     const folder = join(HERE, "node_modules", name);
     const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));

@@ -12,7 +12,9 @@ const CAPACITY = 16;
 
 export function cluster(at, seconds) {
   const present = JOBS.filter((job) => job.from <= seconds && seconds < job.to);
-  const wants = present.map((job, place) => 2 + Math.sin(seconds / 11 + 2 * place) + (job.kind === "training" ? 1 : 0));
+  const wants = present.map(
+    (job, place) => 2 + Math.sin(seconds / 11 + 2 * place) + (job.kind === "training" ? 1 : 0),
+  );
   const sum = wants.reduce((total, want) => total + want, 0);
   const jobs = present.map((job, place) => {
     const share = (CAPACITY * (wants[place] ?? 0)) / sum;
@@ -26,8 +28,23 @@ function wire({ id, name, kind, panel, from, to }, seconds) {
   const done = isTraining ? Math.floor(seconds - from) : Math.min(1, (seconds - from) / (to - from));
   const quality = (work) => (isTraining ? 0.3 + 2 / (1 + work / 6) : 0.02 / Math.sqrt(work + 0.001));
   const step = isTraining ? 1 : 0.01;
-  const history = Array.from({ length: 50 }, (_, at) => (at + 1) * step).filter((work) => work <= done).map((work) => [work, quality(work) * (1 + 0.05 * Math.sin(40 * work))]);
+  const history = Array.from({ length: 50 }, (_, at) => (at + 1) * step)
+    .filter((work) => work <= done)
+    .map((work) => [work, quality(work) * (1 + 0.05 * Math.sin(40 * work))]);
   const ahead = Array.from({ length: 20 }, (_, at) => done + (at * ((isTraining ? 60 : 1) - done)) / 19);
-  const predicted = ahead.filter((work) => work >= done && work > 0).map((work) => [work, quality(work) * 0.97]);
-  return { id, name, kind, panel, weight: 1, state: "running", quality: history.at(-1)?.[1] ?? null, work_done: done, history, predicted };
+  const predicted = ahead
+    .filter((work) => work >= done && work > 0)
+    .map((work) => [work, quality(work) * 0.97]);
+  return {
+    id,
+    name,
+    kind,
+    panel,
+    weight: 1,
+    state: "running",
+    quality: history.at(-1)?.[1] ?? null,
+    work_done: done,
+    history,
+    predicted,
+  };
 }

@@ -13,7 +13,8 @@ import { World } from "./world.mjs";
 
 const STATIC = join(dirname(fileURLToPath(import.meta.url)), "..", "..", "relaqs_dashboards", "static");
 const TYPES = { ".js": "text/javascript", ".css": "text/css", ".txt": "text/plain" };
-const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'";
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'";
 const PORT = Number(process.env.PORT ?? 8801);
 const MESSAGE_MS = 200;
 
@@ -28,8 +29,10 @@ function shell(page, view) {
 function answer(request, response) {
   const { pathname } = new URL(request.url, "http://localhost");
   const [, folder, name = ""] = pathname.split("/");
-  const send = (type, body) => response.writeHead(200, { "content-type": type, "content-security-policy": POLICY }).end(body);
-  if (folder === "static" && /^[\w.]+$/.test(name)) send(TYPES[extname(name)], readFileSync(join(STATIC, name)));
+  const send = (type, body) =>
+    response.writeHead(200, { "content-type": type, "content-security-policy": POLICY }).end(body);
+  if (folder === "static" && /^[\w.]+$/.test(name))
+    send(TYPES[extname(name)], readFileSync(join(STATIC, name)));
   else if (folder === "jobs") send("text/html", shell("", "jobs"));
   else if (folder === "page" && /^\w+$/.test(name)) send("text/html", shell(name, "page"));
   else response.writeHead(302, { location: "/page/live" }).end();

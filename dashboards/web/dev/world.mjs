@@ -32,7 +32,11 @@ export class World {
     const update = { panels, viewers: 2, notice: this.notice, log: this.log };
     this.notice = null;
     this.log = [];
-    if (this.isPageNew && this.page) update.page = wire(this.page, [...this.panels.values()].map((panel) => panel.settings));
+    if (this.isPageNew && this.page)
+      update.page = wire(
+        this.page,
+        [...this.panels.values()].map((panel) => panel.settings),
+      );
     this.isPageNew = false;
     if (now - this.lastCluster >= 500) {
       this.lastCluster = now;
@@ -48,7 +52,8 @@ export class World {
     if (message.type === "edit") this.edit(panel, message);
     if (message.type === "save") this.notice = "Saved to live.toml";
     if (message.type === "remove") this.panels.delete(message.panel);
-    if (message.type === "add") this.panels.set(`new-${this.panels.size}`, start({ ...message.panel, id: `new-${this.panels.size}` }));
+    if (message.type === "add")
+      this.panels.set(`new-${this.panels.size}`, start({ ...message.panel, id: `new-${this.panels.size}` }));
     if (["add", "remove", "edit"].includes(message.type)) this.isPageNew = true;
   }
 
@@ -61,7 +66,16 @@ export class World {
 
 function start(settings) {
   const { state = "refining", fraction = 0.002, elapsed = 0, ...rest } = settings;
-  return { settings: rest, state, fraction, elapsed, run: 1, isNew: true, changed: null, rate: settings.rate ?? 0.02 };
+  return {
+    settings: rest,
+    state,
+    fraction,
+    elapsed,
+    run: 1,
+    isNew: true,
+    changed: null,
+    rate: settings.rate ?? 0.02,
+  };
 }
 
 function advance(panel, seconds) {
@@ -87,7 +101,8 @@ function act(panel, name) {
   if (name === "stop") panel.state = "stopped";
   if (name === "pause") panel.state = "paused";
   if (name === "resume") panel.state = "refining";
-  if (name === "restart") Object.assign(panel, { state: "waiting", fraction: 0.002, elapsed: 0, run: panel.run + 1, waits: 2 });
+  if (name === "restart")
+    Object.assign(panel, { state: "waiting", fraction: 0.002, elapsed: 0, run: panel.run + 1, waits: 2 });
 }
 
 function set(panel, { target, priority }) {
@@ -124,17 +139,41 @@ function shown(panel) {
     viewers: 1,
     changed_by: panel.changed,
     failure: settings.failure ?? null,
-    ...(hasAnswer && !settings.bare ? { answer: answerOf(settings, state === "exact" ? 1 : fraction, panel.elapsed) } : {}),
+    ...(hasAnswer && !settings.bare
+      ? { answer: answerOf(settings, state === "exact" ? 1 : fraction, panel.elapsed) }
+      : {}),
   };
 }
 
 function wire(page, panels) {
   const tables = [
-    { name: "lineitem", columns: [{ name: "l_orderkey", type: "BIGINT" }, { name: "l_extendedprice", type: "DECIMAL(15,2)" }] },
-    { name: "orders", columns: [{ name: "o_orderkey", type: "BIGINT" }, { name: "o_orderdate", type: "DATE" }] },
+    {
+      name: "lineitem",
+      columns: [
+        { name: "l_orderkey", type: "BIGINT" },
+        { name: "l_extendedprice", type: "DECIMAL(15,2)" },
+      ],
+    },
+    {
+      name: "orders",
+      columns: [
+        { name: "o_orderkey", type: "BIGINT" },
+        { name: "o_orderdate", type: "DATE" },
+      ],
+    },
   ];
   const pages = Object.entries(PAGES).map(([name, { title }]) => ({ name, title }));
   const fields = ["id", "title", "sql", "chart", "size", "target", "priority", "x", "y", "series"];
-  const settings = panels.map((panel) => Object.fromEntries(fields.map((field) => [field, panel[field] ?? null])));
-  return { name: page.name, title: page.title, data: "TPC-H, scale 10", editable: true, pages, tables, panels: settings };
+  const settings = panels.map((panel) =>
+    Object.fromEntries(fields.map((field) => [field, panel[field] ?? null])),
+  );
+  return {
+    name: page.name,
+    title: page.title,
+    data: "TPC-H, scale 10",
+    editable: true,
+    pages,
+    tables,
+    panels: settings,
+  };
 }

@@ -17,7 +17,8 @@ export function element<K extends keyof HTMLElementTagNameMap>(
 
 /** Set an attribute, or take it away; nothing is touched where nothing changes. */
 export function setAttribute(target: Element, name: string, value: Attributes[string]): void {
-  const text = value === false || value === null || value === undefined ? null : value === true ? "" : String(value);
+  const text =
+    value === false || value === null || value === undefined ? null : value === true ? "" : String(value);
   if (target.getAttribute(name) === text) return;
   if (text === null) target.removeAttribute(name);
   else target.setAttribute(name, text);
@@ -58,13 +59,19 @@ export interface Option {
 export function setOptions(target: HTMLSelectElement, options: readonly Option[], chosen: string): void {
   const same =
     target.options.length === options.length &&
-    options.every((option, at) => target.options[at]?.value === option.value && target.options[at]?.text === option.text);
-  if (!same) target.replaceChildren(...options.map((each) => element("option", { value: each.value }, each.text)));
+    options.every(
+      (option, at) => target.options[at]?.value === option.value && target.options[at]?.text === option.text,
+    );
+  if (!same)
+    target.replaceChildren(...options.map((each) => element("option", { value: each.value }, each.text)));
   if (target.value !== chosen) target.value = chosen;
 }
 
 /** Return a select with its visible label. */
-export function labelledSelect(label: string, change: (value: string) => void): [HTMLLabelElement, HTMLSelectElement] {
+export function labelledSelect(
+  label: string,
+  change: (value: string) => void,
+): [HTMLLabelElement, HTMLSelectElement] {
   const select = element("select");
   select.addEventListener("change", () => change(select.value));
   return [element("label", { class: "field" }, element("span", {}, label), select), select];
@@ -78,6 +85,8 @@ export function setRichText(target: HTMLElement, text: string): void {
   target.dataset["text"] = text;
   const parts = text.split(PARTS).filter(Boolean);
   target.replaceChildren(
-    ...parts.map((part) => (PARTS.test(part) ? element("b", {}, part.slice(2, -2)) : document.createTextNode(part))),
+    ...parts.map((part) =>
+      PARTS.test(part) ? element("b", {}, part.slice(2, -2)) : document.createTextNode(part),
+    ),
   );
 }

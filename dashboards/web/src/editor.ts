@@ -38,16 +38,31 @@ const DIALECT = SQLDialect.define({
 });
 
 const THEME = EditorView.theme({
-  "&": { color: "var(--text)", backgroundColor: "var(--field)", fontSize: "13px", borderRadius: "6px", border: "1px solid var(--line-strong)" },
+  "&": {
+    color: "var(--text)",
+    backgroundColor: "var(--field)",
+    fontSize: "13px",
+    borderRadius: "6px",
+    border: "1px solid var(--line-strong)",
+  },
   "&.cm-focused": { outline: "2px solid var(--accent)", outlineOffset: "1px" },
   ".cm-scroller": { fontFamily: "var(--mono)", maxHeight: "320px", overflow: "auto" },
   ".cm-content": { caretColor: "var(--text)" },
   ".cm-cursor": { borderLeftColor: "var(--text)" },
   ".cm-gutters": { backgroundColor: "transparent", color: "var(--muted)", border: "none" },
   ".cm-activeLine, .cm-activeLineGutter": { backgroundColor: "transparent" },
-  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--selection)" },
-  ".cm-tooltip": { backgroundColor: "var(--card)", color: "var(--text)", border: "1px solid var(--line-strong)" },
-  ".cm-tooltip-autocomplete > ul > li[aria-selected]": { backgroundColor: "var(--accent)", color: "var(--on-accent)" },
+  "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": {
+    backgroundColor: "var(--selection)",
+  },
+  ".cm-tooltip": {
+    backgroundColor: "var(--card)",
+    color: "var(--text)",
+    border: "1px solid var(--line-strong)",
+  },
+  ".cm-tooltip-autocomplete > ul > li[aria-selected]": {
+    backgroundColor: "var(--accent)",
+    color: "var(--on-accent)",
+  },
   ".cm-completionDetail": { color: "inherit", opacity: "0.8" },
 });
 
@@ -65,7 +80,12 @@ export class SqlEditor {
 
   constructor(options: SqlFieldOptions) {
     const shadow = this.root.attachShadow({ mode: "open" });
-    this.view = new EditorView({ doc: options.sql, extensions: extensions(options), parent: shadow, root: shadow });
+    this.view = new EditorView({
+      doc: options.sql,
+      extensions: extensions(options),
+      parent: shadow,
+      root: shadow,
+    });
   }
 
   get sql(): string {
@@ -73,7 +93,8 @@ export class SqlEditor {
   }
 
   set sql(sql: string) {
-    if (sql !== this.sql) this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: sql } });
+    if (sql !== this.sql)
+      this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: sql } });
   }
 
   focus(): void {
@@ -84,13 +105,17 @@ export class SqlEditor {
     const { doc } = this.view.state;
     const from = Math.min(mistake?.position ?? 0, doc.length);
     const to = from + Math.max(1, /^[\w$]+/.exec(doc.sliceString(from, from + 80))?.[0].length ?? 1);
-    const found = mistake ? [{ from, to: Math.min(to, doc.length), severity: "error" as const, message: mistake.message }] : [];
+    const found = mistake
+      ? [{ from, to: Math.min(to, doc.length), severity: "error" as const, message: mistake.message }]
+      : [];
     this.view.dispatch(setDiagnostics(this.view.state, found));
   }
 }
 
 function extensions(options: SqlFieldOptions): Extension[] {
-  const schema = Object.fromEntries(options.tables.map((table) => [table.name, table.columns.map(columnCompletion)]));
+  const schema = Object.fromEntries(
+    options.tables.map((table) => [table.name, table.columns.map(columnCompletion)]),
+  );
   const language = sqlLanguage({ dialect: DIALECT, schema });
   const run = (): boolean => {
     options.run();
@@ -119,9 +144,18 @@ function columnsOf(tables: readonly Table[]): CompletionSource {
   return (context) => {
     const word = context.matchBefore(/[\w$]+/);
     if (!word || context.state.sliceDoc(word.from - 1, word.from) === ".") return null;
-    const words = new Set(context.state.doc.toString().toLowerCase().split(/[^\w$]+/));
+    const words = new Set(
+      context.state.doc
+        .toString()
+        .toLowerCase()
+        .split(/[^\w$]+/),
+    );
     const named = tables.filter((table) => words.has(table.name.toLowerCase()));
-    return { from: word.from, options: named.flatMap((table) => table.columns.map(columnCompletion)), validFor: /^[\w$]*$/ };
+    return {
+      from: word.from,
+      options: named.flatMap((table) => table.columns.map(columnCompletion)),
+      validFor: /^[\w$]*$/,
+    };
   };
 }
 

@@ -55,7 +55,14 @@ class NotebookPanel {
     host: HTMLElement,
   ) {
     const head = element("header", {}, this.title, this.pill);
-    const parts = [this.progress.root, this.failure, this.stage.root, this.stage.notes, this.remarks, this.facts];
+    const parts = [
+      this.progress.root,
+      this.failure,
+      this.stage.root,
+      this.stage.notes,
+      this.remarks,
+      this.facts,
+    ];
     this.output = element("div", { class: "panel output" }, head, ...parts);
     const place = element("div");
     const sheet = new CSSStyleSheet();

@@ -59,14 +59,7 @@ export interface Page {
 }
 
 export type PanelState =
-  | "waiting"
-  | "refining"
-  | "target_met"
-  | "paused"
-  | "stopped"
-  | "exact"
-  | "failed"
-  | "empty";
+  "waiting" | "refining" | "target_met" | "paused" | "stopped" | "exact" | "failed" | "empty";
 
 export interface Failure {
   readonly message: string;

@@ -7,13 +7,26 @@ import { missing, rolesOf } from "../src/answer/roles";
 import type { Answer, ChartKind, ColumnKind, ColumnType, WireCell } from "../src/protocol";
 
 function answer(columns: [string, ColumnKind, ColumnType][], rows: WireCell[][], ranked = false): Answer {
-  return { columns: columns.map(([name, kind, type]) => ({ name, kind, type })), rows, ranked, truncated: null };
+  return {
+    columns: columns.map(([name, kind, type]) => ({ name, kind, type })),
+    rows,
+    ranked,
+    truncated: null,
+  };
 }
 
 const asked = (chart: ChartKind) => ({ chart, x: null, y: null, series: null });
 const MODES = answer(
-  [["mode", "key", "text"], ["flag", "key", "text"], ["revenue", "estimate", "number"]],
-  [["AIR", "A", [5, 4, 6, true]], ["AIR", "N", [9, 8, 10, true]], ["RAIL", "A", [7, 5, 9, true]]],
+  [
+    ["mode", "key", "text"],
+    ["flag", "key", "text"],
+    ["revenue", "estimate", "number"],
+  ],
+  [
+    ["AIR", "A", [5, 4, 6, true]],
+    ["AIR", "N", [9, 8, 10, true]],
+    ["RAIL", "A", [7, 5, 9, true]],
+  ],
 );
 
 test("roles are taken from kinds and types", () => {
@@ -32,33 +45,72 @@ test("a chart that lacks a column says which", () => {
 });
 
 test("a scatter takes two measures", () => {
-  const two = answer([["k", "key", "text"], ["a", "estimate", "number"], ["b", "estimate", "number"]], [["x", [1, 0, 2, true], [3, 2, 4, true]]]);
+  const two = answer(
+    [
+      ["k", "key", "text"],
+      ["a", "estimate", "number"],
+      ["b", "estimate", "number"],
+    ],
+    [["x", [1, 0, 2, true], [3, 2, 4, true]]],
+  );
   const { x, y } = rolesOf(two, asked("scatter"));
   assert.deepEqual([x, y], [1, 2]);
 });
 
 test("groups of the same names are the same mark in every update", () => {
   const marks = marksOf(MODES, rolesOf(MODES, asked("bars")));
-  assert.deepEqual(marks.map((mark) => [mark.label, mark.series, mark.y?.value]), [["AIR", "A", 5], ["AIR", "N", 9], ["RAIL", "A", 7]]);
+  assert.deepEqual(
+    marks.map((mark) => [mark.label, mark.series, mark.y?.value]),
+    [
+      ["AIR", "A", 5],
+      ["AIR", "N", 9],
+      ["RAIL", "A", 7],
+    ],
+  );
   assert.equal(new Set(marks.map((mark) => mark.key)).size, 3);
 });
 
 const RANKED = (values: [string, number, number][]): Answer =>
   answer(
-    [["nation", "key", "text"], ["revenue", "estimate", "number"]],
+    [
+      ["nation", "key", "text"],
+      ["revenue", "estimate", "number"],
+    ],
     values.map(([name, value, half]) => [name, [value, value - half, value + half, true]]),
     true,
   );
 
 test("groups keep their places while their values cross", () => {
   const places = new Places();
-  const names = (rows: Answer): string[] => places.keep(marksOf(rows, rolesOf(rows, asked("table")))).map((mark) => mark.label);
-  assert.deepEqual(names(RANKED([["A", 5, 1], ["B", 4, 1]])), ["A", "B"]);
-  assert.deepEqual(names(RANKED([["B", 6, 1], ["C", 5, 1], ["A", 4, 1]])), ["A", "B", "C"]);
+  const names = (rows: Answer): string[] =>
+    places.keep(marksOf(rows, rolesOf(rows, asked("table")))).map((mark) => mark.label);
+  assert.deepEqual(
+    names(
+      RANKED([
+        ["A", 5, 1],
+        ["B", 4, 1],
+      ]),
+    ),
+    ["A", "B"],
+  );
+  assert.deepEqual(
+    names(
+      RANKED([
+        ["B", 6, 1],
+        ["C", 5, 1],
+        ["A", 4, 1],
+      ]),
+    ),
+    ["A", "B", "C"],
+  );
 });
 
 test("neighbours are uncertain where their intervals overlap", () => {
-  const rows = RANKED([["A", 9, 1], ["B", 7.5, 1], ["C", 3, 1]]);
+  const rows = RANKED([
+    ["A", 9, 1],
+    ["B", 7.5, 1],
+    ["C", 3, 1],
+  ]);
   const marks = byValue(marksOf(rows, rolesOf(rows, asked("table"))));
   assert.deepEqual([...uncertainOrder(marks)], ['["A"]']);
 });
@@ -70,8 +122,27 @@ test("exact neighbours are certain, also when equal", () => {
 });
 
 test("an answer ordered by something else is not ranked by its values", () => {
-  assert.equal(isRankedBy(RANKED([["A", 9, 1], ["B", 7, 1]]), 1), true);
-  assert.equal(isRankedBy(RANKED([["A", 9, 1], ["B", 7, 1], ["C", 8, 1]]), 1), false);
+  assert.equal(
+    isRankedBy(
+      RANKED([
+        ["A", 9, 1],
+        ["B", 7, 1],
+      ]),
+      1,
+    ),
+    true,
+  );
+  assert.equal(
+    isRankedBy(
+      RANKED([
+        ["A", 9, 1],
+        ["B", 7, 1],
+        ["C", 8, 1],
+      ]),
+      1,
+    ),
+    false,
+  );
 });
 
 test("dates are days everywhere, timestamps without a zone are UTC", () => {

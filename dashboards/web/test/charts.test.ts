@@ -49,7 +49,13 @@ test("a short dip does not shrink an axis", () => {
 
 test("a hull is never a point", () => {
   assert.deepEqual(hull([]), [0, 1]);
-  assert.deepEqual(hull([[3, 5], [-1, 4]]), [-1, 5]);
+  assert.deepEqual(
+    hull([
+      [3, 5],
+      [-1, 4],
+    ]),
+    [-1, 5],
+  );
   assert.deepEqual(hull([[100, 100]]), [95, 105]);
 });
 
@@ -61,7 +67,9 @@ test("ticks are written in one unit, which the title names", () => {
 });
 
 test("moments are written at the coarseness they fall on", () => {
-  const texts = ["1994-01-01T00:00Z", "1994-03-01T00:00Z", "1994-03-05T00:00Z", "1994-03-05T12:30Z"].map((at) => timeText(new Date(at)));
+  const texts = ["1994-01-01T00:00Z", "1994-03-01T00:00Z", "1994-03-05T00:00Z", "1994-03-05T12:30Z"].map(
+    (at) => timeText(new Date(at)),
+  );
   assert.deepEqual(texts, ["1994", "Mar", "5 Mar", "12:30"]);
 });
 
@@ -79,7 +87,14 @@ test("labels that would touch move apart and stay inside", () => {
 });
 
 test("names beside points touch neither points nor each other", () => {
-  const places = labelPlaces([{ x: 50, y: 50, width: 40 }, { x: 60, y: 52, width: 40 }, { x: 195, y: 50, width: 40 }], 200);
+  const places = labelPlaces(
+    [
+      { x: 50, y: 50, width: 40 },
+      { x: 60, y: 52, width: 40 },
+      { x: 195, y: 50, width: 40 },
+    ],
+    200,
+  );
   const [a, b, c] = places;
   assert.ok(a && b && c);
   assert.ok(c.right <= 200);
@@ -92,7 +107,15 @@ test("a class without rows is a gap, not a wider neighbour", () => {
 });
 
 test("a number's first, far wider intervals do not hide the rest of its way", () => {
-  const at = (elapsedSeconds: number, half: number) => ({ elapsedSeconds, value: 10, low: 10 - half, high: 10 + half });
-  assert.deepEqual(settledPart([at(0, 90), at(1, 4), at(2, 3), at(3, 2)]).map((p) => p.elapsedSeconds), [1, 2, 3]);
+  const at = (elapsedSeconds: number, half: number) => ({
+    elapsedSeconds,
+    value: 10,
+    low: 10 - half,
+    high: 10 + half,
+  });
+  assert.deepEqual(
+    settledPart([at(0, 90), at(1, 4), at(2, 3), at(3, 2)]).map((p) => p.elapsedSeconds),
+    [1, 2, 3],
+  );
   assert.equal(settledPart([at(0, 90), at(1, 0), at(2, 0), at(3, 0)]).length, 3);
 });

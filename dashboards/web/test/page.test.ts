@@ -11,18 +11,57 @@ import { can, factTexts, placeholderText, remarkTexts, stateText } from "../src/
 import type { Answer, Job, Page, PanelSettings, PanelState, PanelUpdate } from "../src/protocol";
 
 const SETTINGS: PanelSettings = {
-  id: "p1", title: "Revenue", sql: "SELECT 1", chart: "number", size: "small", target: 0.01, priority: 1, x: null, y: null, series: null,
+  id: "p1",
+  title: "Revenue",
+  sql: "SELECT 1",
+  chart: "number",
+  size: "small",
+  target: 0.01,
+  priority: 1,
+  x: null,
+  y: null,
+  series: null,
 };
-const PAGE: Page = { name: "a", title: "A", panels: [SETTINGS], editable: true, data: "", pages: [], tables: [] };
+const PAGE: Page = {
+  name: "a",
+  title: "A",
+  panels: [SETTINGS],
+  editable: true,
+  data: "",
+  pages: [],
+  tables: [],
+};
 const ANSWER: Answer = {
-  columns: [{ name: "n", kind: "estimate", type: "number" }], rows: [[[10, 9, 11, true]]], ranked: false, truncated: null,
+  columns: [{ name: "n", kind: "estimate", type: "number" }],
+  rows: [[[10, 9, 11, true]]],
+  ranked: false,
+  truncated: null,
 };
 
 function panel(state: PanelState, more: Partial<PanelUpdate> = {}): PanelUpdate {
   return {
-    state, reason: null, run: 1, rows_read: 6_000_000, rows_total: 60_000_000, fraction: 0.1, elapsed_seconds: 2, cores: 1.5,
-    error: 0.034, target: 0.01, priority: 1, target_fraction: 0.5, seconds_to_target: 33, unseen_groups: 0, warnings: [],
-    confidence: 0.95, interval: "pointwise", mode: "mergeable", viewers: 1, changed_by: null, failure: null, ...more,
+    state,
+    reason: null,
+    run: 1,
+    rows_read: 6_000_000,
+    rows_total: 60_000_000,
+    fraction: 0.1,
+    elapsed_seconds: 2,
+    cores: 1.5,
+    error: 0.034,
+    target: 0.01,
+    priority: 1,
+    target_fraction: 0.5,
+    seconds_to_target: 33,
+    unseen_groups: 0,
+    warnings: [],
+    confidence: 0.95,
+    interval: "pointwise",
+    mode: "mergeable",
+    viewers: 1,
+    changed_by: null,
+    failure: null,
+    ...more,
   };
 }
 
@@ -43,7 +82,11 @@ test("an old chart stays, dimmed, until the new run has its first answer", () =>
   model.apply({ type: "update", seq: 2, panels: { p1: panel("waiting", { run: 2 }) } });
   const kept = model.panels.get("p1")!;
   assert.equal(isOutdated(kept), true);
-  model.apply({ type: "update", seq: 3, panels: { p1: panel("refining", { run: 2, answer: ANSWER, elapsed_seconds: 0.1 }) } });
+  model.apply({
+    type: "update",
+    seq: 3,
+    panels: { p1: panel("refining", { run: 2, answer: ANSWER, elapsed_seconds: 0.1 }) },
+  });
   assert.equal(isOutdated(kept), false);
   assert.equal(kept.history.length, 1);
 });
@@ -58,31 +101,53 @@ test("the last good chart of a run that failed is dimmed", () => {
 test("changes of state are spoken, new numbers are not", () => {
   const model = new PageModel();
   model.apply({ type: "update", seq: 1, page: PAGE, panels: { p1: panel("refining", { answer: ANSWER }) } });
-  assert.deepEqual(model.apply({ type: "update", seq: 2, panels: { p1: panel("refining", { error: 0.02 }) } }).spoken, []);
-  const [spoken] = model.apply({ type: "update", seq: 3, panels: { p1: panel("target_met", { error: 0.0099 }) } }).spoken;
+  assert.deepEqual(
+    model.apply({ type: "update", seq: 2, panels: { p1: panel("refining", { error: 0.02 }) } }).spoken,
+    [],
+  );
+  const [spoken] = model.apply({
+    type: "update",
+    seq: 3,
+    panels: { p1: panel("target_met", { error: 0.0099 }) },
+  }).spoken;
   assert.match(spoken ?? "", /^Revenue: target met · plus or minus 0\.99/);
 });
 
 test("a panel that left the page is forgotten, and updates of unknown panels are dropped", () => {
   const model = new PageModel();
-  model.apply({ type: "update", seq: 1, page: PAGE, panels: { p1: panel("refining"), other: panel("refining") } });
+  model.apply({
+    type: "update",
+    seq: 1,
+    page: PAGE,
+    panels: { p1: panel("refining"), other: panel("refining") },
+  });
   model.apply({ type: "update", seq: 2, page: { ...PAGE, panels: [] } });
   assert.equal(model.panels.size, 0);
 });
 
 test("every state says itself in words", () => {
-  const said = (["waiting", "refining", "target_met", "paused", "stopped", "exact", "failed", "empty"] as const).map((state) =>
-    plain([stateText(panel(state))]),
-  );
+  const said = (
+    ["waiting", "refining", "target_met", "paused", "stopped", "exact", "failed", "empty"] as const
+  ).map((state) => plain([stateText(panel(state))]));
   assert.deepEqual(said, [
-    "waiting", "refining · ±3.4 %", "target met · ±3.4 %", "paused at ±3.4 %", "stopped at ±3.4 %", "exact", "failed", "exact · no rows",
+    "waiting",
+    "refining · ±3.4 %",
+    "target met · ±3.4 %",
+    "paused at ±3.4 %",
+    "stopped at ±3.4 %",
+    "exact",
+    "failed",
+    "exact · no rows",
   ]);
   assert.equal(plain([stateText(panel("refining", { error: null }))]), "refining · ± not known yet");
 });
 
 test("the facts say what was read, how long it takes, and what is missing", () => {
   const facts = plain(factTexts(panel("refining", { unseen_groups: 2, viewers: 3 })));
-  assert.equal(facts, "6.00 M of 60.0 M rows, 2.0 s, ±1 % in about 35 s, 1.5 cores, 2 groups not seen yet, 3 viewers");
+  assert.equal(
+    facts,
+    "6.00 M of 60.0 M rows, 2.0 s, ±1 % in about 35 s, 1.5 cores, 2 groups not seen yet, 3 viewers",
+  );
 });
 
 test("a waiting panel says why", () => {
@@ -90,42 +155,78 @@ test("a waiting panel says why", () => {
 });
 
 test("remarks beyond three are counted", () => {
-  assert.deepEqual(remarkTexts(panel("refining", { warnings: ["a", "b", "c", "d", "e"] })), ["a", "b", "c", "and 2 more"]);
+  assert.deepEqual(remarkTexts(panel("refining", { warnings: ["a", "b", "c", "d", "e"] })), [
+    "a",
+    "b",
+    "c",
+    "and 2 more",
+  ]);
 });
 
 test("only what changes something can be done", () => {
-  assert.deepEqual([can("stop", "paused"), can("pause", "paused"), can("resume", "stopped"), can("stop", "exact")], [true, false, true, false]);
+  assert.deepEqual(
+    [can("stop", "paused"), can("pause", "paused"), can("resume", "stopped"), can("stop", "exact")],
+    [true, false, true, false],
+  );
 });
 
 test("waiting to reconnect doubles, has an end, and is never the same for all", () => {
-  assert.deepEqual([0, 1, 2, 9].map((n) => delaySeconds(n, () => 0)), [0.5, 1, 2, 15]);
-  assert.equal(delaySeconds(1, () => 1), 0.75);
+  assert.deepEqual(
+    [0, 1, 2, 9].map((n) => delaySeconds(n, () => 0)),
+    [0.5, 1, 2, 15],
+  );
+  assert.equal(
+    delaySeconds(1, () => 1),
+    0.75,
+  );
 });
 
 test("a number's way is kept whole in a bounded number of points", () => {
   let history: ReturnType<typeof keepHistory> = [];
-  for (let at = 0; at < 5_000; at += 1) history = keepHistory(history, { elapsedSeconds: at, value: at, low: at, high: at });
+  for (let at = 0; at < 5_000; at += 1)
+    history = keepHistory(history, { elapsedSeconds: at, value: at, low: at, high: at });
   assert.ok(history.length <= 241);
   assert.equal(history[0]?.elapsedSeconds, 0);
   assert.equal(history.at(-1)?.elapsedSeconds, 4_999);
 });
 
 function job(id: string, share: number, kind = "query"): Job {
-  return { id, name: id, kind, share, used: share, quality: null, work_done: null, predicted: [], history: [], panel: null, weight: 1, state: "running" };
+  return {
+    id,
+    name: id,
+    kind,
+    share,
+    used: share,
+    quality: null,
+    work_done: null,
+    predicted: [],
+    history: [],
+    panel: null,
+    weight: 1,
+    state: "running",
+  };
 }
 
 test("the cores' history is a minute long; jobs that ended leave with it", () => {
   const history = new CoresHistory();
   history.add({ at: 0, capacity: 4, jobs: [job("old", 4)] });
-  for (let at = 1_000; at <= 62_000; at += 1_000) history.add({ at, capacity: 4, jobs: [job("train", 1, "training"), job("new", 3)] });
+  for (let at = 1_000; at <= 62_000; at += 1_000)
+    history.add({ at, capacity: 4, jobs: [job("train", 1, "training"), job("new", 3)] });
   const picture = history.picture();
-  assert.deepEqual(picture.bands.map((band) => band.name), ["new", "train"]);
+  assert.deepEqual(
+    picture.bands.map((band) => band.name),
+    ["new", "train"],
+  );
   assert.ok((picture.times[0] ?? 0) <= 2_000 && picture.times.length <= 63);
 });
 
 test("a mistake is pointed at in its line", () => {
   const sql = "SELECT a\nFROM lineitms\nWHERE b";
-  assert.deepEqual(pointAt(sql, sql.indexOf("lineitms")), { line: 2, text: "FROM lineitms", caret: "     ^" });
+  assert.deepEqual(pointAt(sql, sql.indexOf("lineitms")), {
+    line: 2,
+    text: "FROM lineitms",
+    caret: "     ^",
+  });
   const long = `SELECT ${"x + ".repeat(60)}wrong`;
   const pointer = pointAt(long, long.indexOf("wrong"));
   assert.equal(pointer.text.slice(pointer.caret.length - 1), "wrong");
@@ -137,11 +238,14 @@ test("a suggestion replaces the whole word", () => {
 });
 
 test("a panel becomes a program, whatever its SQL holds", () => {
-  const program = pythonOf({ sql: 'SELECT \'a\\b\' AS "c"', target: 0.01, priority: 2 });
+  const program = pythonOf({ sql: "SELECT 'a\\b' AS \"c\"", target: 0.01, priority: 2 });
   assert.match(program, /online_sql\("""SELECT 'a\\\\b' AS "c\\"""", target=0\.01, priority=2\)/);
 });
 
 test("an edit names what changed and nothing else", () => {
   const { id, target, priority, ...looks } = SETTINGS;
-  assert.deepEqual(changedSettings(SETTINGS, { ...looks, sql: "SELECT 2", x: "a" }), { sql: "SELECT 2", x: "a" });
+  assert.deepEqual(changedSettings(SETTINGS, { ...looks, sql: "SELECT 2", x: "a" }), {
+    sql: "SELECT 2",
+    x: "a",
+  });
 });

@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { showAbout, showChosen, showCount, showPercent, showSeconds, showValue, visible } from "../src/text/plain";
+import {
+  showAbout,
+  showChosen,
+  showCount,
+  showPercent,
+  showSeconds,
+  showValue,
+  visible,
+} from "../src/text/plain";
 
 const plain = (text: string): string => text.replaceAll("\u00a0", " ");
 
@@ -13,22 +21,28 @@ test("a percentage below the whole never reads as 100 %", () => {
 });
 
 test("a target is written as it was chosen", () => {
-  assert.deepEqual([0.01, 0.005, 0.1].map((target) => plain(showChosen(target))), ["±1 %", "±0.5 %", "±10 %"]);
+  assert.deepEqual(
+    [0.01, 0.005, 0.1].map((target) => plain(showChosen(target))),
+    ["±1 %", "±0.5 %", "±10 %"],
+  );
 });
 
 test("counts have three digits", () => {
-  assert.deepEqual([0, 9_999, 604_000, 15_440_000, 999_999].map((n) => plain(showCount(n))), [
-    "0",
-    "9,999",
-    "604 k",
-    "15.4 M",
-    "1.00 M",
-  ]);
+  assert.deepEqual(
+    [0, 9_999, 604_000, 15_440_000, 999_999].map((n) => plain(showCount(n))),
+    ["0", "9,999", "604 k", "15.4 M", "1.00 M"],
+  );
 });
 
 test("times have the digits they deserve", () => {
-  assert.deepEqual([0, 9.96, 125, 3720].map((s) => plain(showSeconds(s))), ["0.0 s", "10.0 s", "2 min 05 s", "1 h 02 min"]);
-  assert.deepEqual([0.2, 7.4, 33, 285, 7300].map((s) => plain(showAbout(s))), ["1 s", "7 s", "35 s", "5 min", "2 h"]);
+  assert.deepEqual(
+    [0, 9.96, 125, 3720].map((s) => plain(showSeconds(s))),
+    ["0.0 s", "10.0 s", "2 min 05 s", "1 h 02 min"],
+  );
+  assert.deepEqual(
+    [0.2, 7.4, 33, 285, 7300].map((s) => plain(showAbout(s))),
+    ["1 s", "7 s", "35 s", "5 min", "2 h"],
+  );
 });
 
 test("small whole numbers may be years and stay without separators", () => {

@@ -7,7 +7,10 @@ import { showColumn, showInterval } from "../src/text/rounding";
 /** Return the cells as the table of a page writes them, with plain spaces. */
 function texts(...cells: WireCell[]): string[] {
   return showColumn(cells.map(cellOf), "number").map((shown) =>
-    [shown.value, shown.margin, shown.doubtful ? "?" : ""].filter(Boolean).join(" ").replaceAll("\u00a0", " "),
+    [shown.value, shown.margin, shown.doubtful ? "?" : ""]
+      .filter(Boolean)
+      .join(" ")
+      .replaceAll("\u00a0", " "),
   );
 }
 
@@ -29,7 +32,10 @@ test("the numbers of a column share one unit", () => {
 });
 
 test("what is exact is written in full, whatever its column", () => {
-  assert.deepEqual(texts([123141078, 123141078, 123141078, true], "9007199254740993"), ["123,141,078", "9,007,199,254,740,993"]);
+  assert.deepEqual(texts([123141078, 123141078, 123141078, true], "9007199254740993"), [
+    "123,141,078",
+    "9,007,199,254,740,993",
+  ]);
 });
 
 test("bounds are one-sided, with the far side rounded outwards", () => {
@@ -58,5 +64,8 @@ test("very small and very large numbers keep their power of ten", () => {
 });
 
 test("an interval is written as its two ends", () => {
-  assert.equal(showInterval(cellOf([120e6, 116.9e6, 123.1e6, true])).replaceAll("\u00a0", " "), "116.9 M to 123.1 M");
+  assert.equal(
+    showInterval(cellOf([120e6, 116.9e6, 123.1e6, true])).replaceAll("\u00a0", " "),
+    "116.9 M to 123.1 M",
+  );
 });

@@ -36,7 +36,13 @@ function textsOf(column: Column, cells: readonly (readonly Cell[])[], at: number
   return showColumn(own, column.type);
 }
 
-function markOf(answer: Answer, roles: Roles, row: readonly Cell[], at: number, shown: readonly Shown[][]): Mark {
+function markOf(
+  answer: Answer,
+  roles: Roles,
+  row: readonly Cell[],
+  at: number,
+  shown: readonly Shown[][],
+): Mark {
   const cell = (role: number | null): Cell | null => (role === null ? null : (row[role] ?? null));
   const text = (role: number): string => shown[role]?.[at]?.value ?? "";
   const labels = roles.keys.filter((role) => role !== roles.series);

@@ -7,7 +7,16 @@ import { element } from "../dom";
 import { fitted, textWidth } from "./axis_text";
 import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
 import {
-  apart, drawBottomTicks, drawValueAxis, Frame, join, Legend, SeriesColours, type Tick, type ValueAxis, ValueScale,
+  apart,
+  drawBottomTicks,
+  drawValueAxis,
+  Frame,
+  join,
+  Legend,
+  SeriesColours,
+  type Tick,
+  type ValueAxis,
+  ValueScale,
 } from "./frame";
 import { barShape, type BarShape } from "./shapes";
 import { type Tip, Tooltip } from "./tooltip";
@@ -68,21 +77,36 @@ export class BarChart implements Chart {
 
   private fitValues(groups: readonly Group[], picture: Picture, length: number): ValueAxis {
     const spans = groups.flatMap((group) => group.marks.flatMap((mark) => (mark.y ? [mark.y] : [])));
-    const ghosts = picture.remembered ? [...picture.remembered.spans.values()].flatMap((each) => each.y ?? []) : [];
-    const extents = [...spans.map(extentOf), ...ghosts.map((ghost): [number, number] => [ghost.value, ghost.value])];
-    return this.values.fit([[0, 0], ...extents], columnName(picture, picture.roles.y), length, picture.run, picture.now);
+    const ghosts = picture.remembered
+      ? [...picture.remembered.spans.values()].flatMap((each) => each.y ?? [])
+      : [];
+    const extents = [
+      ...spans.map(extentOf),
+      ...ghosts.map((ghost): [number, number] => [ghost.value, ghost.value]),
+    ];
+    return this.values.fit([[0, 0], ...extents], columnName(picture, picture.roles.y), length, picture);
   }
 
   private barsOf(groups: readonly Group[], bands: ScaleBand<string>, series: readonly string[]): Bar[] {
     const inner = scaleBand<string>().domain(series).range([0, bands.bandwidth()]).paddingInner(0.06);
     const width = Math.min(MOST_BAR, inner.bandwidth());
-    const indent = (bands.bandwidth() - width * series.length - inner.step() * 0.06 * (series.length - 1)) / 2;
+    const indent =
+      (bands.bandwidth() - width * series.length - inner.step() * 0.06 * (series.length - 1)) / 2;
     return groups.flatMap((group) =>
       group.marks.flatMap((mark) => {
         if (!mark.y) return [];
         const at = series.indexOf(mark.series) * (width + inner.step() * 0.06);
         const left = (bands(group.label) ?? 0) + Math.max(0, indent) + at;
-        return [{ mark, span: mark.y, shape: barShape(mark.y), left, width, colour: this.colours.classOf(mark.series) }];
+        return [
+          {
+            mark,
+            span: mark.y,
+            shape: barShape(mark.y),
+            left,
+            width,
+            colour: this.colours.classOf(mark.series),
+          },
+        ];
       }),
     );
   }
@@ -144,14 +168,24 @@ function isUncertain(group: Group, picture: Picture): boolean {
 }
 
 function drawLabels(
-  frame: Frame, groups: readonly Group[], bands: ScaleBand<string>, labels: Labels, bottom: number, right: number,
+  frame: Frame,
+  groups: readonly Group[],
+  bands: ScaleBand<string>,
+  labels: Labels,
+  bottom: number,
+  right: number,
 ): void {
   const ticks = groups.map((group, at): Tick => ({
     key: group.label,
     at: (bands(group.label) ?? 0) + bands.bandwidth() / 2,
     text: labels.texts[at] ?? "",
   }));
-  drawBottomTicks(frame, labels.slanted ? ticks : apart(ticks, 0, right + 20, 6), bottom + (labels.slanted ? 12 : 16), labels.slanted);
+  drawBottomTicks(
+    frame,
+    labels.slanted ? ticks : apart(ticks, 0, right + 20, 6),
+    bottom + (labels.slanted ? 12 : 16),
+    labels.slanted,
+  );
 }
 
 function drawBars(frame: Frame, bars: readonly Bar[], axis: ValueAxis): void {
@@ -165,7 +199,11 @@ function drawBars(frame: Frame, bars: readonly Bar[], axis: ValueAxis): void {
       .attr("y", (bar) => Math.min(...ends(bar).map(y)).toFixed(1))
       .attr("height", (bar) => Math.abs(y(ends(bar)[0]) - y(ends(bar)[1])).toFixed(1));
   };
-  box("faded", bars.filter((bar) => bar.shape.faded), (bar) => bar.shape.faded ?? [0, 0]);
+  box(
+    "faded",
+    bars.filter((bar) => bar.shape.faded),
+    (bar) => bar.shape.faded ?? [0, 0],
+  );
   box("solid", bars, (bar) => bar.shape.solid);
   drawSigns(frame, bars, axis);
 }
@@ -182,7 +220,13 @@ function drawSigns(frame: Frame, bars: readonly Bar[], axis: ValueAxis): void {
     "d",
     (bar) => `M${bar.left.toFixed(1)},${y(bar.span.value).toFixed(1)}h${bar.width.toFixed(1)}`,
   );
-  join(frame.body, "path", "arrow", bars.filter((bar) => bar.shape.open), key).attr("d", (bar) =>
+  join(
+    frame.body,
+    "path",
+    "arrow",
+    bars.filter((bar) => bar.shape.open),
+    key,
+  ).attr("d", (bar) =>
     bar.shape.open === "up"
       ? `M${middle(bar) - 4},${y(bar.span.value) - 4}l4,-5l4,5`
       : `M${middle(bar) - 4},${y(bar.span.value) + 4}l4,5l4,-5`,
@@ -192,7 +236,9 @@ function drawSigns(frame: Frame, bars: readonly Bar[], axis: ValueAxis): void {
 function whisker(x: number, bar: Bar, y: (value: number) => number): string {
   const [low, high] = bar.shape.faded ?? [bar.span.value, bar.span.value];
   const cap = Math.min(4, bar.width / 4);
-  const ends = [y(low), y(high)].map((end) => `M${(x - cap).toFixed(1)},${end.toFixed(1)}h${(2 * cap).toFixed(1)}`);
+  const ends = [y(low), y(high)].map(
+    (end) => `M${(x - cap).toFixed(1)},${end.toFixed(1)}h${(2 * cap).toFixed(1)}`,
+  );
   return `M${x.toFixed(1)},${y(low).toFixed(1)}V${y(high).toFixed(1)}${ends.join("")}`;
 }
 

@@ -16,12 +16,20 @@ export interface Bottom {
 }
 
 /** domain: numbers, or epoch milliseconds where the type is one of time. */
-export function continuousBottom(type: ColumnType | undefined, domain: Domain, left: number, right: number): Bottom {
+export function continuousBottom(
+  type: ColumnType | undefined,
+  domain: Domain,
+  left: number,
+  right: number,
+): Bottom {
   const count = Math.max(2, Math.floor((right - left) / PIXELS_A_TICK));
   const scale = scaleLinear().domain(domain).range([left, right]);
   if (type === "date" || type === "timestamp") {
     const moments = utcTicks(new Date(domain[0]), new Date(domain[1]), count);
-    return { at: scale, ticks: moments.map((moment) => tickOf(Number(moment), scale(Number(moment)), timeText(moment))) };
+    return {
+      at: scale,
+      ticks: moments.map((moment) => tickOf(Number(moment), scale(Number(moment)), timeText(moment))),
+    };
   }
   const values = scale.ticks(count);
   const texts = numberTexts(values);
@@ -34,5 +42,7 @@ function tickOf(value: number, at: number, text: string): Tick {
 
 function numberTexts(values: readonly number[]): string[] {
   const texts = tickTexts(values, 0);
-  return values.every((value) => Math.abs(value) < LEAST_GROUPED) ? texts.map((text) => text.replace(",", "")) : texts;
+  return values.every((value) => Math.abs(value) < LEAST_GROUPED)
+    ? texts.map((text) => text.replace(",", ""))
+    : texts;
 }

@@ -54,7 +54,9 @@ export function signNotes(picture: Picture): string[] {
   return [
     ...(picture.uncertain.size > 0 ? [ORDER_NOTE] : []),
     ...(spans.some((span) => !span.certified && span.knowledge !== "exact") ? [DOUBT_NOTE] : []),
-    ...(spans.some((span) => span.knowledge === "at_least" || span.knowledge === "at_most") ? [BOUND_NOTE] : []),
+    ...(spans.some((span) => span.knowledge === "at_least" || span.knowledge === "at_most")
+      ? [BOUND_NOTE]
+      : []),
   ];
 }
 

@@ -58,7 +58,10 @@ export class CoresChart {
 
   draw(picture: CoresPicture, size: Size): void {
     const running = picture.bands.filter((band) => (band.cores.at(-1) ?? 0) > 0.005);
-    this.frame.resize(size, `Cores by job over the last minute; now ${running.map((band) => nowText(band)).join(", ") || "idle"}`);
+    this.frame.resize(
+      size,
+      `Cores by job over the last minute; now ${running.map((band) => nowText(band)).join(", ") || "idle"}`,
+    );
     const bottom = size.height - BOTTOM;
     const axis = valueAxis([0, Math.max(1, picture.capacity)], "cores", bottom - TOP);
     axis.scale.domain([0, Math.max(1, picture.capacity)]).range([bottom, TOP]);
@@ -66,7 +69,9 @@ export class CoresChart {
     const ticks = axis.ticks.filter((tick) => tick <= picture.capacity);
     drawValueAxis(this.frame, { ...axis, ticks }, edges.left, edges.right);
     const now = picture.times.at(-1) ?? 0;
-    const x = scaleLinear().domain([now - WINDOW_MS, now]).range([edges.left, edges.right]);
+    const x = scaleLinear()
+      .domain([now - WINDOW_MS, now])
+      .range([edges.left, edges.right]);
     drawTimes(this.frame, edges);
     const layers = stacked(picture.bands);
     this.drawn = { picture, x };
@@ -119,7 +124,11 @@ function stacked(bands: readonly Band[]): Layer[] {
 }
 
 function drawAreas(
-  frame: Frame, layers: readonly Layer[], times: readonly number[], x: (at: number) => number, y: (cores: number) => number,
+  frame: Frame,
+  layers: readonly Layer[],
+  times: readonly number[],
+  x: (at: number) => number,
+  y: (cores: number) => number,
 ): void {
   join(frame.body, "path", "share", layers, (layer) => layer.band.id)
     .attr("class", (layer) => `share ${layer.band.colour}`)
@@ -144,14 +153,20 @@ function drawTimes(frame: Frame, edges: Edges): void {
 }
 
 /** Names of running jobs stand beside their areas; the thinnest are left out where there is no room. */
-function drawNames(frame: Frame, layers: readonly Layer[], axis: ValueAxis, edges: Edges, room: number): void {
+function drawNames(
+  frame: Frame,
+  layers: readonly Layer[],
+  axis: ValueAxis,
+  edges: Edges,
+  room: number,
+): void {
   const most = Math.max(1, Math.floor((edges.bottom - TOP + 10) / LABEL_HEIGHT));
   const cores = (layer: Layer): number => layer.band.cores.at(-1) ?? 0;
   const running = layers.filter((layer) => cores(layer) > 0.005);
   const thickest = new Set([...running].sort((a, b) => cores(b) - cores(a)).slice(0, most));
   const named = running.filter((layer) => thickest.has(layer)).reverse(); // from the top down
   const wanted = named.map((layer) => axis.scale(((layer.low.at(-1) ?? 0) + (layer.high.at(-1) ?? 0)) / 2));
-  const places = spread(wanted, LABEL_HEIGHT, TOP, edges.bottom);
+  const places = spread(wanted, LABEL_HEIGHT, TOP, edges.bottom - 5);
   const labels = named.map((layer, at) => ({ layer, y: places[at] ?? 0, wanted: wanted[at] ?? 0 }));
   join(frame.over, "text", "share-name", labels, (label) => label.layer.band.id)
     .attr("x", edges.right + 10)
@@ -159,12 +174,20 @@ function drawNames(frame: Frame, layers: readonly Layer[], axis: ValueAxis, edge
     .text((label) => nowText(label.layer.band, room));
   join(frame.over, "path", "leader", labels, (label) => label.layer.band.id)
     .attr("class", (label) => `leader ${label.layer.band.colour}`)
-    .attr("d", (label) => `M${edges.right + 1},${label.wanted.toFixed(1)}L${edges.right + 7},${label.y.toFixed(1)}`);
+    .attr(
+      "d",
+      (label) => `M${edges.right + 1},${label.wanted.toFixed(1)}L${edges.right + 7},${label.y.toFixed(1)}`,
+    );
 }
 
 /** Names of jobs that ended stand on their areas, where those are large enough. */
 function drawPastNames(
-  frame: Frame, layers: readonly Layer[], times: readonly number[], x: (at: number) => number, axis: ValueAxis, edges: Edges,
+  frame: Frame,
+  layers: readonly Layer[],
+  times: readonly number[],
+  x: (at: number) => number,
+  axis: ValueAxis,
+  edges: Edges,
 ): void {
   const names = layers.flatMap((layer) => {
     const place = (layer.band.cores.at(-1) ?? 0) > 0.005 ? null : roomiest(layer, times, x, axis, edges);
@@ -178,7 +201,11 @@ function drawPastNames(
 
 /** Return the middle of an ended job's area and its width, or null where a name would not fit. */
 function roomiest(
-  layer: Layer, times: readonly number[], x: (at: number) => number, axis: ValueAxis, edges: Edges,
+  layer: Layer,
+  times: readonly number[],
+  x: (at: number) => number,
+  axis: ValueAxis,
+  edges: Edges,
 ): { at: number; y: number; width: number } | null {
   const thick = times.flatMap((time, at) => {
     const height = axis.scale(layer.low[at] ?? 0) - axis.scale(layer.high[at] ?? 0);
@@ -189,5 +216,9 @@ function roomiest(
   const [from, to] = [x(times[first] ?? 0), x(times[last] ?? 0)];
   const middle = thick[Math.floor(thick.length / 2)] ?? first;
   if (to - from < INSIDE_LEAST.width || thick.length < last - first + 1) return null;
-  return { at: (from + to) / 2, y: axis.scale(((layer.low[middle] ?? 0) + (layer.high[middle] ?? 0)) / 2), width: to - from };
+  return {
+    at: (from + to) / 2,
+    y: axis.scale(((layer.low[middle] ?? 0) + (layer.high[middle] ?? 0)) / 2),
+    width: to - from,
+  };
 }

@@ -40,13 +40,25 @@ export class CurvesChart {
     const percent = picture.isShare ? 100 : 1;
     const axis = valueAxis([Math.min(0, high[0] * percent), high[1] * percent], "", bottom - TOP);
     axis.scale.range([bottom, TOP]);
-    drawValueAxis(this.frame, { ...axis, title: picture.isShare ? "± %, by rows read" : "loss, by steps" }, axis.width, size.width);
+    drawValueAxis(
+      this.frame,
+      { ...axis, title: picture.isShare ? "± %, by rows read" : "loss, by steps" },
+      axis.width,
+      size.width,
+    );
     const work = hull(all.map(([done]): [number, number] => [done, done]));
-    const x = scaleLinear(picture.isShare ? [0, 1] : [Math.min(0, work[0]), work[1]], [axis.width, size.width - 8]);
+    const x = scaleLinear(picture.isShare ? [0, 1] : [Math.min(0, work[0]), work[1]], [
+      axis.width,
+      size.width - 8,
+    ]);
     drawBottom(this.frame, x, picture.isShare, axis.width, size);
-    const path = line<WorkQuality>().x((p) => x(p[0])).y((p) => axis.scale(p[1] * percent));
+    const path = line<WorkQuality>()
+      .x((p) => x(p[0]))
+      .y((p) => axis.scale(p[1] * percent));
     const draw = (name: string, points: readonly WorkQuality[]): void => {
-      join(this.frame.body, "path", name, points.length > 1 ? [points] : [], () => name).attr("d", (each) => path([...each]));
+      join(this.frame.body, "path", name, points.length > 1 ? [points] : [], () => name).attr("d", (each) =>
+        path([...each]),
+      );
     };
     draw("foretold", picture.foretold);
     draw("predicted", picture.predicted);
@@ -59,7 +71,13 @@ export class CurvesChart {
   }
 }
 
-function drawBottom(frame: Frame, x: ReturnType<typeof scaleLinear<number, number>>, isShare: boolean, left: number, size: Size): void {
+function drawBottom(
+  frame: Frame,
+  x: ReturnType<typeof scaleLinear<number, number>>,
+  isShare: boolean,
+  left: number,
+  size: Size,
+): void {
   const ticks = x.ticks(Math.max(2, Math.floor(size.width / 60))).map((tick) => ({
     key: String(tick),
     at: x(tick),

@@ -4,7 +4,7 @@ import { type ScaleLinear, scaleLinear } from "d3-scale";
 import { type BaseType, select, type Selection } from "d3-selection";
 import { element, setAttribute } from "../dom";
 import { axisTitle, axisUnit, textWidth, tickTexts } from "./axis_text";
-import type { Size } from "./chart";
+import type { Picture, Size } from "./chart";
 import { type Domain, hull, SteadyDomain } from "./steady";
 
 export type Layer = Selection<SVGGElement, unknown, null, undefined>;
@@ -79,16 +79,24 @@ export interface ValueAxis {
   readonly width: number;
 }
 
+/** What of a picture an axis depends on: what is exact will not change any more, and gets the axis it needs. */
+type Moment = Pick<Picture, "run" | "now" | "isExact">;
+
 /** Keeps the domain of a value axis steady over the updates of a run. */
 export class ValueScale {
   private domain = new SteadyDomain();
   private run: number | null = null;
 
   /** extents: what must be seen. Returns an axis over `length` pixels; its range is still to be set. */
-  fit(extents: readonly Domain[], name: string, length: number, run: number, now: number): ValueAxis {
-    if (run !== this.run) this.domain = new SteadyDomain();
-    this.run = run;
-    return valueAxis(this.domain.fit(hull(extents), now), name, length);
+  fit(extents: readonly Domain[], name: string, length: number, picture: Moment): ValueAxis {
+    if (picture.run !== this.run) this.domain = new SteadyDomain();
+    this.run = picture.run;
+    const needed = hull(extents);
+    return valueAxis(
+      picture.isExact ? this.domain.settle(needed) : this.domain.fit(needed, picture.now),
+      name,
+      length,
+    );
   }
 }
 
@@ -161,7 +169,9 @@ export class Legend {
     this.shown = text;
     const items = series.length > 1 ? series : [];
     this.root.replaceChildren(
-      ...items.map((name, at) => element("li", {}, element("i", { class: `swatch s${at % SERIES_COLOURS}` }), name)),
+      ...items.map((name, at) =>
+        element("li", {}, element("i", { class: `swatch s${at % SERIES_COLOURS}` }), name),
+      ),
     );
   }
 }

@@ -34,10 +34,13 @@ export class Histogram implements Chart {
 
   draw(picture: Picture, size: Size): readonly string[] {
     const name = columnName(picture, picture.roles.y);
-    this.frame.resize(size, `Histogram of ${name} by ${columnName(picture, picture.roles.x)}. The table has the numbers.`);
+    this.frame.resize(
+      size,
+      `Histogram of ${name} by ${columnName(picture, picture.roles.x)}. The table has the numbers.`,
+    );
     const extents = picture.marks.flatMap((mark) => (mark.y ? [extentOf(mark.y)] : []));
     const bottom = size.height - BOTTOM;
-    const axis = this.values.fit([[0, 0], ...extents], name, bottom - TOP, picture.run, picture.now);
+    const axis = this.values.fit([[0, 0], ...extents], name, bottom - TOP, picture);
     axis.scale.range([bottom, TOP]);
     drawValueAxis(this.frame, axis, axis.width, size.width);
     const bins = this.drawBottom(picture, axis.width, size);
@@ -49,7 +52,9 @@ export class Histogram implements Chart {
 
   private drawBottom(picture: Picture, left: number, size: Size): Bin[] {
     const marks = picture.marks.filter((mark) => mark.x && mark.y);
-    const starts = [...new Set(marks.flatMap((mark) => (mark.x ? [mark.x.value] : [])))].sort((a, b) => a - b);
+    const starts = [...new Set(marks.flatMap((mark) => (mark.x ? [mark.x.value] : [])))].sort(
+      (a, b) => a - b,
+    );
     const width = binWidth(starts);
     const domain: Domain = [starts[0] ?? 0, (starts.at(-1) ?? 1) + width];
     const type = picture.roles.x === null ? undefined : picture.answer.columns[picture.roles.x]?.type;
@@ -60,7 +65,9 @@ export class Histogram implements Chart {
       .attr("y", size.height - 4)
       .text((title) => title);
     return marks.flatMap((mark) =>
-      mark.x && mark.y ? [{ mark, span: mark.y, left: bottom.at(mark.x.value), right: bottom.at(mark.x.value + width) }] : [],
+      mark.x && mark.y
+        ? [{ mark, span: mark.y, left: bottom.at(mark.x.value), right: bottom.at(mark.x.value + width) }]
+        : [],
     );
   }
 
@@ -91,7 +98,11 @@ function drawBins(frame: Frame, bins: readonly Bin[], axis: ValueAxis, picture: 
       .attr("y", (bin) => Math.min(...ends(bin).map(y)).toFixed(1))
       .attr("height", (bin) => Math.abs(y(ends(bin)[0]) - y(ends(bin)[1])).toFixed(1));
   };
-  box("faded", bins.filter((bin) => barShape(bin.span).faded), (bin) => barShape(bin.span).faded ?? [0, 0]);
+  box(
+    "faded",
+    bins.filter((bin) => barShape(bin.span).faded),
+    (bin) => barShape(bin.span).faded ?? [0, 0],
+  );
   box("solid", bins, (bin) => barShape(bin.span).solid);
   const inexact = bins.filter((bin) => bin.span.knowledge !== "exact");
   const tick = (bin: Bin, value: number): string =>
@@ -101,5 +112,7 @@ function drawBins(frame: Frame, bins: readonly Bin[], axis: ValueAxis, picture: 
     const value = picture.remembered?.spans.get(bin.mark.key)?.y?.value;
     return value === undefined ? [] : [{ bin, value }];
   });
-  join(frame.over, "path", "ghost", ghosts, (ghost) => key(ghost.bin)).attr("d", (ghost) => tick(ghost.bin, ghost.value));
+  join(frame.over, "path", "ghost", ghosts, (ghost) => key(ghost.bin)).attr("d", (ghost) =>
+    tick(ghost.bin, ghost.value),
+  );
 }

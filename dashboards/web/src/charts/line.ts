@@ -9,7 +9,16 @@ import { isContinuous } from "./axis_text";
 import { continuousBottom } from "./bottom";
 import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
 import {
-  apart, drawBottomTicks, drawValueAxis, Frame, join, Legend, SeriesColours, type Tick, type ValueAxis, ValueScale,
+  apart,
+  drawBottomTicks,
+  drawValueAxis,
+  Frame,
+  join,
+  Legend,
+  SeriesColours,
+  type Tick,
+  type ValueAxis,
+  ValueScale,
 } from "./frame";
 import { hull } from "./steady";
 import { type Tip, Tooltip } from "./tooltip";
@@ -53,7 +62,7 @@ export class LineChart implements Chart {
     this.frame.resize(size, describe(picture));
     const spans = picture.marks.flatMap((mark) => (mark.y ? [mark.y] : []));
     const name = columnName(picture, picture.roles.y);
-    const axis = this.values.fit(spans.map(extentOf), name, size.height - TOP - BOTTOM, picture.run, picture.now);
+    const axis = this.values.fit(spans.map(extentOf), name, size.height - TOP - BOTTOM, picture);
     axis.scale.range([size.height - BOTTOM, TOP]);
     drawValueAxis(this.frame, axis, axis.width, size.width);
     const bottom = bottomOf(picture, axis.width + 4, size.width - 6);
@@ -70,8 +79,13 @@ export class LineChart implements Chart {
     const y = axis.scale;
     const [bottom = 0, top = 0] = y.range();
     const inside = (value: number): number => Math.min(bottom, Math.max(top, y(value)));
-    const band = area<Point>().x((p) => p.x).y0((p) => inside(p.span.low)).y1((p) => inside(p.span.high));
-    const stroke = line<Point>().x((p) => p.x).y((p) => y(p.span.value));
+    const band = area<Point>()
+      .x((p) => p.x)
+      .y0((p) => inside(p.span.low))
+      .y1((p) => inside(p.span.high));
+    const stroke = line<Point>()
+      .x((p) => p.x)
+      .y((p) => y(p.span.value));
     const bounded = (p: Point): boolean => p.span.knowledge !== "unknown";
     join(this.frame.body, "path", "band", courses, (course) => course.name)
       .attr("class", (course) => `band ${this.colours.classOf(course.name)}`)
@@ -133,7 +147,9 @@ function coursesOf(marks: readonly Mark[], xOf: (mark: Mark) => number): Course[
 function bottomOf(picture: Picture, left: number, right: number): Placed {
   const type = picture.roles.x === null ? undefined : picture.answer.columns[picture.roles.x]?.type;
   if (!isContinuous(type)) return groupBottom(picture.marks, left, right);
-  const domain = hull(picture.marks.flatMap((mark): [number, number][] => (mark.x ? [[mark.x.value, mark.x.value]] : [])));
+  const domain = hull(
+    picture.marks.flatMap((mark): [number, number][] => (mark.x ? [[mark.x.value, mark.x.value]] : [])),
+  );
   const bottom = continuousBottom(type, domain, left, right);
   return { xOf: (mark) => (mark.x ? bottom.at(mark.x.value) : NaN), ticks: bottom.ticks };
 }
@@ -157,7 +173,9 @@ function drawGhosts(frame: Frame, courses: readonly Course[], picture: Picture, 
     }),
   }));
   const ghosts = known.filter((course) => course.points.length > 0);
-  join(frame.over, "path", "ghost", ghosts, (course) => course.name).attr("d", (course) => line()(course.points));
+  join(frame.over, "path", "ghost", ghosts, (course) => course.name).attr("d", (course) =>
+    line()(course.points),
+  );
 }
 
 function describe(picture: Picture): string {

@@ -7,7 +7,16 @@ import { element, setClass, setHidden, setText } from "../dom";
 import { visible } from "../text/plain";
 import { showInterval } from "../text/rounding";
 import { tickTexts } from "./axis_text";
-import { BOUND_NOTE, type Chart, columnName, DOUBT_NOTE, type HistoryPoint, type Picture, type Size, valueText } from "./chart";
+import {
+  BOUND_NOTE,
+  type Chart,
+  columnName,
+  DOUBT_NOTE,
+  type HistoryPoint,
+  type Picture,
+  type Size,
+  valueText,
+} from "./chart";
 import { apart, drawBottomTicks, drawValueAxis, Frame, join, type ValueAxis, ValueScale } from "./frame";
 import { hull } from "./steady";
 
@@ -62,7 +71,8 @@ export class NumberChart implements Chart {
     );
     setHidden(this.others, others.length === 0);
     while (this.others.childElementCount > 2 * others.length) this.others.lastElementChild?.remove();
-    while (this.others.childElementCount < 2 * others.length) this.others.append(element("dt"), element("dd"));
+    while (this.others.childElementCount < 2 * others.length)
+      this.others.append(element("dt"), element("dd"));
     others.forEach((other, at) => {
       const [term, value] = [this.others.children[2 * at], this.others.children[2 * at + 1]];
       if (term && value) {
@@ -75,21 +85,29 @@ export class NumberChart implements Chart {
   private drawHistory(picture: Picture, size: Size): void {
     const history = settledPart(picture.history);
     const ghost = picture.remembered ? [...picture.remembered.spans.values()][0]?.y?.value : undefined;
-    const extents = history.map(({ low, high, value }): [number, number] => [Math.min(low, value), Math.max(high, value)]);
+    const extents = history.map(({ low, high, value }): [number, number] => [
+      Math.min(low, value),
+      Math.max(high, value),
+    ]);
     if (ghost !== undefined) extents.push([ghost, ghost]);
     const name = columnName(picture, picture.roles.y);
     this.frame.resize(size, `${name} since the query began, with its interval`);
-    const axis = this.values.fit(extents, "", size.height - TOP - BOTTOM, picture.run, picture.now);
+    const axis = this.values.fit(extents, "", size.height - TOP - BOTTOM, picture);
     axis.scale.range([size.height - BOTTOM, TOP]);
     drawValueAxis(this.frame, { ...axis, title: "" }, axis.width, size.width);
-    const x = scaleLinear(hull(history.map((p): [number, number] => [p.elapsedSeconds, p.elapsedSeconds])), [axis.width, size.width - 4]);
+    const x = scaleLinear(hull(history.map((p): [number, number] => [p.elapsedSeconds, p.elapsedSeconds])), [
+      axis.width,
+      size.width - 4,
+    ]);
     drawCourse(this.frame, history, x, axis);
     const ticks = x.ticks(Math.max(2, Math.floor(size.width / 90)));
     const texts = tickTexts(ticks, 0);
     const labels = ticks.map((tick, at) => ({ key: String(tick), at: x(tick), text: `${texts[at]} s` }));
     drawBottomTicks(this.frame, apart(labels, axis.width, size.width), size.height - 4);
-    join(this.frame.over, "path", "ghost", ghost === undefined ? [] : [ghost], () => "ghost")
-      .attr("d", (value) => `M${axis.width},${axis.scale(value).toFixed(1)}H${size.width}`);
+    join(this.frame.over, "path", "ghost", ghost === undefined ? [] : [ghost], () => "ghost").attr(
+      "d",
+      (value) => `M${axis.width},${axis.scale(value).toFixed(1)}H${size.width}`,
+    );
   }
 }
 
@@ -101,13 +119,27 @@ export function settledPart(history: readonly HistoryPoint[]): readonly HistoryP
   return history.slice(Math.max(0, Math.min(first, history.length - 2)));
 }
 
-function drawCourse(frame: Frame, history: readonly HistoryPoint[], x: (seconds: number) => number, axis: ValueAxis): void {
+function drawCourse(
+  frame: Frame,
+  history: readonly HistoryPoint[],
+  x: (seconds: number) => number,
+  axis: ValueAxis,
+): void {
   const y = axis.scale;
-  const band = area<HistoryPoint>().x((p) => x(p.elapsedSeconds)).y0((p) => y(p.low)).y1((p) => y(p.high));
-  const stroke = line<HistoryPoint>().x((p) => x(p.elapsedSeconds)).y((p) => y(p.value));
+  const band = area<HistoryPoint>()
+    .x((p) => x(p.elapsedSeconds))
+    .y0((p) => y(p.low))
+    .y1((p) => y(p.high));
+  const stroke = line<HistoryPoint>()
+    .x((p) => x(p.elapsedSeconds))
+    .y((p) => y(p.value));
   const points = [...history];
-  join(frame.body, "path", "band", [points], () => "band").classed("s0", true).attr("d", (course) => band(course));
-  join(frame.body, "path", "stroke", [points], () => "stroke").classed("s0", true).attr("d", (course) => stroke(course));
+  join(frame.body, "path", "band", [points], () => "band")
+    .classed("s0", true)
+    .attr("d", (course) => band(course));
+  join(frame.body, "path", "stroke", [points], () => "stroke")
+    .classed("s0", true)
+    .attr("d", (course) => stroke(course));
 }
 
 function intervalText(picture: Picture): string {

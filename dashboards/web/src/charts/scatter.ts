@@ -6,7 +6,15 @@ import { element } from "../dom";
 import { textWidth } from "./axis_text";
 import { type Chart, columnName, type Picture, signNotes, type Size, valueText } from "./chart";
 import {
-  apart, drawBottomTicks, drawValueAxis, Frame, join, Legend, SeriesColours, type ValueAxis, ValueScale,
+  apart,
+  drawBottomTicks,
+  drawValueAxis,
+  Frame,
+  join,
+  Legend,
+  SeriesColours,
+  type ValueAxis,
+  ValueScale,
 } from "./frame";
 import { labelPlaces } from "./shapes";
 import { type Tip, Tooltip } from "./tooltip";
@@ -44,7 +52,14 @@ export class ScatterChart implements Chart {
     const [across, up] = this.axes(picture, size);
     const points = picture.marks.flatMap((mark): Point[] =>
       mark.x && mark.y
-        ? [{ mark, x: across.scale(mark.x.value), y: up.scale(mark.y.value), colour: this.colours.classOf(mark.series) }]
+        ? [
+            {
+              mark,
+              x: across.scale(mark.x.value),
+              y: up.scale(mark.y.value),
+              colour: this.colours.classOf(mark.series),
+            },
+          ]
         : [],
     );
     this.drawn = { points, picture };
@@ -62,14 +77,28 @@ export class ScatterChart implements Chart {
         const span = pick(mark);
         return span ? [extentOf(span)] : [];
       });
-    const { run, now, roles } = picture;
-    const up = this.up.fit(extents((mark) => mark.y), columnName(picture, roles.y), bottom - TOP, run, now);
+    const { roles } = picture;
+    const up = this.up.fit(
+      extents((mark) => mark.y),
+      columnName(picture, roles.y),
+      bottom - TOP,
+      picture,
+    );
     up.scale.range([bottom, TOP]);
     drawValueAxis(this.frame, up, up.width, size.width);
     const length = size.width - up.width - 12;
-    const across = this.across.fit(extents((mark) => mark.x), columnName(picture, roles.x), length / 2, run, now);
+    const across = this.across.fit(
+      extents((mark) => mark.x),
+      columnName(picture, roles.x),
+      length / 2,
+      picture,
+    );
     across.scale.range([up.width + 8, size.width - 12]);
-    const ticks = across.ticks.map((tick, at) => ({ key: String(tick), at: across.scale(tick), text: across.texts[at] ?? "" }));
+    const ticks = across.ticks.map((tick, at) => ({
+      key: String(tick),
+      at: across.scale(tick),
+      text: across.texts[at] ?? "",
+    }));
     drawBottomTicks(this.frame, apart(ticks, up.width, size.width), bottom + 16);
     join(this.frame.axis, "text", "bottom-title", [across.title], () => "title")
       .attr("x", size.width - 4)
@@ -82,7 +111,10 @@ export class ScatterChart implements Chart {
     if (!this.drawn) return null;
     const { points, picture } = this.drawn;
     const distance = (point: Point): number => Math.hypot(point.x - x, point.y - y);
-    const nearest = points.reduce<Point | null>((best, each) => (best && distance(best) <= distance(each) ? best : each), null);
+    const nearest = points.reduce<Point | null>(
+      (best, each) => (best && distance(best) <= distance(each) ? best : each),
+      null,
+    );
     if (!nearest || distance(nearest) > NEAR) return null;
     const lines = [picture.roles.x, picture.roles.y].map((role) => ({
       label: columnName(picture, role),
@@ -98,7 +130,9 @@ function drawCrosses(frame: Frame, points: readonly Point[], across: ValueAxis, 
     return Math.min(Math.max(a, b), Math.max(Math.min(a, b), scale(value)));
   };
   const arm = (span: Span | null, scale: ValueAxis["scale"]): [number, number] | null =>
-    !span || span.knowledge === "exact" || span.knowledge === "unknown" ? null : [clamp(scale, span.low), clamp(scale, span.high)];
+    !span || span.knowledge === "exact" || span.knowledge === "unknown"
+      ? null
+      : [clamp(scale, span.low), clamp(scale, span.high)];
   join(frame.body, "path", "cross", points, (point) => point.mark.key)
     .attr("class", (point) => `cross ${point.colour}`)
     .attr("d", (point) => {
@@ -108,10 +142,18 @@ function drawCrosses(frame: Frame, points: readonly Point[], across: ValueAxis, 
     });
 }
 
-function drawPoints(frame: Frame, points: readonly Point[], picture: Picture, across: ValueAxis, up: ValueAxis): void {
+function drawPoints(
+  frame: Frame,
+  points: readonly Point[],
+  picture: Picture,
+  across: ValueAxis,
+  up: ValueAxis,
+): void {
   const ghosts = points.flatMap((point) => {
     const spans = picture.remembered?.spans.get(point.mark.key);
-    return spans?.x && spans.y ? [{ key: point.mark.key, x: across.scale(spans.x.value), y: up.scale(spans.y.value) }] : [];
+    return spans?.x && spans.y
+      ? [{ key: point.mark.key, x: across.scale(spans.x.value), y: up.scale(spans.y.value) }]
+      : [];
   });
   join(frame.body, "circle", "ghost", ghosts, (ghost) => ghost.key)
     .attr("r", 5)
@@ -130,7 +172,10 @@ function isDoubtful(mark: Mark): boolean {
 
 /** Names beside the points, where they touch neither a point, nor each other, nor the edge. */
 function drawNames(frame: Frame, points: readonly Point[], size: Size): void {
-  const labels = points.length > MOST_LABELS ? [] : points.map(({ mark, x, y }) => ({ x, y, width: textWidth(mark.label) }));
+  const labels =
+    points.length > MOST_LABELS
+      ? []
+      : points.map(({ mark, x, y }) => ({ x, y, width: textWidth(mark.label) }));
   const places = labelPlaces(labels, size.width);
   const named = points.flatMap((point, at) => {
     const place = places[at];

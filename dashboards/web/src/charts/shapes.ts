@@ -17,11 +17,19 @@ export function barShape(span: Span): BarShape {
     case "unknown":
       return { solid: [0, 0], faded: [Math.min(0, value), Math.max(0, value)], open: null };
     case "at_least":
-      return { solid: [0, Math.max(0, value)], faded: Number.isFinite(high) ? [value, high] : null, open: "up" };
+      return {
+        solid: [0, Math.max(0, value)],
+        faded: Number.isFinite(high) ? [value, high] : null,
+        open: "up",
+      };
     case "at_most":
       return { solid: [0, 0], faded: [Number.isFinite(low) ? low : Math.min(0, value), value], open: "down" };
     case "between":
-      return { solid: [0, nearest(low, high)], faded: finiteEnds(low, high, value), open: openSide(low, high) };
+      return {
+        solid: [0, nearest(low, high)],
+        faded: finiteEnds(low, high, value),
+        open: openSide(low, high),
+      };
   }
 }
 
@@ -65,13 +73,25 @@ const LABEL_HEIGHT = 13;
 const POINT_RADIUS = 5;
 
 /** Return where the label of each point may stand: right above, left above, or below; null where it cannot. */
-export function labelPlaces(points: readonly { x: number; y: number; width: number }[], edge: number): (Box | null)[] {
-  const taken = points.map(({ x, y }) => boxAt(x - POINT_RADIUS, y + POINT_RADIUS, 2 * POINT_RADIUS, 2 * POINT_RADIUS));
+export function labelPlaces(
+  points: readonly { x: number; y: number; width: number }[],
+  edge: number,
+): (Box | null)[] {
+  const taken = points.map(({ x, y }) =>
+    boxAt(x - POINT_RADIUS, y + POINT_RADIUS, 2 * POINT_RADIUS, 2 * POINT_RADIUS),
+  );
   return points.map(({ x, y, width }) => {
     const [right, left, above, below] = [x + 7, x - 7 - width, y, y + LABEL_HEIGHT];
-    const places = [[right, above], [left, above], [right, below], [left, below]] as const;
+    const places = [
+      [right, above],
+      [left, above],
+      [right, below],
+      [left, below],
+    ] as const;
     const boxes = places.map(([from, bottom]) => boxAt(from, bottom, width, LABEL_HEIGHT));
-    const free = boxes.find((box) => box.left >= 0 && box.right <= edge && !taken.some((other) => touch(box, other)));
+    const free = boxes.find(
+      (box) => box.left >= 0 && box.right <= edge && !taken.some((other) => touch(box, other)),
+    );
     if (free) taken.push(free);
     return free ?? null;
   });

@@ -66,7 +66,11 @@ export class TableChart implements Chart {
     this.layout = layout;
     this.rows = new Map();
     this.body.replaceChildren();
-    const cells = this.fields.map((field, at) => element("th", { scope: "col", class: classOf(field) }, heads[at] ?? ""));
+    const cells = this.fields.map((field, at) =>
+      heads[at]
+        ? element("th", { scope: "col", class: classOf(field) }, heads[at])
+        : element("td", { class: classOf(field) }),
+    );
     this.head.replaceChildren(element("tr", {}, ...cells));
   }
 
@@ -74,7 +78,11 @@ export class TableChart implements Chart {
     if (picture.run !== this.run) this.domain = new SteadyDomain();
     this.run = picture.run;
     const extents = marks.flatMap((mark) => (mark.y ? [extentOf(mark.y)] : []));
-    return scaleLinear().domain(this.domain.fit(hull(extents), picture.now)).range([5, 95]);
+    return scaleLinear()
+      .domain(
+        picture.isExact ? this.domain.settle(hull(extents)) : this.domain.fit(hull(extents), picture.now),
+      )
+      .range([5, 95]);
   }
 
   private drawRow(picture: Picture, mark: Mark, at: number, scale: ScaleLinear<number, number>): void {
@@ -111,8 +119,9 @@ function fieldsOf(picture: Picture, width: number): Field[] {
   const hasBars = picture.marks.filter((mark) => mark.y).length > 1 && width >= 280;
   return columns.flatMap((column, at): Field[] => {
     if (!isApproximate(column)) return [{ kind: "plain", column, at }];
-    if (at !== y) return [{ kind: "value", column, at }, { kind: "half", at }];
-    return [{ kind: "value", column, at }, ...(hasBars ? [{ kind: "bar" } as const] : []), { kind: "half", at }];
+    const half: Field[] = picture.isExact ? [] : [{ kind: "half", at }];
+    const bars: Field[] = hasBars && at === y ? [{ kind: "bar" }] : [];
+    return [{ kind: "value", column, at }, ...bars, ...half];
   });
 }
 
@@ -121,7 +130,7 @@ function isApproximate(column: Column): boolean {
 }
 
 function headOf(field: Field, picture: Picture): string {
-  if (field.kind === "bar") return picture.intervalName;
+  if (field.kind === "bar") return picture.isExact ? "" : picture.intervalName;
   return field.kind === "half" ? "±" : visible(columnName(picture, field.at));
 }
 
@@ -149,7 +158,11 @@ class Bar {
     setAttribute(this.root, "viewBox", `0 0 100 ${BAR_HEIGHT}`);
     setAttribute(this.root, "preserveAspectRatio", "none");
     setAttribute(this.root, "aria-hidden", "true");
-    for (const [line, name] of [[this.range, "range"], [this.ghost, "ghost"], [this.dot, "point"]] as const) {
+    for (const [line, name] of [
+      [this.range, "range"],
+      [this.ghost, "ghost"],
+      [this.dot, "point"],
+    ] as const) {
       setAttribute(line, "class", name);
       setAttribute(line, "vector-effect", "non-scaling-stroke");
       this.root.append(line);
@@ -162,7 +175,11 @@ class Bar {
     if (span && span.knowledge !== "unknown") this.place(this.range, within(span.low), within(span.high));
     else this.place(this.range, null, null);
     this.place(this.dot, span && scale(span.value), span && scale(span.value) + 0.01);
-    this.place(this.ghost, remembered && within(remembered.value), remembered && within(remembered.value) + 0.01);
+    this.place(
+      this.ghost,
+      remembered && within(remembered.value),
+      remembered && within(remembered.value) + 0.01,
+    );
   }
 
   private place(line: SVGLineElement, from: number | null, to: number | null): void {

@@ -18,7 +18,11 @@ export class ClusterCard {
   constructor(private readonly redraw: () => void) {
     const title = element("h2", { id: "cluster" }, "Cores by job");
     const header = element("header", {}, title, this.pill);
-    this.root = element("section", { class: "panel cluster", "data-size": "full", "aria-labelledby": "cluster" });
+    this.root = element("section", {
+      class: "panel cluster",
+      "data-size": "full",
+      "aria-labelledby": "cluster",
+    });
     this.root.append(header, element("div", { class: "stage" }, this.chart.root), this.log);
     new ResizeObserver((entries) => this.resized(entries)).observe(this.chart.stage);
   }
@@ -26,7 +30,10 @@ export class ClusterCard {
   draw(model: PageModel): void {
     const { latest } = model.cores;
     setHidden(this.root, latest === null && model.log.length === 0);
-    setText(this.pill, latest ? `${Number(latest.capacity.toFixed(1))} ${latest.capacity === 1 ? "core" : "cores"}` : "");
+    setText(
+      this.pill,
+      latest ? `${Number(latest.capacity.toFixed(1))} ${latest.capacity === 1 ? "core" : "cores"}` : "",
+    );
     if (latest && this.size.width > 0) this.chart.draw(model.cores.picture(), this.size);
   }
 
@@ -34,7 +41,9 @@ export class ClusterCard {
     setHidden(this.log, log.length === 0);
     const newest = log.slice(-LOG_LINES).reverse();
     this.log.replaceChildren(
-      ...newest.map((line) => element("li", {}, element("time", {}, showClock(line.at)), " ", visible(line.text))),
+      ...newest.map((line) =>
+        element("li", {}, element("time", {}, showClock(line.at)), " ", visible(line.text)),
+      ),
     );
   }
 

@@ -2,7 +2,18 @@
 
 import { marksOf, remember } from "../answer/marks";
 import { rolesOf } from "../answer/roles";
-import { button, element, labelledSelect, type Option, setAttribute, setClass, setDisabled, setHidden, setOptions, setText } from "../dom";
+import {
+  button,
+  element,
+  labelledSelect,
+  type Option,
+  setAttribute,
+  setClass,
+  setDisabled,
+  setHidden,
+  setOptions,
+  setText,
+} from "../dom";
 import { showChosen } from "../text/plain";
 import type { Desk } from "./desk";
 import { Menu } from "./menu";
@@ -60,8 +71,16 @@ export class Controls {
     setClass(this.enough, "primary", state === "target_met");
     setText(this.pause, can("pause", state) ? "Pause" : "Resume");
     setDisabled(this.pause, !can("pause", state) && !can("resume", state));
-    setOptions(this.target, targetOptions(update?.target ?? settings.target), targetValue(update?.target ?? settings.target));
-    setOptions(this.priority, priorityOptions(update?.priority ?? settings.priority), String(update?.priority ?? settings.priority));
+    setOptions(
+      this.target,
+      targetOptions(update?.target ?? settings.target),
+      targetValue(update?.target ?? settings.target),
+    );
+    setOptions(
+      this.priority,
+      priorityOptions(update?.priority ?? settings.priority),
+      String(update?.priority ?? settings.priority),
+    );
     setText(this.remember, this.panel.remembered ? "Forget the remembered answer" : "Remember and compare");
     setDisabled(this.remember, this.panel.answer === null);
     setText(this.view, this.panel.asTable ? "View as chart" : "View as table");
@@ -119,7 +138,8 @@ export class Controls {
 }
 
 function targetOptions(chosen: number | null): Option[] {
-  const targets = chosen === null || TARGETS.includes(chosen) ? TARGETS : [...TARGETS, chosen].sort((a, b) => b - a);
+  const targets =
+    chosen === null || TARGETS.includes(chosen) ? TARGETS : [...TARGETS, chosen].sort((a, b) => b - a);
   const shares = targets.map((target) => ({ value: String(target), text: showChosen(target) }));
   return [...shares, { value: TO_THE_END, text: "exact" }];
 }
@@ -130,6 +150,7 @@ function targetValue(target: number | null): string {
 
 function priorityOptions(chosen: number): Option[] {
   const known = PRIORITIES.map(([weight, name]) => ({ value: String(weight), text: name }));
-  return known.some((option) => option.value === String(chosen)) ? known : [...known, { value: String(chosen), text: `× ${chosen}` }];
+  return known.some((option) => option.value === String(chosen))
+    ? known
+    : [...known, { value: String(chosen), text: `× ${chosen}` }];
 }
-

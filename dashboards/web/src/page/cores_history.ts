@@ -47,15 +47,13 @@ export class CoresHistory {
   /** Return the last minute; queries lie below, training runs above, each in the order they came. */
   picture(): CoresPicture {
     const times = this.samples.map((sample) => sample.at);
-    const bands = [...this.known].map(
-      ([id, known]): Band => ({
-        id,
-        name: known.name,
-        isTraining: known.isTraining,
-        colour: known.colour,
-        cores: this.samples.map((sample) => sample.cores.get(id) ?? 0),
-      }),
-    );
+    const bands = [...this.known].map(([id, known]): Band => ({
+      id,
+      name: known.name,
+      isTraining: known.isTraining,
+      colour: known.colour,
+      cores: this.samples.map((sample) => sample.cores.get(id) ?? 0),
+    }));
     const ordered = [...bands.filter((band) => !band.isTraining), ...bands.filter((band) => band.isTraining)];
     return { times, bands: ordered, capacity: this.latest?.capacity ?? 0 };
   }

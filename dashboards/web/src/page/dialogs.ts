@@ -16,7 +16,13 @@ export function askPanel(tables: readonly Table[], add: (panel: NewPanel) => voi
     add({ ...form.looks, sql: field.sql, target: null, priority: 1 });
     dialog.close();
   };
-  const field = new SqlField({ label: "SQL of the new panel", sql: `SELECT count(*) AS rows\nFROM ${first}`, tables, isEditable: true, run: done });
+  const field = new SqlField({
+    label: "SQL of the new panel",
+    sql: `SELECT count(*) AS rows\nFROM ${first}`,
+    tables,
+    isEditable: true,
+    run: done,
+  });
   const dialog = openDialog("Add a panel", [form.root, field.root], "Add", done);
   form.focus();
 }
@@ -24,7 +30,12 @@ export function askPanel(tables: readonly Table[], add: (panel: NewPanel) => voi
 export function askName(name: string, take: (name: string) => void): void {
   const input = element("input", { type: "text", maxlength: LONGEST_NAME, autocomplete: "nickname" });
   input.value = name;
-  const label = element("label", { class: "field" }, element("span", {}, "Others see it beside what you change"), input);
+  const label = element(
+    "label",
+    { class: "field" },
+    element("span", {}, "Others see it beside what you change"),
+    input,
+  );
   const done = (): void => {
     take(input.value.trim());
     dialog.close();
@@ -33,11 +44,21 @@ export function askName(name: string, take: (name: string) => void): void {
   input.focus();
 }
 
-function openDialog(title: string, parts: readonly HTMLElement[], act: string, done: () => void): HTMLDialogElement {
+function openDialog(
+  title: string,
+  parts: readonly HTMLElement[],
+  act: string,
+  done: () => void,
+): HTMLDialogElement {
   const heading = element("h2", { id: "dialog-title" }, title);
   const dialog = element("dialog", { "aria-labelledby": "dialog-title" });
   const accept = element("button", { type: "submit", class: "primary" }, act);
-  const acts = element("div", { class: "controls" }, accept, button("Cancel", () => dialog.close()));
+  const acts = element(
+    "div",
+    { class: "controls" },
+    accept,
+    button("Cancel", () => dialog.close()),
+  );
   const form = element("form", { method: "dialog" }, heading, ...parts, acts);
   form.addEventListener("submit", (event) => {
     event.preventDefault();

@@ -31,7 +31,11 @@ export class FailureBox {
     setHidden(this.root, !isFailed);
     if (!isFailed || (this.shown && this.shown === update.failure)) return;
     this.shown = update.failure;
-    const failure = update.failure ?? { message: update.reason ?? "The query failed.", position: null, candidates: [] };
+    const failure = update.failure ?? {
+      message: update.reason ?? "The query failed.",
+      position: null,
+      candidates: [],
+    };
     setText(this.message, failure.message);
     this.drawPlace(failure);
     this.drawCandidates(failure);
@@ -48,7 +52,11 @@ export class FailureBox {
   private drawCandidates(failure: Failure): void {
     const names = failure.candidates.slice(0, MOST_CANDIDATES);
     setHidden(this.candidates, names.length === 0);
-    this.candidates.replaceChildren("Did you mean ", ...names.flatMap((name, at) => [at ? " or " : "", this.candidate(failure, name)]), "?");
+    this.candidates.replaceChildren(
+      "Did you mean ",
+      ...names.flatMap((name, at) => [at ? " or " : "", this.candidate(failure, name)]),
+      "?",
+    );
   }
 
   /** A name to read; where the place is known and the page may be edited, to put into the query. */

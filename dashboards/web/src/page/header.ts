@@ -17,6 +17,7 @@ export interface HeaderActs {
   name(): void;
 }
 
+const JOBS_TITLE = "All jobs";
 const ATTEMPTS_UNTIL_HINT = 4;
 
 export class Header {
@@ -32,35 +33,36 @@ export class Header {
   private readonly edits: readonly HTMLElement[];
   private isFrozen = false;
 
-  constructor(private readonly acts: HeaderActs, view: "page" | "jobs") {
+  constructor(
+    private readonly acts: HeaderActs,
+    private readonly view: "page" | "jobs",
+  ) {
     this.about.append(element("a", { class: "brand", href: "/" }, "ReLAQS"), this.title, this.data);
     this.freezing = button("Freeze view", () => this.freeze(!this.isFrozen), { "aria-pressed": "false" });
     const add = button("Add a panel", acts.add);
     const save = button("Save page", acts.save);
     this.edits = [add, save];
     const page = new Menu("Page", "Acts on the page", [add, save, button("Your name", acts.name)]);
+    setText(this.title, view === "jobs" ? JOBS_TITLE : "");
     this.tools.append(this.viewers, this.status);
     if (view === "page") this.tools.append(this.orderField(), this.freezing, page.root);
     this.tools.append(themeField());
     this.root = element("header", { class: "top" }, this.about, this.pages, this.tools);
-    this.drawPages([], null, view);
+    this.drawPages([], null);
   }
 
   draw(page: Page, viewers: number): void {
-    setText(this.title, visible(page.title));
+    const title = this.view === "jobs" ? JOBS_TITLE : visible(page.title);
+    setText(this.title, title);
     setText(this.data, visible(page.data));
-    document.title = `${visible(page.title)} · ReLAQS`;
-    this.drawPages(page.pages, page.name, "page");
+    document.title = `${title} · ReLAQS`;
+    this.drawPages(page.pages, page.name);
     this.drawViewers(viewers);
     for (const each of this.edits) setHidden(each, !page.editable);
   }
 
   drawViewers(viewers: number): void {
     setText(this.viewers, viewers > 1 ? `${viewers} viewers` : "");
-  }
-
-  drawTitle(title: string): void {
-    setText(this.title, title);
   }
 
   drawStatus(status: Status): void {
@@ -76,11 +78,15 @@ export class Header {
     this.acts.freeze(isFrozen);
   }
 
-  private drawPages(pages: Page["pages"], here: string | null, view: "page" | "jobs"): void {
-    const links = pages.map((page) => link(visible(page.title), `/page/${encodeURIComponent(page.name)}`, page.name === here));
-    const jobs = link("Jobs", "/jobs", view === "jobs");
-    const back = link("Dashboard", "/", false);
-    this.pages.replaceChildren(...(view === "jobs" ? [back] : pages.length > 1 ? links : []), jobs);
+  private drawPages(pages: Page["pages"], here: string | null): void {
+    const isJobs = this.view === "jobs";
+    const links = pages.map((page) =>
+      link(visible(page.title), `/page/${encodeURIComponent(page.name)}`, !isJobs && page.name === here),
+    );
+    this.pages.replaceChildren(
+      ...(links.length > 0 ? links : [link("Dashboard", "/", false)]),
+      link("Jobs", "/jobs", isJobs),
+    );
   }
 
   private orderField(): HTMLElement {
@@ -88,7 +94,10 @@ export class Header {
       keep("order", value);
       this.acts.order(value as Order);
     });
-    const options = [{ value: "place", text: "keep in place" }, { value: "value", text: "by value" }];
+    const options = [
+      { value: "place", text: "keep in place" },
+      { value: "value", text: "by value" },
+    ];
     setOptions(select, options, chosenOrder());
     return label;
   }
@@ -100,7 +109,11 @@ export function chosenOrder(): Order {
 
 function themeField(): HTMLElement {
   const [label, select] = labelledSelect("Theme", (value) => wearTheme(value as Theme));
-  setOptions(select, THEMES.map((theme) => ({ value: theme, text: theme })), chosenTheme());
+  setOptions(
+    select,
+    THEMES.map((theme) => ({ value: theme, text: theme })),
+    chosenTheme(),
+  );
   return label;
 }
 
@@ -117,7 +130,9 @@ function statusText(status: Status): string {
     case "waiting":
       return (
         `reconnecting in ${status.seconds} s` +
-        (status.attempts >= ATTEMPTS_UNTIL_HINT ? "; if the server was started anew, open the address it printed" : "")
+        (status.attempts >= ATTEMPTS_UNTIL_HINT
+          ? "; if the server was started anew, open the address it printed"
+          : "")
       );
   }
 }

@@ -45,7 +45,11 @@ class JobCard {
   private readonly title: HTMLElement;
   private readonly pill = element("span", { class: "pill" });
   private readonly facts = element("p", { class: "facts" });
-  private readonly none = element("p", { class: "placeholder" }, "No quality to follow: it has one result, at its end.");
+  private readonly none = element(
+    "p",
+    { class: "placeholder" },
+    "No quality to follow: it has one result, at its end.",
+  );
   private readonly chart = new CurvesChart();
   private size = { width: 0, height: 0 };
 
@@ -72,13 +76,22 @@ class JobCard {
     setHidden(this.chart.root, !hasCurve);
     if (!hasCurve || this.size.width === 0) return;
     const { history, predicted } = job;
-    const picture = { name: visible(job.name), isShare: !isTraining, history, predicted, foretold: model.cores.foretold(job.id) };
+    const picture = {
+      name: visible(job.name),
+      isShare: !isTraining,
+      history,
+      predicted,
+      foretold: model.cores.foretold(job.id),
+    };
     this.chart.draw(picture, this.size);
   }
 }
 
 function factsOf(job: Job, isTraining: boolean): string[] {
-  const work = job.work_done === null ? [] : [isTraining ? `${job.work_done} steps` : `${showPercent(job.work_done)} of the rows`];
+  const work =
+    job.work_done === null
+      ? []
+      : [isTraining ? `${job.work_done} steps` : `${showPercent(job.work_done)} of the rows`];
   return [
     `**${coresText(job.share)}** cores planned`,
     `**${coresText(job.used)}** used`,
@@ -89,7 +102,11 @@ function factsOf(job: Job, isTraining: boolean): string[] {
 }
 
 function curvesLegend(): HTMLElement {
-  const items = [["actual", "actual"], ["predicted", "predicted now"], ["foretold", "predicted at first"]] as const;
+  const items = [
+    ["actual", "actual"],
+    ["predicted", "predicted now"],
+    ["foretold", "predicted at first"],
+  ] as const;
   return element(
     "ul",
     { class: "legend" },

@@ -86,12 +86,22 @@ export class PageModel {
     if (!panel) return null;
     const before = panel.update;
     takeUpdate(panel, update);
-    return before?.state === update.state && before.run === update.run ? null : spokenState(panel.settings.title, update);
+    return before?.state === update.state && before.run === update.run
+      ? null
+      : spokenState(panel.settings.title, update);
   }
 }
 
 export function newPanel(settings: PanelSettings): PanelModel {
-  return { settings, update: null, answer: null, answerRun: null, history: [], remembered: null, asTable: false };
+  return {
+    settings,
+    update: null,
+    answer: null,
+    answerRun: null,
+    history: [],
+    remembered: null,
+    asTable: false,
+  };
 }
 
 /** Take what a panel's run says; its answer stays where no new one came. */
@@ -114,11 +124,18 @@ function takeAnswer(panel: PanelModel, update: PanelUpdate, answer: Answer): voi
 
 function pointOf(span: { value: number; low: number; high: number }, elapsedSeconds: number): HistoryPoint {
   const { value, low, high } = span;
-  return { elapsedSeconds, value, low: Number.isFinite(low) ? low : value, high: Number.isFinite(high) ? high : value };
+  return {
+    elapsedSeconds,
+    value,
+    low: Number.isFinite(low) ? low : value,
+    high: Number.isFinite(high) ? high : value,
+  };
 }
 
 /** Whether the chart shows something older than the panel's state: an earlier run, or one that failed. */
 export function isOutdated(panel: PanelModel): boolean {
   const update = panel.update;
-  return update !== null && panel.answer !== null && (panel.answerRun !== update.run || update.state === "failed");
+  return (
+    update !== null && panel.answer !== null && (panel.answerRun !== update.run || update.state === "failed")
+  );
 }

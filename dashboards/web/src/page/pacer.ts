@@ -12,7 +12,10 @@ export class Pacer {
   ask(): void {
     if (this.isAsked) return;
     this.isAsked = true;
-    setTimeout(() => requestAnimationFrame((now) => this.run(now)), Math.max(0, this.lastMs + LEAST_MS - performance.now()));
+    setTimeout(
+      () => requestAnimationFrame((now) => this.run(now)),
+      Math.max(0, this.lastMs + LEAST_MS - performance.now()),
+    );
   }
 
   private run(now: number): void {

@@ -45,7 +45,6 @@ export class PageView implements Desk, Listener {
       view,
     );
     this.jobs = view === "jobs" ? new JobsView(() => this.redrawCluster()) : null;
-    if (view === "jobs") this.header.drawTitle("All jobs");
     this.grid.append(...(this.jobs ? [this.cluster.root, this.jobs.root] : [this.cluster.root]));
     setHidden(this.cluster.root, true);
     root.replaceChildren(this.header.root, this.grid, this.announcer.root);
@@ -60,7 +59,8 @@ export class PageView implements Desk, Listener {
   }
 
   send(message: ClientMessage): void {
-    if (!this.connection.send(message)) this.say("Not connected: nothing was changed. Try again in a moment.");
+    if (!this.connection.send(message))
+      this.say("Not connected: nothing was changed. Try again in a moment.");
   }
 
   say(text: string): void {
@@ -121,7 +121,8 @@ export class PageView implements Desk, Listener {
     }
     this.page.panels.forEach(({ id }, at) => {
       const card = this.cardOf(id);
-      if (card && this.grid.children[at] !== card.root) this.grid.insertBefore(card.root, this.grid.children[at] ?? null);
+      if (card && this.grid.children[at] !== card.root)
+        this.grid.insertBefore(card.root, this.grid.children[at] ?? null);
       this.dirty.add(id);
     });
   }

@@ -34,9 +34,21 @@ export class PanelCard {
     this.query = new Query(panel, desk);
     this.controls = new Controls(panel, desk);
     this.failure = new FailureBox(desk, panel, this.query);
-    const parts = [this.progress.root, this.failure.root, this.stage.root, this.stage.notes, this.remarks, this.facts];
+    const parts = [
+      this.progress.root,
+      this.failure.root,
+      this.stage.root,
+      this.stage.notes,
+      this.remarks,
+      this.facts,
+    ];
     this.root = element("article", { class: "panel", "aria-labelledby": `panel-${id}` });
-    this.root.append(element("header", {}, this.title, this.pill), ...parts, this.controls.root, this.query.root);
+    this.root.append(
+      element("header", {}, this.title, this.pill),
+      ...parts,
+      this.controls.root,
+      this.query.root,
+    );
   }
 
   /** Draw what has changed since the last time. */

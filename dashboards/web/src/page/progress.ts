@@ -5,7 +5,13 @@ import type { PanelUpdate } from "../protocol";
 import { showChosen, showPercent } from "../text/plain";
 
 export class Progress {
-  readonly root = element("div", { class: "progress", role: "progressbar", "aria-label": "rows read", "aria-valuemin": 0, "aria-valuemax": 100 });
+  readonly root = element("div", {
+    class: "progress",
+    role: "progressbar",
+    "aria-label": "rows read",
+    "aria-valuemin": 0,
+    "aria-valuemax": 100,
+  });
   private readonly fill = element("div", { class: "fill" });
   private readonly notch = element("div", { class: "notch" });
 
@@ -22,6 +28,10 @@ export class Progress {
     setHidden(this.notch, at === null || update?.target === null);
     if (at === null || !update || update.target === null) return;
     this.notch.style.left = `${(100 * Math.min(1, at)).toFixed(2)}%`;
-    setAttribute(this.notch, "title", `${showChosen(update.target)} should be met at ${showPercent(at)} of the rows`);
+    setAttribute(
+      this.notch,
+      "title",
+      `${showChosen(update.target)} should be met at ${showPercent(at)} of the rows`,
+    );
   }
 }

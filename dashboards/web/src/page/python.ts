@@ -21,6 +21,10 @@ export function pythonOf(settings: Pick<PanelSettings, "sql" | "target" | "prior
 
 /** Return the text as a Python literal that reads well, whatever is in it. */
 function quoted(sql: string): string {
-  const escaped = sql.replace(/\\/g, "\\\\").replace(/"""/g, '\\"\\"\\"').replace(/"$/, '\\"').replace(/\r/g, "\\r");
+  const escaped = sql
+    .replace(/\\/g, "\\\\")
+    .replace(/"""/g, '\\"\\"\\"')
+    .replace(/"$/, '\\"')
+    .replace(/\r/g, "\\r");
   return `"""${escaped}"""`;
 }

@@ -19,13 +19,24 @@ type Looks = Omit<PanelEdit, "sql">;
 
 export class SettingsForm {
   readonly root = element("div", { class: "settings" });
-  private readonly title = element("input", { type: "text", maxlength: 200, autocomplete: "off", spellcheck: "false" });
+  private readonly title = element("input", {
+    type: "text",
+    maxlength: 200,
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   private readonly selects: Readonly<Record<"chart" | "size" | "x" | "y" | "series", HTMLSelectElement>>;
 
   constructor() {
-    const fields = (["chart", "size", "x", "y", "series"] as const).map((name) => labelledSelect(name, () => undefined));
+    const fields = (["chart", "size", "x", "y", "series"] as const).map((name) =>
+      labelledSelect(name, () => undefined),
+    );
     const [chart, size, x, y, series] = fields.map(([, select]) => select) as [
-      HTMLSelectElement, HTMLSelectElement, HTMLSelectElement, HTMLSelectElement, HTMLSelectElement,
+      HTMLSelectElement,
+      HTMLSelectElement,
+      HTMLSelectElement,
+      HTMLSelectElement,
+      HTMLSelectElement,
     ];
     this.selects = { chart, size, x, y, series };
     const title = element("label", { class: "field title" }, element("span", {}, "title"), this.title);
@@ -35,12 +46,24 @@ export class SettingsForm {
   /** columns: names of the present answer's columns. */
   fill(settings: Looks, columns: readonly string[]): void {
     this.title.value = settings.title;
-    setOptions(this.selects.chart, CHART_KINDS.map((kind) => ({ value: kind, text: CHART_NAMES[kind] })), settings.chart);
-    setOptions(this.selects.size, SIZES.map((size) => ({ value: size, text: size })), settings.size);
+    setOptions(
+      this.selects.chart,
+      CHART_KINDS.map((kind) => ({ value: kind, text: CHART_NAMES[kind] })),
+      settings.chart,
+    );
+    setOptions(
+      this.selects.size,
+      SIZES.map((size) => ({ value: size, text: size })),
+      settings.size,
+    );
     for (const role of ["x", "y", "series"] as const) {
       const chosen = settings[role];
       const names = chosen === null || columns.includes(chosen) ? columns : [...columns, chosen];
-      setOptions(this.selects[role], [AUTOMATIC, ...names.map((name) => ({ value: name, text: name }))], chosen ?? "");
+      setOptions(
+        this.selects[role],
+        [AUTOMATIC, ...names.map((name) => ({ value: name, text: name }))],
+        chosen ?? "",
+      );
     }
   }
 
@@ -63,5 +86,7 @@ export class SettingsForm {
 /** Return what differs, as an edit message wants it. */
 export function changedSettings(before: PanelSettings, after: PanelEdit): Partial<PanelEdit> {
   const names = ["sql", "title", "chart", "size", "x", "y", "series"] as const;
-  return Object.fromEntries(names.filter((name) => before[name] !== after[name]).map((name) => [name, after[name]]));
+  return Object.fromEntries(
+    names.filter((name) => before[name] !== after[name]).map((name) => [name, after[name]]),
+  );
 }

@@ -5,26 +5,35 @@ import type { Order } from "../answer/order";
 import type { Chart, Size } from "../charts/chart";
 import { newChart } from "../charts/index";
 import { element, setClass, setHidden, setText } from "../dom";
-import type { Answer, ChartKind, PanelUpdate } from "../protocol";
+import type { Answer, ChartKind, PanelState, PanelUpdate } from "../protocol";
 import { isOutdated, type PanelModel } from "./model";
 import { Arranger } from "./picture";
 import { isHeld, placeholderText } from "./states";
 
 const NEAR_PIXELS = 300; // beyond the window: what is about to be scrolled into it is drawn already
+const OUT_OF_SIGHT_MS = 2_000; // so that what is printed or read aloud is never older
 const NO_SIZE: Size = { width: 0, height: 0 };
 
 export class Stage {
   readonly root = element("div", { class: "stage" });
   readonly notes = element("p", { class: "notes", hidden: true });
   private readonly placeholder = element("p", { class: "placeholder" });
-  private readonly outdated = element("p", { class: "outdated" }, "before the change; the new answer is on its way");
+  private readonly outdated = element(
+    "p",
+    { class: "outdated" },
+    "before the change; the new answer is on its way",
+  );
   private readonly arranger = new Arranger();
   private readonly sizes = new ResizeObserver((entries) => this.resized(entries));
   private chart: { readonly kind: ChartKind; readonly drawing: Chart } | null = null;
   private size = NO_SIZE;
   private drawn: readonly unknown[] = [];
+  private drawnState: PanelState | null = null;
+  private drawnMs = -Infinity;
   private isInSight = true;
-  private readonly sight = new IntersectionObserver((entries) => this.seen(entries.at(-1)), { rootMargin: `${NEAR_PIXELS}px` });
+  private readonly sight = new IntersectionObserver((entries) => this.seen(entries.at(-1)), {
+    rootMargin: `${NEAR_PIXELS}px`,
+  });
 
   /** redraw: asked for when the place for the chart has another size. */
   constructor(private readonly redraw: () => void) {
@@ -52,16 +61,22 @@ export class Stage {
     this.sight.disconnect();
   }
 
-  /** Nothing is computed where nothing of what is seen has changed, or nothing is seen. */
+  /** Nothing is computed where nothing of what is shown has changed; out of sight, it waits a while. */
   private drawChart(panel: PanelModel, answer: Answer, update: PanelUpdate, order: Order, now: number): void {
     const { settings, asTable, remembered, answerRun } = panel;
     const lacks = missing(settings.chart, rolesOf(answer, settings));
     const drawing = this.chartOf(asTable || lacks !== null ? "table" : settings.chart);
     const drawn = [answer, settings, remembered, drawing, this.size, order, update.state, answerRun];
-    if (this.size.width === 0 || !this.isInSight || drawn.every((part, at) => part === this.drawn[at])) return;
+    if (this.size.width === 0 || drawn.every((part, at) => part === this.drawn[at])) return;
+    const isUrgent =
+      this.isInSight || update.state !== this.drawnState || now - this.drawnMs >= OUT_OF_SIGHT_MS;
+    if (!isUrgent) return;
     this.drawn = drawn;
+    this.drawnState = update.state;
+    this.drawnMs = now;
     const notes = drawing.draw(this.arranger.picture(panel, answer, update, order, now), this.size);
-    const cut = answer.truncated && this.chart?.kind !== "table" ? [`${answer.truncated} more rows are not drawn`] : [];
+    const cut =
+      answer.truncated && this.chart?.kind !== "table" ? [`${answer.truncated} more rows are not drawn`] : [];
     const instead = lacks ? [`a table, as ${lacks} for ${settings.chart}`] : [];
     const text = [...instead, ...notes, ...cut].join(" · ");
     setText(this.notes, text);

@@ -58,7 +58,8 @@ export function placeholderText(update: PanelUpdate | null): string {
   if (update.state === "empty") return "The query finished and no row matches.";
   if (update.state === "paused") return "Paused before the first estimate.";
   if (update.state === "stopped") return "Stopped before the first estimate.";
-  if (update.state !== "waiting" && update.mode === "exact") return "No estimates: the answer comes when all rows are read.";
+  if (update.state !== "waiting" && update.mode === "exact")
+    return "No estimates: the answer comes when all rows are read.";
   if (update.state !== "waiting") return "The first estimate is on its way.";
   return `No rows read yet${update.reason ? `: ${update.reason}` : ""}.`;
 }
@@ -77,7 +78,8 @@ export function factTexts(update: PanelUpdate): string[] {
     facts.push(`${showChosen(update.target)} in about **${showAbout(update.seconds_to_target)}**`);
   }
   facts.push(`**${update.cores.toFixed(1)}** cores`);
-  if (update.unseen_groups) facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
+  if (update.unseen_groups)
+    facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
   else if (update.unseen_groups === null && isRunning) facts.push("there may be groups not seen yet");
   if (update.viewers > 1) facts.push(`${update.viewers} viewers`);
   return facts;
@@ -86,7 +88,9 @@ export function factTexts(update: PanelUpdate): string[] {
 /** Return what the server remarks about the run: why it stands as it does, and warnings. */
 export function remarkTexts(update: PanelUpdate): string[] {
   const isSaidAbove = update.state === "waiting" || update.state === "empty" || update.state === "failed";
-  const remarks = [isSaidAbove ? null : update.reason, ...update.warnings].filter((text): text is string => Boolean(text));
+  const remarks = [isSaidAbove ? null : update.reason, ...update.warnings].filter((text): text is string =>
+    Boolean(text),
+  );
   const more = remarks.length - MOST_REMARKS;
   return more > 0 ? [...remarks.slice(0, MOST_REMARKS), `and ${more} more`] : remarks;
 }

@@ -9,7 +9,12 @@ export function showValue(value: Scalar, type: ColumnType = "text", groupFrom = 
   if (value === null) return "NULL";
   if (typeof value === "boolean") return value ? "true" : "false";
   if (typeof value === "number" || type === "number") return showNumber(String(value), groupFrom);
-  if (type === "timestamp") return visible(String(value).replace("T", " ").replace(/ 00:00:00(\.0+)?$/, ""));
+  if (type === "timestamp")
+    return visible(
+      String(value)
+        .replace("T", " ")
+        .replace(/ 00:00:00(\.0+)?$/, ""),
+    );
   return visible(String(value));
 }
 
@@ -28,8 +33,9 @@ export function grouped(digits: string): string {
 
 /** Return the text with control and direction characters spelled out, so that it cannot rearrange the page. */
 export function visible(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, (c) =>
-    `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  return text.replace(
+    /[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 }
 

@@ -12,7 +12,13 @@ import { exponentOf, grouped, showValue } from "./plain";
 
 export const UNKNOWN = "±?";
 const SPACE = "\u00a0";
-const SUFFIXES: Readonly<Record<number, string>> = { 0: "", 3: `${SPACE}k`, 6: `${SPACE}M`, 9: `${SPACE}B`, 12: `${SPACE}T` };
+const SUFFIXES: Readonly<Record<number, string>> = {
+  0: "",
+  3: `${SPACE}k`,
+  6: `${SPACE}M`,
+  9: `${SPACE}B`,
+  12: `${SPACE}T`,
+};
 const SMALLEST_PLAIN = -4; // powers of ten; beyond these a number is written as 1.5e-7
 const LARGEST_PLAIN = 17;
 const MOST_DECIMALS = 4;
@@ -57,7 +63,10 @@ function show(cell: Cell, type: ColumnType, unit: Unit): Text {
       return { value: showUnbounded(cell.value, type), margin: UNKNOWN };
     case "between":
       if (isSpread(cell, type)) return showSpread(cell, unit);
-      return { value: showValue(cell.value, type), margin: cell.value === null ? UNKNOWN : showEnds(cell, type) };
+      return {
+        value: showValue(cell.value, type),
+        margin: cell.value === null ? UNKNOWN : showEnds(cell, type),
+      };
   }
 }
 
@@ -80,7 +89,10 @@ function showSpread(cell: Cell, column: Unit): Text {
   const own = unitOf(Math.max(Math.abs(value), halfWidth(cell)));
   const unit = own.exponent >= 0 ? column : own;
   const place = placeOf(halfWidth(cell));
-  return { value: write(value, place, unit) + unit.text, margin: margin(value, low, high, place, unit) + closing(low, high, unit) };
+  return {
+    value: write(value, place, unit) + unit.text,
+    margin: margin(value, low, high, place, unit) + closing(low, high, unit),
+  };
 }
 
 function closing(low: number, high: number, unit: Unit): string {
@@ -92,7 +104,8 @@ function margin(value: number, low: number, high: number, place: number, unit: U
   if (Number.isNaN(low)) return `(≤ ${write(high, place, unit)}`;
   const [above, below, half] = [high - value, value - low, (high - low) / 2];
   if (above < 0 || below < 0) return `in ${write(low, place, unit)} … ${write(high, place, unit)}`;
-  if (Math.abs(above - below) < Math.max(10 ** place, half * SAME_SIDES)) return `± ${write(half, place, unit)}`;
+  if (Math.abs(above - below) < Math.max(10 ** place, half * SAME_SIDES))
+    return `± ${write(half, place, unit)}`;
   return `+${write(above, place, unit)}/−${write(below, place, unit)}`;
 }
 
@@ -132,7 +145,9 @@ export function showInterval(cell: Cell): string {
 /** Return the unit of the largest number, smaller where another number would trail too many decimals. */
 function commonUnit(cells: readonly Cell[]): Unit {
   if (cells.length === 0) return ONES;
-  const unit = unitOf(Math.max(...cells.map((cell) => Math.max(Math.abs(finite(cell.value)), halfWidth(cell)))));
+  const unit = unitOf(
+    Math.max(...cells.map((cell) => Math.max(Math.abs(finite(cell.value)), halfWidth(cell)))),
+  );
   const finest = Math.min(...cells.map((cell) => placeOf(halfWidth(cell))));
   let exponent = unit.exponent;
   while (unit.exponent in SUFFIXES && exponent > 0 && exponent - finest > MOST_DECIMALS) exponent -= 3;
@@ -156,7 +171,12 @@ export function placeOf(half: number): number {
 }
 
 /** Return the number rounded to 10**place, in this unit, without its text. */
-export function write(number: number, place: number, unit: Unit, round: (x: number) => number = Math.round): string {
+export function write(
+  number: number,
+  place: number,
+  unit: Unit,
+  round: (x: number) => number = Math.round,
+): string {
   const decimals = Math.min(100, Math.max(0, unit.exponent - place));
   const shift = place - unit.exponent; // of the rounded digit against the unit's one
   const scaled = scale(number, -unit.exponent);
