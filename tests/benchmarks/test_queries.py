@@ -32,9 +32,9 @@ def test_it_tells_how_each_query_is_answered(
     assert {number: each["mode"] for number, each in found.items()} == dict.fromkeys((2, 6, 13), "mergeable")
     assert set(found[13]["streams"]) == {"customer@customer", "orders@customer"}
     assert found[6]["certified_share"] == 1.0  # one sum over 1,200 rows
-    assert (
-        0.9 <= found[6]["coverage"]["coverage"] <= 1.0
-    )  # of 3 orders, some 30 snapshots; two in a row miss together
+    coverage = found[6]["coverage"]
+    assert coverage["cells"] >= 3  # a snapshot of each order at least
+    assert 0.5 < coverage["coverage"] <= 1.0
     assert found[2]["coverage"] is None
     assert found[2]["certified_share"] is None  # rows are found or not: there is nothing to estimate
     for each in found.values():
