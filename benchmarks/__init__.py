@@ -2,6 +2,6 @@
 
 `overhead`: what it costs to see the answer early, beside plain DuckDB. `queries`: how each of the 22 TPC-H
 queries is answered, how soon, and how often its intervals hold. `coverage`: how often they hold as rows and
-clusters are sampled. `flights`: a real-world table.
+clusters are sampled. `distinct`: how often those of COUNT(DISTINCT) do. `flights`: a real-world table.
 Records go to `results/`, data that was made is kept in `results/data/`.
 """

@@ -222,3 +222,18 @@ def test_a_table_of_one_row(tmp_path: Path) -> None:
         World.open(tmp_path / "warehouse", oracle).check(
             "SELECT count(*) AS n, sum(v) AS s, stddev(v) AS d FROM one"
         )
+
+
+@pytest.mark.parametrize("column", ["tailnum", "arr_delay"])
+def test_the_interval_of_a_distinct_count_holds_at_every_look(
+    flights: World, flights_by_plane: World, column: str
+) -> None:
+    sql = f"SELECT count(DISTINCT {column}) AS n FROM flights"
+    held = []
+    for world in (flights, flights_by_plane):
+        truth = world.oracle.table(sql).column("n")[0].as_py()
+        for seed in range(4):
+            for estimate in world.estimates(world.plan(sql), seed=seed):
+                [row] = estimate.table.select(["n_low", "n_high"]).to_pylist()
+                held.append(row["n_low"] <= truth <= row["n_high"])
+    assert np.mean(held) >= 0.95
