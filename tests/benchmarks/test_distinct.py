@@ -15,7 +15,7 @@ from benchmarks.distinct import Occurrences, occurrences
 
 
 def test_values_seen_and_seen_once_after_each_mini_batch() -> None:
-    # Value 0: one unit in partition 0, two in 2. Value 1: two in 1. Value 2: one in 2. Value 3: one in 0, in 1.
+    # Value 0: one unit in partition 0, two in 2. Value 1: two in 1. 2: one in 2. 3: one in 0, one in 1.
     found = Occurrences(np.array([0, 2, 3, 4]), np.array([0, 2, 1, 2, 0, 1]), np.array([1, 2, 2, 1, 1, 1]))
     seen, once = found.seen_and_once(np.array([0, 1, 2]), 3)
     assert (seen.tolist(), once.tolist()) == ([2, 3, 4], [2, 1, 1])
