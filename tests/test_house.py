@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "xgboost",
     },
     "relaqs_tpch": {"relaqs", "relaqs_engine", "click", "rich"},
-    "relaqs_dashboards": {"relaqs"},
+    "relaqs_dashboards": {"relaqs", "starlette", "uvicorn", "tomli_w", "pyarrow", "click"},
 }
 PROGRAM = ROOT / "relaqs" / "cli"
 UPPER_FLOORS = {"relaqs_tpch", "relaqs_dashboards"}

@@ -20,11 +20,13 @@ import pyarrow as pa
 from relaqs_engine.errors import DataError, RelaqsError, SqlError
 
 DUCKDB_VERSION: str = duckdb.__version__
-BATCH_ROWS = 10_000  # of a result that is counted while it is read
+BATCH_ROWS = 2048  # of a result that is counted while it is read: one of DuckDB's vectors
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _QUOTED = re.compile(r'"([^"]+)"')
-_LINE = re.compile(r"^LINE (\d+):(.*)\n( *)\^", re.MULTILINE)
+_DESCRIBE = "DESCRIBE "
+_ELLIPSIS = "..."  # what DuckDB puts for the rest of a long line
+_LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
 class Interrupted(RelaqsError):  # noqa: N818 - it is no error to the one who asked for it
@@ -124,8 +126,18 @@ class Cursor:
                 self.unregister(name)
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
-        """Return (name, DuckDB type) of each column a SELECT would give, without running it."""
-        return [(row[0], row[1]) for row in self.rows(f"DESCRIBE {sql}")]
+        """Return (name, DuckDB type) of each column a SELECT would give, without running it.
+
+        Raises SqlError with the place in the SELECT itself.
+        """
+        try:
+            return [(row[0], row[1]) for row in self.rows(f"{_DESCRIBE}{sql}")]
+        except SqlError as error:
+            line, column = error.position or (0, 0)
+            if line == 1:
+                place = (1, max(1, column - len(_DESCRIBE)))
+                raise SqlError(error.message, place, error.candidates) from error.__cause__
+            raise
 
     def another(self) -> Cursor:
         """Return a cursor of the same database, with registered and temporary tables of its own."""
@@ -191,7 +203,7 @@ def translated_errors(sql: str) -> Iterator[None]:
     except duckdb.InterruptException as error:
         raise Interrupted("the statement was interrupted on request") from error
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
-        raise _sql_error(str(error)) from error
+        raise _sql_error(str(error), sql) from error
     except duckdb.OutOfMemoryException as error:
         raise DataError(
             f"{_said(error)}; raise the memory limit or give a temp_directory to spill to"
@@ -213,13 +225,28 @@ def _said(error: duckdb.Error) -> str:
     return str(error).split("\n\nLINE ")[0]
 
 
-def _sql_error(text: str) -> SqlError:
+def _sql_error(text: str, sql: str) -> SqlError:
     message = re.sub(r"^\w+ Error:\s*", "", text).split("\n")[0].strip()
     position = None
     if match := _LINE.search(text):
-        # DuckDB prints 'LINE n: ' before the text and points with a caret below it.
-        position = (int(match[1]), max(1, len(match[3]) - len(f"LINE {match[1]}: ") + 1))
+        position = _position(int(match[1]), match[2], len(match[3]), sql)
     candidates: tuple[str, ...] = ()
     if match := _CANDIDATES.search(text):
         candidates = tuple(dict.fromkeys(_QUOTED.findall(match[1].split("\n\n")[0])))[:5]
     return SqlError(message, position, candidates)
+
+
+def _position(line: int, excerpt: str, caret: int, sql: str) -> tuple[int, int] | None:
+    """Return the place that a caret points at, from 1; None where it cannot be told.
+
+    DuckDB prints 'LINE n: ' and the line, of a long one a part, and below it so many spaces and the caret.
+    """
+    column = caret - len(f"LINE {line}: ")
+    if excerpt.startswith(_ELLIPSIS):
+        lines = sql.split("\n")
+        part = excerpt.removeprefix(_ELLIPSIS).removesuffix(_ELLIPSIS)
+        begins = lines[line - 1].find(part) if 1 <= line <= len(lines) else -1
+        if begins < 0:
+            return None
+        column += begins - len(_ELLIPSIS)
+    return line, max(1, column + 1)

@@ -28,6 +28,7 @@ COMMANDS = {
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
+    "dashboard": ("relaqs_dashboards.cli:dashboard", "Serve pages of queries that sharpen."),
     "tpch": ("relaqs_tpch.cli:tpch", "TPC-H: data, queries, measurements."),
 }
 INTERRUPTED, TERMINATED, PIPE_CLOSED = (128 + number for number in (2, 15, 13))  # as a shell reports signals

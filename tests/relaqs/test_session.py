@@ -396,3 +396,21 @@ def test_an_answer_beyond_its_limit_is_an_error_and_not_a_full_memory(tpch_wareh
         pytest.raises(relaqs.DataError, match="the most allowed here"),
     ):
         session.online_sql(sql).result()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT l_tux FROM lineitem",
+        "SELECT\n  l_tax,\n  l_tux FROM lineitem",
+        "SELECT l_tax FROM lineitem WHERE " + "l_tax = 4 AND " * 20 + "l_tux = 5" + " AND l_tax = 7 " * 20,
+        "SELECT l_tax FROM lineitem\nWHERE " + "l_tax < 4 AND " * 20 + "l_tux = 5" + " AND l_tax = 7 " * 20,
+    ],
+    ids=["first line", "later line", "far in a long line", "far in a long later line"],
+)
+def test_an_unknown_column_is_pointed_at(db: Session, sql: str) -> None:
+    with pytest.raises(relaqs.SqlError) as caught:
+        db.plan(sql)
+    assert caught.value.position is not None
+    line, column = caught.value.position
+    assert sql.split("\n")[line - 1][column - 1 :].startswith("l_tux")

@@ -1,0 +1,339 @@
+"""A live page: its panels, who looks at it, and what happens when somebody asks for something."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from relaqs import RelaqsError
+from relaqs_dashboards.outlook import fraction_at
+from relaqs_dashboards.requests import Act, Add, Change, Name, Remove, Request, Save
+from relaqs_dashboards.runs import Run, Runs, failure_of, met_weight
+from relaqs_dashboards.settings import PageError, PageSettings, PanelSettings, changed_panel, panel_of
+from relaqs_dashboards.wire import Change as ChangeNote
+from relaqs_dashboards.wire import Failure, LogLine, PanelState, PanelUpdate
+
+LOG_LINES = 20
+_RUNS_ANEW = frozenset({"sql"})  # other settings change how an answer is drawn, not the answer
+
+
+class Viewer(Protocol):
+    """Whoever looks at a page. user: who it is; shown_name: what that one likes to be called."""
+
+    user: str
+    shown_name: str
+
+    def panel_changed(self, panel: str) -> None: ...
+
+    def page_changed(self) -> None: ...
+
+    def logged(self, line: LogLine) -> None: ...
+
+    def notify(self, text: str) -> None: ...
+
+
+class Panel:
+    """One panel of a live page. number: of its run; it changes when the query is another or starts anew."""
+
+    def __init__(self, board: Board, settings: PanelSettings) -> None:
+        self.settings = settings
+        self.number = 1
+        self.run: Run | None = None
+        self.failure: Failure | None = None
+        self.changed_by: ChangeNote | None = None
+        self._board = board
+        self._planning: asyncio.Task[None] | None = None
+
+    @property
+    def viewer_count(self) -> int:
+        return len(self._board.viewers)
+
+    @property
+    def weight(self) -> float:
+        return met_weight(self.settings.priority) if self._is_met else self.settings.priority
+
+    @property
+    def target(self) -> float | None:
+        return self.settings.target
+
+    @property
+    def _is_met(self) -> bool:
+        snapshot = self.run.snapshot if self.run is not None else None
+        target = self.settings.target
+        return snapshot is not None and target is not None and snapshot.error <= target
+
+    def run_changed(self) -> None:
+        self._board.touch(self)
+
+    def run_restarted(self) -> None:
+        self.number += 1
+        self._board.touch(self)
+
+    def open(self, user: str) -> None:
+        """Begin to run, unless it does already."""
+        if self.run is None and self._planning is None and self.failure is None:
+            self._planning = asyncio.create_task(self._plan(user, self.settings.sql))
+
+    def close(self) -> None:
+        """Let go of the run."""
+        if self._planning is not None:
+            self._planning.cancel()
+            self._planning = None
+        if self.run is not None:
+            run, self.run = self.run, None
+            self._board.runs.detach(self, run)
+        self.failure = None
+
+    def run_anew(self, user: str) -> None:
+        """Cancel what ran, and run what the settings say now."""
+        self.close()
+        self.number += 1
+        self.open(user)
+
+    async def _plan(self, user: str, sql: str) -> None:
+        try:
+            plan = await self._board.runs.plan(sql)
+        except RelaqsError as error:
+            self.failure = failure_of(error, sql)
+        else:
+            self.run = self._board.runs.attach(self, sql, plan, user)
+        self._planning = None
+        self._board.touch(self)
+
+    def update(self, cores: float) -> PanelUpdate:
+        """Return what a page shows of it. cores: that its query uses now."""
+        run, runs = self.run, self._board.runs
+        snapshot = run.snapshot if run is not None else None
+        plan = run.plan if run is not None else None
+        failure = self.failure or (run.failure if run is not None else None)
+        rows_total = None if run is None else self._board.rows_read_by(run)
+        fraction = snapshot.fraction if snapshot is not None else 0.0
+        met_at = self._target_fraction()
+        return PanelUpdate(
+            state=self._state(),
+            reason=self._reason(),
+            run=self.number,
+            rows_read=None if rows_total is None else round(fraction * rows_total),
+            rows_total=rows_total,
+            fraction=fraction,
+            elapsed_seconds=round(snapshot.elapsed_seconds, 3) if snapshot is not None else 0.0,
+            cores=round(cores, 2),
+            error=snapshot.error if snapshot is not None and snapshot.error != float("inf") else None,
+            target=self.settings.target,
+            priority=self.settings.priority,
+            target_fraction=met_at,
+            seconds_to_target=None if run is None or met_at is None else run.pace.seconds_to(met_at),
+            unseen_groups=snapshot.unseen_groups if snapshot is not None else None,
+            warnings=snapshot.warnings if snapshot is not None else (),
+            confidence=runs.confidence,
+            interval=runs.interval,
+            mode=plan.mode.value if plan is not None else "mergeable",
+            viewers=run.viewer_count if run is not None else self.viewer_count,
+            changed_by=self.changed_by,
+            failure=failure,
+        )
+
+    def _state(self) -> PanelState:
+        if self.failure is not None:
+            return "failed"
+        if self.run is None:
+            return "waiting"
+        state, snapshot = self.run.state, self.run.snapshot
+        if state == "exact":
+            return "empty" if snapshot is not None and not len(snapshot) else "exact"
+        if state == "paused":
+            return "paused"
+        if state == "stopped":
+            return "stopped"
+        if state == "failed":
+            return "failed"
+        if snapshot is None:
+            return "waiting"
+        return "target_met" if self._is_met else "refining"
+
+    def _reason(self) -> str | None:
+        """Return why the panel stands as it does, in words; None where its state says it all."""
+        if self.run is None:
+            return None if self.failure is not None else "planning the query"
+        if self.run.reason is not None:
+            return self.run.reason
+        state = self._state()
+        if state == "waiting":
+            return self._board.why_waiting(self.run)
+        if state == "target_met":
+            return "good enough; it goes on with the cores that others leave"
+        if state == "empty":
+            return "every row was read, and none matches"
+        return None
+
+    def _target_fraction(self) -> float | None:
+        snapshot = self.run.snapshot if self.run is not None else None
+        if self.settings.target is None or snapshot is None or self._is_met:
+            return None
+        return fraction_at(self.settings.target, snapshot.error, snapshot.fraction)
+
+
+class Board:
+    """A page as all its viewers see it. save: writes the page; note: tells the audit log.
+
+    clock: ms since 1970.
+    """
+
+    def __init__(
+        self,
+        page: PageSettings,
+        runs: Runs,
+        *,
+        save: Callable[[PageSettings], None],
+        note: Callable[..., None],
+        clock: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.page = page
+        self.runs = runs
+        self.panels = {settings.id: Panel(self, settings) for settings in page.panels}
+        self.viewers: set[Viewer] = set()
+        self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self._save = save
+        self._note = note
+        self._clock = clock
+        self._closing: asyncio.TimerHandle | None = None
+
+    def join(self, viewer: Viewer) -> None:
+        """Let somebody see the page; the first one starts its queries."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        self.viewers.add(viewer)
+        for panel in self.panels.values():
+            panel.open(viewer.user)
+            self.touch(panel)
+
+    def leave(self, viewer: Viewer) -> None:
+        """Let somebody go; some time after the last one the queries end, unless somebody comes."""
+        self.viewers.discard(viewer)
+        for panel in self.panels.values():
+            self.touch(panel)
+        if not self.viewers:
+            loop = asyncio.get_running_loop()
+            self._closing = loop.call_later(self.runs.limits.grace_seconds, self.close)
+
+    def close(self) -> None:
+        self._closing = None
+        for panel in self.panels.values():
+            panel.close()
+
+    def touch(self, panel: Panel) -> None:
+        for viewer in self.viewers:
+            viewer.panel_changed(panel.settings.id)
+
+    def tell(self, text: str) -> None:
+        """Write a line into the log that the page shows."""
+        line = LogLine(self._clock(), text)
+        self.log.append(line)
+        for viewer in self.viewers:
+            viewer.logged(line)
+
+    def answer(self, viewer: Viewer, request: Request) -> None:
+        """Do what a viewer asks. Raises PageError if it cannot be done."""
+        if isinstance(request, Name):
+            viewer.shown_name = request.name or viewer.user
+        elif isinstance(request, Act):
+            self._act(viewer, self._panel(request.panel), request.act)
+        elif isinstance(request, Change):
+            self._change(viewer, self._panel(request.panel), request)
+        elif isinstance(request, Add):
+            self._add(viewer, request)
+        elif isinstance(request, Remove):
+            self._remove(viewer, request.panel)
+        elif isinstance(request, Save):
+            self._save(self.page)
+            self._record(viewer, None, "saved the page")
+            viewer.notify("saved")
+
+    def why_waiting(self, run: Run) -> str:
+        """Return in words why a run has no answer yet."""
+        others = sum(each.is_active and each.state != "paused" for each in self.runs.all if each is not run)
+        among = f", beside {others} other {'queries' if others > 1 else 'query'}" if others else ""
+        if run.plan.mode.value == "exact":
+            return f"running as a whole, without estimates{among}: {'; '.join(run.plan.reasons)}"
+        return f"reading the first rows{among}"
+
+    def rows_read_by(self, run: Run) -> int | None:
+        """Return the number of rows a run has to read, None where it is read as a whole."""
+        layout = self.runs.session.tables.get(run.plan.leading.partition("@")[0])
+        return None if layout is None else layout.row_count
+
+    def _panel(self, id: str) -> Panel:
+        self.page.panel(id)
+        return self.panels[id]
+
+    def _act(self, viewer: Viewer, panel: Panel, act: str) -> None:
+        run = panel.run
+        if run is None:
+            if act == "restart":
+                panel.run_anew(viewer.user)
+            return
+        by = f"by {viewer.shown_name}"
+        if act == "stop":
+            self.runs.stop(run, f"stopped {by}: good enough")
+        elif act == "pause":
+            self.runs.pause(run, f"paused {by}")
+        elif act == "resume":
+            self.runs.resume(run)
+        else:
+            self.runs.restart(run)
+        self._record(viewer, panel, _PAST[act])
+
+    def _change(self, viewer: Viewer, panel: Panel, request: Change) -> None:
+        settings = changed_panel(panel.settings, request.entries)
+        changed = [
+            name for name in request.entries if getattr(settings, name) != getattr(panel.settings, name)
+        ]
+        if not changed:
+            return
+        panel.settings = settings
+        self.page = self.page.with_panel(settings)
+        if _RUNS_ANEW & set(changed):
+            panel.run_anew(viewer.user)
+        elif panel.run is not None:
+            self.runs.reweigh(panel.run)
+        self._record(viewer, panel, f"changed {', '.join(changed)}", sql=settings.sql)
+        self._tell_page_changed()
+
+    def _add(self, viewer: Viewer, request: Add) -> None:
+        settings = panel_of(request.entries, id=self.page.free_id(), title="Untitled")
+        self.page = self.page.with_panel(settings)
+        panel = self.panels[settings.id] = Panel(self, settings)
+        self._record(viewer, panel, "added the panel", sql=settings.sql)
+        panel.open(viewer.user)
+        self._tell_page_changed()
+        self.touch(panel)
+
+    def _remove(self, viewer: Viewer, id: str) -> None:
+        panel = self._panel(id)
+        self.page = self.page.without_panel(id)
+        del self.panels[id]
+        panel.close()
+        self._record(viewer, panel, "removed the panel")
+        self._tell_page_changed()
+
+    def _record(self, viewer: Viewer, panel: Panel | None, what: str, **details: str) -> None:
+        """Show who did what, and write it down."""
+        panel_id, title = (panel.settings.id, panel.settings.title) if panel else (None, self.page.title)
+        self._note(what, viewer.user, name=viewer.shown_name, page=self.page.name, panel=panel_id, **details)
+        if panel is not None:
+            panel.changed_by = ChangeNote(viewer.shown_name, what, self._clock())
+            self.touch(panel)
+        self.tell(f"{viewer.shown_name} {what}" + (f" “{title}”" if panel is not None else ""))
+
+    def _tell_page_changed(self) -> None:
+        for viewer in self.viewers:
+            viewer.page_changed()
+
+
+_PAST = {"stop": "stopped", "pause": "paused", "resume": "resumed", "restart": "restarted"}
+
+__all__ = ["Board", "PageError", "Panel", "Viewer"]

@@ -1,0 +1,115 @@
+"""`relaqs dashboard`: parses arguments, opens the session and prints the address."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from relaqs.options import Interval
+
+_SMALLEST_PORT, _LARGEST_PORT = 0, 65_535
+_RESULT_LIMIT_BYTES = 64 << 20
+_MEMORY_SHARE = 0.8  # of the machine's, for this process
+
+
+@click.command("dashboard", short_help="Serve pages of queries that sharpen before one's eyes.")
+@click.option(
+    "--data",
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such.",
+)
+@click.option(
+    "--page",
+    "pages",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A page, as TOML; saving writes it back. May be given several times.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(_SMALLEST_PORT, _LARGEST_PORT),
+    default=8765,
+    show_default=True,
+    help="0 takes any that is free.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
+@click.option(
+    "--interval",
+    type=click.Choice(["pointwise", "anytime"]),
+    default="pointwise",
+    show_default=True,
+    help="Valid at any one moment, or however often you look.",
+)
+@click.option(
+    "--user",
+    "users",
+    multiple=True,
+    metavar="NAME",
+    help="Give an address of its own to each of several people. May be given several times.",
+)
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Where pages, the state of queries and the audit log are kept. Default: below ~/.local/state.",
+)
+def dashboard(
+    data: Path,
+    pages: tuple[Path, ...],
+    port: int,
+    host: str,
+    cluster: str | None,
+    interval: Interval,
+    users: tuple[str, ...],
+    state: Path | None,
+) -> None:
+    """Serve pages of panels, each a query whose chart sharpens, on this machine alone.
+
+    Prints an address with a token: open it in a browser. There are pages for TPC-H and for the flights of
+    2013 where these tables are there, and one for every other table. Ctrl-C stops; started again over the
+    same data, pages are back and queries go on where they were.
+    """
+    try:
+        from relaqs_dashboards.server import DashboardServer, default_state, open_session
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"the dashboard needs the package {error.name}; install it with pip install 'relaqs[dashboard]'"
+        ) from None
+    from relaqs_dashboards.dashboard import Dashboard
+    from relaqs_dashboards.settings import check_name
+
+    for user in users:
+        check_name("user", user)
+    _bound_memory()
+    place = state or default_state(data)
+    with open_session(data, cluster=cluster, result_limit_bytes=_RESULT_LIMIT_BYTES) as session:
+        board = Dashboard(session, place, data=str(data), given=pages, interval=interval)
+        server = DashboardServer(board, place, host=host, port=port, users=users or ("you",))
+        for user, address in server.start_addresses.items():
+            click.echo(f"{user}: {address}" if users else f"Open {address}")
+        click.echo(f"Pages and the state of queries are kept in {place}. Ctrl-C stops.")
+        server.run()
+
+
+def _bound_memory() -> None:
+    """Let a query that needs more memory than there is fail, and not the process or the machine.
+
+    DuckDB's own limit does not count the texts that a function makes of one vector of rows.
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return
+    from relaqs.memory import machine_memory_bytes
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = int(machine_memory_bytes() * _MEMORY_SHARE)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

@@ -1,0 +1,167 @@
+"""One dashboard: its session, its pages and who looks at them. What the server's routes ask things of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaqs import RelaqsError, Session
+from relaqs.options import Interval
+from relaqs_dashboards.audit import AuditLog
+from relaqs_dashboards.board import Board
+from relaqs_dashboards.cluster import Moves, Shown, cluster_update
+from relaqs_dashboards.limits import Limits
+from relaqs_dashboards.page_list import PageList
+from relaqs_dashboards.runs import Run, Runs
+from relaqs_dashboards.settings import PageSettings
+from relaqs_dashboards.viewer import PageViewer
+from relaqs_dashboards.wire import encoded
+
+if TYPE_CHECKING:
+    from relaqs.scheduling import ClusterStatus
+
+SAMPLE_SECONDS = 0.5  # between two looks at the cluster
+KEPT_CHECKPOINTS = 200
+
+
+class Dashboard:
+    """Live pages over one session.
+
+    state: the folder for pages, checkpoints and the audit log; made if need be. data: what is shown, for
+    people. given: files that are pages, too.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        state: Path,
+        *,
+        data: str,
+        given: tuple[Path, ...] = (),
+        limits: Limits | None = None,
+        confidence: float = 0.95,
+        interval: Interval = "pointwise",
+    ) -> None:
+        self.limits = limits or Limits()
+        self.session = session
+        checkpoints = state / "queries"
+        for folder in (state, checkpoints):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _prune(checkpoints)
+        self.audit = AuditLog(state / "audit.jsonl")
+        self.pages = PageList(state / "pages", session.tables, given)
+        self.runs = Runs(session, checkpoints, self.limits, confidence=confidence, interval=interval)
+        self.viewers: set[PageViewer] = set()
+        self._data = data
+        self._boards: dict[str, Board] = {}
+        self._status: ClusterStatus | None = None
+        self._used_cores: Mapping[str, float] = {}
+        self._moves = Moves()
+        self._sampling: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look at the cluster; on the event loop that serves the pages."""
+        self._sampling = asyncio.create_task(self._sample())
+
+    async def close(self) -> None:
+        """Stop every query, its state kept."""
+        if self._sampling is not None:
+            self._sampling.cancel()
+        await self.runs.close()
+        self.audit.close()
+
+    def board(self, name: str, user: str) -> Board:
+        """Return the live page of that name. Raises PageError if the user may not see one."""
+        page = self.pages.page(name, user)
+        if name not in self._boards:
+            self._boards[name] = Board(page, self.runs, save=self.pages.save, note=self.audit.note)
+        return self._boards[name]
+
+    def join(self, viewer: PageViewer) -> None:
+        self.viewers.add(viewer)
+        if viewer.board is not None:
+            viewer.board.join(viewer)
+
+    def leave(self, viewer: PageViewer) -> None:
+        self.viewers.discard(viewer)
+        if viewer.board is not None:
+            viewer.board.leave(viewer)
+
+    def described(self, board: Board | None, user: str) -> dict[str, object]:
+        """Return a page as its viewers are told of it; without a board that of all jobs."""
+        page = board.page if board is not None else PageSettings("jobs", "All jobs", ())
+        tables = [
+            {"name": name, "columns": [{"name": c.name, "type": c.type} for c in layout.columns]}
+            for name, layout in self.session.tables.items()
+        ]
+        return {
+            "name": page.name if board is not None else "",
+            "title": page.title,
+            "panels": page.panels,
+            "editable": board is not None,
+            "data": self._data,
+            "pages": [{"name": each.name, "title": each.title} for each in self.pages.pages(user)],
+            "tables": tables,
+        }
+
+    def cores_of(self, run: Run | None) -> float:
+        """Return the cores a run used over the last second or so."""
+        return 0.0 if run is None or run.query is None else self._used_cores.get(run.query.id, 0.0)
+
+    def cluster_as_seen_by(self, viewer: PageViewer) -> str:
+        """Return the cluster's update as JSON; jobs of pages that the viewer may not see have no title."""
+        if self._status is None:
+            return "null"
+        shown = {
+            run.query.id: found
+            for run in self.runs.all
+            if run.query is not None and (found := self._shown(run, viewer)) is not None
+        }
+        return encoded(cluster_update(self._status, shown, int(time.time() * 1000)))
+
+    def _shown(self, run: Run, viewer: PageViewer) -> Shown | None:
+        """Return what a viewer may know of a run: by a panel of its own page first."""
+        found = None
+        for board in self._boards.values():
+            if board.page.owner not in (None, viewer.user):
+                continue
+            for panel in board.panels.values():
+                if panel.run is run:
+                    if board is viewer.board:
+                        return Shown(panel.settings.title, panel.settings.id)
+                    found = Shown(panel.settings.title)
+        return found
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_SECONDS)
+            with contextlib.suppress(RelaqsError):  # a cluster that is gone for a moment
+                self._take(await asyncio.to_thread(self.session.status))
+
+    def _take(self, status: ClusterStatus) -> None:
+        """Tell every viewer how things stand, if there is anything to tell."""
+        before, self._status = self._status, status
+        self._used_cores = {job.id: job.used_cores for job in status.jobs}
+        moved, what = self._moves.see(status) or ("", "")
+        for board in self._boards.values():
+            for panel in board.panels.values():
+                if panel.run is None or panel.run.query is None:
+                    continue
+                if panel.run.query.id == moved and board.viewers:
+                    board.tell(f"“{panel.settings.title}” {what}")
+                if panel.run.is_active:
+                    board.touch(panel)
+        if status.jobs or (before is not None and before.jobs) or before is None:
+            for viewer in self.viewers:
+                viewer.cluster_changed()
+
+
+def _prune(checkpoints: Path) -> None:
+    """Remove the oldest states but for a number that is enough for any page."""
+    kept = sorted(checkpoints.glob("*.arrow"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in kept[KEPT_CHECKPOINTS:]:
+        path.unlink(missing_ok=True)

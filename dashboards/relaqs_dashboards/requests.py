@@ -1,0 +1,138 @@
+"""What a page may ask of the server: text from outside, turned into checked values or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from relaqs_dashboards.settings import PageError, check_name
+
+LONGEST_BYTES = 64 << 10
+LONGEST_USER_NAME = 40
+_EDITABLE = frozenset({"sql", "title", "chart", "size", "x", "y", "series"})
+ACTS = ("stop", "pause", "resume", "restart")
+
+
+class RequestError(PageError):
+    """A message from a page is not one of the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ack:
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    panel: str
+    act: Literal["stop", "pause", "resume", "restart"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Other settings of one panel: of how it runs (target, priority) or of what it is (sql, title, …)."""
+
+    panel: str
+    entries: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    entries: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    panel: str
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    name: str
+
+
+Request = Ack | Act | Change | Add | Remove | Save | Name
+
+
+def parse_request(text: str) -> Request:
+    """Return what the message asks. Raises RequestError."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RequestError("the message is not JSON") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise RequestError('the message is not an object with a "type"')
+    kind = message.pop("type")
+    if kind not in _PARSERS:
+        raise RequestError(f"there is no message {kind[:40]!r}; there are {', '.join(_PARSERS)}")
+    return _PARSERS[kind](message)
+
+
+def _ack(message: dict[str, Any]) -> Ack:
+    seq = message.get("seq")
+    if not isinstance(seq, int):
+        raise RequestError("an ack has the number of the update it is for")
+    return Ack(seq)
+
+
+def _act(message: dict[str, Any]) -> Act:
+    act = message.get("act")
+    if act not in ACTS:
+        raise RequestError(f"an act is one of {', '.join(ACTS)}")
+    return Act(_panel(message), act)
+
+
+def _set(message: dict[str, Any]) -> Change:
+    panel = _panel(message)
+    entries: dict[str, Any] = {name: message[name] for name in ("target", "priority") if name in message}
+    if not entries or set(message) - {"panel", *entries}:
+        raise RequestError("set has a panel, and a target or a priority")
+    return Change(panel, entries)
+
+
+def _edit(message: dict[str, Any]) -> Change:
+    panel = _panel(message)
+    entries = {name: value for name, value in message.items() if name != "panel"}
+    if not entries or set(entries) - _EDITABLE:
+        raise RequestError(f"edit has a panel, and any of {', '.join(sorted(_EDITABLE))}")
+    return Change(panel, entries)
+
+
+def _add(message: dict[str, Any]) -> Add:
+    panel = message.get("panel")
+    if not isinstance(panel, dict):
+        raise RequestError("add has a panel, as a page's panels are written")
+    return Add({name: value for name, value in panel.items() if name != "id"})
+
+
+def _name(message: dict[str, Any]) -> Name:
+    name = message.get("name")
+    if not isinstance(name, str) or len(name) > LONGEST_USER_NAME:
+        raise RequestError(f"a name is text of at most {LONGEST_USER_NAME} characters")
+    return Name("".join(letter for letter in name if letter.isprintable()).strip())
+
+
+def _panel(message: dict[str, Any]) -> str:
+    panel = message.get("panel")
+    check_name("panel", panel)
+    assert isinstance(panel, str)
+    return panel
+
+
+_PARSERS: Mapping[str, Callable[[dict[str, Any]], Request]] = {
+    "ack": _ack,
+    "act": _act,
+    "set": _set,
+    "edit": _edit,
+    "add": _add,
+    "remove": lambda message: Remove(_panel(message)),
+    "save": lambda message: Save(),
+    "name": _name,
+}

@@ -1,0 +1,337 @@
+"""Runs: the queries behind the panels. Identical queries share one, which ends after its last viewer.
+
+All of this lives on the server's event loop. Planning and starting, which may take tens of milliseconds,
+happen on threads; what queries say comes back through their own feeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
+from relaqs.options import Interval, QueryOptions
+from relaqs_dashboards.answers import answer_of
+from relaqs_dashboards.limits import Limits
+from relaqs_dashboards.outlook import Pace
+from relaqs_dashboards.wire import Failure, encoded
+
+_SAVE_SECONDS = 5.0  # what a query may take to stop and keep its state
+_WEIGHT_WHEN_MET = 0.1  # of the panel's priority: what is good enough goes on with what others leave
+
+
+class Watcher(Protocol):
+    """A panel that shows a run: told of every change, asked how much it matters and how many look at it."""
+
+    @property
+    def viewer_count(self) -> int: ...
+
+    @property
+    def weight(self) -> float: ...
+
+    @property
+    def target(self) -> float | None: ...
+
+    def run_changed(self) -> None: ...
+
+    def run_restarted(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunKey:
+    """What makes two queries the same: the plan, whatever the SQL looked like, and the interval asked for."""
+
+    plan: OnlinePlan
+    confidence: float
+    interval: Interval
+
+    @property
+    def digest(self) -> str:
+        """Return a name for files."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:32]
+
+
+@dataclass(eq=False)
+class Run:
+    """One query, as long as somebody wants to see it. user: who asked first, and is charged for it.
+
+    query: None while it waits for its turn or is being started; is_halted: it was stopped before it was.
+    reason: why it stands as it does. version: counts the answers. target: as the scheduler knows it.
+    """
+
+    key: RunKey
+    sql: str
+    user: str
+    watchers: set[Watcher] = field(default_factory=set)
+    query: OnlineQuery | None = None
+    snapshot: Snapshot | None = None
+    version: int = 0
+    failure: Failure | None = None
+    reason: str | None = None
+    pace: Pace = field(default_factory=Pace)
+    watching: asyncio.Task[None] | None = None
+    is_halted: bool = False
+    target: float | None = None
+    _answer: tuple[int, str] = (0, "null")
+
+    @property
+    def plan(self) -> OnlinePlan:
+        return self.key.plan
+
+    @property
+    def state(self) -> str:
+        """One of waiting, running, paused, stopped, exact, failed."""
+        if self.failure is not None:
+            return "failed"
+        if self.query is None:
+            return "stopped" if self.is_halted else "waiting"
+        return self.query.state
+
+    @property
+    def is_active(self) -> bool:
+        return self.query is not None and self.state in ("waiting", "running", "paused")
+
+    @property
+    def viewer_count(self) -> int:
+        return sum(watcher.viewer_count for watcher in self.watchers)
+
+    @property
+    def answer(self) -> str:
+        """The answer so far as JSON, encoded once for everybody."""
+        if self.snapshot is not None and self._answer[0] != self.version:
+            kinds = {i: output.kind.value for i, output in enumerate(self.plan.outputs)}
+            shown = answer_of(self.snapshot, kinds, ranked=self.plan.is_ordered)
+            self._answer = (self.version, encoded(shown))
+        return self._answer[1]
+
+    def tell(self) -> None:
+        for watcher in list(self.watchers):
+            watcher.run_changed()
+
+
+class Runs:
+    """Every run of a server. checkpoints: the folder in which the state of queries is kept."""
+
+    def __init__(
+        self,
+        session: Session,
+        checkpoints: Path,
+        limits: Limits,
+        *,
+        confidence: float = 0.95,
+        interval: Interval = "pointwise",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.session = session
+        self.limits = limits
+        self.confidence = confidence
+        self.interval: Interval = interval
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._runs: dict[RunKey, Run] = {}
+        self._waiting: list[Run] = []
+
+    @property
+    def all(self) -> tuple[Run, ...]:
+        return tuple(self._runs.values())
+
+    async def plan(self, sql: str) -> OnlinePlan:
+        """Return the plan of a query. Raises SqlError and its kin."""
+        return await asyncio.to_thread(self.session.plan, sql)
+
+    def attach(self, watcher: Watcher, sql: str, plan: OnlinePlan, user: str) -> Run:
+        """Return the run of a planned query, a new one unless somebody looks at the same already."""
+        key = RunKey(replace(plan, sql=""), self.confidence, self.interval)
+        run = self._runs.get(key)
+        if run is None:
+            run = self._runs[key] = Run(key, sql, user)
+            run.watchers.add(watcher)
+            self._begin(run)
+        run.watchers.add(watcher)
+        self.reweigh(run)
+        run.tell()
+        return run
+
+    def detach(self, watcher: Watcher, run: Run) -> None:
+        """Take a viewer's panel off its run; the last one ends it."""
+        run.watchers.discard(watcher)
+        if run.watchers:
+            self.reweigh(run)
+            run.tell()
+        elif self._runs.get(run.key) is run:
+            del self._runs[run.key]
+            self._end(run)
+
+    def reweigh(self, run: Run) -> None:
+        """Give the run the weight that those who look at it want, and tell the scheduler what is enough.
+
+        A query goes on beyond its target, so the target is not the query's own, which would end it there.
+        """
+        if run.query is None or not run.is_active or not run.watchers:
+            return
+        weight = max(watcher.weight for watcher in run.watchers)
+        if weight != run.query.priority:
+            run.query.priority = weight
+        targets = [watcher.target for watcher in run.watchers]
+        target = None if None in targets else min(filter(None, targets))
+        if target != run.target:
+            run.target = target
+            run.query.runner.set_target(target)
+
+    def stop(self, run: Run, reason: str) -> None:
+        """End the run with the answer it has."""
+        run.reason = reason
+        if run.query is not None:
+            run.query.stop()
+        else:
+            run.is_halted = True
+            self._end(run)
+        run.tell()
+
+    def pause(self, run: Run, reason: str) -> None:
+        if run.query is not None and run.state in ("waiting", "running"):
+            run.reason = reason
+            run.query.pause()
+            run.pace.interrupt()
+            run.tell()
+
+    def resume(self, run: Run) -> None:
+        """Let a paused run go on, and a stopped one from where it was."""
+        if run.query is not None and run.state == "paused":
+            run.reason = None
+            run.query.resume()
+            run.tell()
+        elif run.state == "stopped":
+            self._begin(run)
+
+    def restart(self, run: Run) -> None:
+        """Start the run from nothing, for everybody who looks at it."""
+        self._end(run)
+        run.snapshot, run.failure, run.version = None, None, run.version + 1
+        run.pace = Pace()
+        for watcher in list(run.watchers):
+            watcher.run_restarted()
+        self._begin(run, resume=False)
+
+    async def close(self) -> None:
+        """Stop everything, its state kept."""
+        runs, self._runs = self.all, {}
+        for run in runs:
+            self._end(run)
+        queries = [run.query for run in runs if run.query is not None]
+        await asyncio.gather(*(asyncio.to_thread(query.wait, _SAVE_SECONDS) for query in queries))
+
+    def _begin(self, run: Run, *, resume: bool = True) -> None:
+        """Start the run, or let it wait until its user may run one more. resume: from where it was saved."""
+        before, run.query, run.reason, run.is_halted = run.query, None, None, False
+        run.target = None
+        running = [each for each in self.all if each.user == run.user and _counts(each, but=run)]
+        if len(running) >= self.limits.running_queries:
+            run.reason = (
+                f"{run.user} has {len(running)} queries running, the most allowed; one must end first"
+            )
+            self._waiting.append(run)
+            run.tell()
+            return
+        run.watching = asyncio.create_task(self._follow(run, before, resume))
+        run.watching.add_done_callback(lambda task: self._begin_next())
+
+    def _begin_next(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for run in waiting:
+            if self._runs.get(run.key) is run:
+                self._begin(run)
+
+    def _end(self, run: Run) -> None:
+        if run in self._waiting:
+            self._waiting.remove(run)
+        if run.watching is not None:
+            run.watching.cancel()
+            run.watching = None
+        if run.query is not None:
+            run.query.stop()
+
+    async def _follow(self, run: Run, before: OnlineQuery | None, resume: bool) -> None:
+        """Start the query and take what it says until it is over. before: what the run was until now."""
+        try:
+            query = await asyncio.to_thread(self._start, run, before, resume)
+        except RelaqsError as error:
+            self._fail(run, error)
+            return
+        run.query = query
+        self.reweigh(run)
+        run.tell()
+        try:
+            async for snapshot in query:
+                self._take(run, snapshot)
+        except Exception as error:  # whatever ended the query, the page says so
+            self._fail(run, error)
+        if run.reason is None and run.state == "stopped":
+            run.reason = f"stopped after {self.limits.run_seconds:.0f} s, the most that a query may run here"
+        run.tell()
+
+    def _start(self, run: Run, before: OnlineQuery | None, resume: bool) -> OnlineQuery:
+        if before is not None:
+            before.wait(_SAVE_SECONDS)
+        options = QueryOptions(
+            confidence=run.key.confidence, interval=run.key.interval, timeout=self.limits.run_seconds
+        )
+        return self.session.start(run.plan, options, checkpoint=self._checkpoint(run), resume=resume)
+
+    def _checkpoint(self, run: Run) -> Path:
+        return self._checkpoints / f"{run.key.digest}.arrow"
+
+    def _take(self, run: Run, snapshot: Snapshot) -> None:
+        run.snapshot = snapshot
+        run.version += 1
+        if run.state == "running":
+            run.pace.see(self._clock(), snapshot.fraction)
+        held = sum(
+            each.snapshot.table.nbytes
+            for each in self.all
+            if each.user == run.user and each.snapshot is not None
+        )
+        if held > self.limits.answer_bytes and not snapshot.is_exact:
+            most = self.limits.answer_bytes >> 20
+            self.stop(run, f"stopped: {run.user}'s answers would take more than {most} MiB; add a LIMIT")
+        self.reweigh(run)
+        run.tell()
+
+    def _fail(self, run: Run, error: BaseException) -> None:
+        run.failure = failure_of(error, run.sql)
+        run.tell()
+
+
+def met_weight(priority: float) -> float:
+    """Return the weight of a query whose target is met."""
+    return priority * _WEIGHT_WHEN_MET
+
+
+def failure_of(error: BaseException, sql: str) -> Failure:
+    """Return what a page says of an error. Errors of this project are for people, of others only the kind."""
+    if not isinstance(error, RelaqsError):
+        return Failure(f"the query failed inside ({type(error).__name__})", None, ())
+    message = getattr(error, "message", None) or str(error)
+    position, candidates = getattr(error, "position", None), getattr(error, "candidates", ())
+    return Failure(message, None if position is None else _offset(sql, *position), tuple(candidates))
+
+
+def _offset(sql: str, line: int, column: int) -> int | None:
+    """Return the place of a character, from 0, in a text; line and column from 1."""
+    lines = sql.split("\n")
+    if not 1 <= line <= len(lines):
+        return None
+    before = sum(len(each) + 1 for each in lines[: line - 1])
+    return before + min(column - 1, len(lines[line - 1]))
+
+
+def _counts(run: Run, *, but: Run) -> bool:
+    """Whether a run takes one of its user's places: those that are being started, too."""
+    return run is not but and (
+        run.is_active or (run.query is None and run.watching is not None and not run.watching.done())
+    )

@@ -1,0 +1,139 @@
+"""The server: a bound port, uvicorn, and the addresses to open. In this thread, or in one of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import socket
+import threading
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+
+from relaqs import RelaqsError, Session
+from relaqs_dashboards.access import Keys, kept_secret
+from relaqs_dashboards.app import create_app
+from relaqs_dashboards.dashboard import Dashboard
+from relaqs_dashboards.requests import LONGEST_BYTES
+
+LOCAL = "127.0.0.1"
+DEFAULT_PORT = 8765
+_STOP_SECONDS = 3  # what closing waits for open pages
+_CONNECTIONS = 256
+
+
+class DashboardServer:
+    """Serves a dashboard. A context manager that runs it in a thread; `run` runs it here.
+
+    port: 0 takes any that is free. users: each gets an address of its own. Raises RelaqsError if the port
+    cannot be had.
+    """
+
+    def __init__(
+        self,
+        dashboard: Dashboard,
+        state: Path,
+        *,
+        host: str = LOCAL,
+        port: int = DEFAULT_PORT,
+        users: tuple[str, ...] = ("you",),
+    ) -> None:
+        self._socket = _bound(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        names = {host, LOCAL, "localhost"} if host in (LOCAL, "localhost") else {host}
+        self._host = host
+        self._keys = Keys(users, kept_secret(state / "secret"))
+        app = create_app(
+            dashboard,
+            self._keys,
+            hosts=frozenset(f"{name}:{self.port}" for name in names),
+            cookie_name=f"relaqs-{self.port}",
+        )
+        self._server = uvicorn.Server(_config(app))
+        self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        return f"http://{self._host}:{self.port}"
+
+    @property
+    def start_addresses(self) -> dict[str, str]:
+        """The address with which each user comes in, by user."""
+        return {user: f"{self.address}/start?token={token}" for user, token in self._keys.tokens.items()}
+
+    def run(self) -> None:
+        """Serve until a signal comes, on this thread."""
+        self._server.run(sockets=[self._socket])
+
+    def __enter__(self) -> DashboardServer:
+        self._thread = threading.Thread(target=self.run, name="relaqs-dashboard", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+        self._socket.close()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """Return a listening socket: who connects before the server has started waits, and is not refused."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen()
+    except OSError as error:
+        listening.close()
+        raise RelaqsError(f"{host}:{port} cannot be served ({error.strerror}); give another --port") from None
+    return listening
+
+
+def _config(app: object) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,  # type: ignore[arg-type]
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        lifespan="on",
+        ws_max_size=LONGEST_BYTES,
+        ws_max_queue=16,
+        ws_per_message_deflate=False,  # on one machine it costs more than it saves
+        h11_max_incomplete_event_size=32 << 10,
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_STOP_SECONDS,
+    )
+
+
+def default_state(data: Path) -> Path:
+    """Return where the state of a dashboard over that data is kept: the data itself may be read-only."""
+    base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    full = str(data.resolve())
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", data.resolve().name)[:40] or "data"
+    return base / "relaqs" / "dashboards" / f"{name}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
+
+
+def open_session(data: Path, *, cluster: str | None, result_limit_bytes: int) -> Session:
+    """Return a session over a folder of layouts, a folder of plain files, or one plain file."""
+    from relaqs import connect
+
+    if data.is_dir() and any(data.glob("*/manifest.json")):
+        return connect(data, cluster=cluster, result_limit=result_limit_bytes)
+    found = sorted(p for p in data.iterdir() if p.suffix in (".parquet", ".csv")) if data.is_dir() else [data]
+    if not found:
+        raise RelaqsError(
+            f"{data} holds no tables: neither layouts (`relaqs shuffle`) nor files .parquet or .csv"
+        )
+    tables: dict[str, str | Path] = {}
+    for path in found:
+        tables[re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"] = path
+    return connect(tables=tables, cluster=cluster, result_limit=result_limit_bytes)

@@ -1,0 +1,144 @@
+"""What a page says: its panels, each a query and how to draw it. Frozen values, checked when made."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from relaqs import RelaqsError
+
+CHARTS = ("bars", "line", "number", "table", "scatter", "histogram")
+SIZES = ("small", "wide", "full")
+MOST_PANELS = 48
+LONGEST_TITLE = 200
+LONGEST_SQL = 20_000
+LONGEST_NAME = 64
+
+_NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LONGEST_NAME - 1}}}")
+
+
+class PageError(RelaqsError):
+    """A page, or a change of it, is not accepted. Says what was wrong, the value, and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PanelSettings:
+    """One panel. Raises PageError for a value that is not accepted.
+
+    id: unique on its page. target: the relative error that is good enough, None for the exact answer.
+    priority: the query's weight beside others. x, y, series: names of columns of the answer, None to let the
+    chart choose.
+    """
+
+    id: str
+    title: str
+    sql: str
+    chart: str = "table"
+    size: str = "small"
+    target: float | None = None
+    priority: float = 1.0
+    x: str | None = None
+    y: str | None = None
+    series: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("id", self.id)
+        _check_text("title", self.title, LONGEST_TITLE)
+        _check_text("sql", self.sql, LONGEST_SQL)
+        for name, accepted in (("chart", CHARTS), ("size", SIZES)):
+            if getattr(self, name) not in accepted:
+                raise _refusal(name, getattr(self, name), f"one of {', '.join(accepted)}")
+        if self.target is not None and not (_is_number(self.target) and 0 < self.target < 1):
+            raise _refusal("target", self.target, "a relative error between 0 and 1, such as 0.01, or null")
+        if not (_is_number(self.priority) and 0.01 <= self.priority <= 100):
+            raise _refusal("priority", self.priority, "a number from 0.01 to 100")
+        for name in ("x", "y", "series"):
+            if getattr(self, name) is not None:
+                _check_text(name, getattr(self, name), LONGEST_TITLE)
+
+
+@dataclass(frozen=True, slots=True)
+class PageSettings:
+    """One page. name: as in its address and its file's name. owner: who alone sees it; None: everybody."""
+
+    name: str
+    title: str
+    panels: tuple[PanelSettings, ...]
+    owner: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name("page", self.name)
+        _check_text("title", self.title, LONGEST_TITLE)
+        if self.owner is not None:
+            check_name("owner", self.owner)
+        if len(self.panels) > MOST_PANELS:
+            raise PageError(f"page {self.name!r} has {len(self.panels)} panels; {MOST_PANELS} is the most")
+        ids = [panel.id for panel in self.panels]
+        if twice := {each for each in ids if ids.count(each) > 1}:
+            raise PageError(f"page {self.name!r} has several panels {sorted(twice)}; give each its own id")
+
+    def panel(self, id: str) -> PanelSettings:
+        """Return the panel of that id. Raises PageError if there is none."""
+        for panel in self.panels:
+            if panel.id == id:
+                return panel
+        raise PageError(f"there is no panel {id!r} on page {self.name!r}")
+
+    def with_panel(self, changed: PanelSettings) -> PageSettings:
+        """Return the page with a panel in the place of the one with its id, or with one more."""
+        if all(panel.id != changed.id for panel in self.panels):
+            return replace(self, panels=(*self.panels, changed))
+        return replace(self, panels=tuple(changed if p.id == changed.id else p for p in self.panels))
+
+    def without_panel(self, id: str) -> PageSettings:
+        self.panel(id)
+        return replace(self, panels=tuple(panel for panel in self.panels if panel.id != id))
+
+    def free_id(self) -> str:
+        """Return an id that no panel has."""
+        taken = {panel.id for panel in self.panels}
+        return next(name for i in range(1, MOST_PANELS + 2) if (name := f"p{i}") not in taken)
+
+
+def panel_of(entries: Mapping[str, Any], **defaults: Any) -> PanelSettings:
+    """Return the panel that the entries describe; defaults stand for entries that are missing.
+
+    Raises PageError for unknown and missing entries and for values that are not accepted.
+    """
+    known = [field.name for field in fields(PanelSettings)]
+    if unknown := set(entries) - set(known):
+        raise PageError(f"a panel has no {sorted(unknown)}; it may have {', '.join(known)}")
+    try:
+        return PanelSettings(**(defaults | dict(entries)))
+    except TypeError as error:  # an entry without default is missing
+        raise PageError(f"a panel is incomplete: {str(error).partition(') ')[2] or error}") from None
+
+
+def changed_panel(panel: PanelSettings, changes: Mapping[str, Any]) -> PanelSettings:
+    """Return the panel with some entries changed. Raises PageError."""
+    return panel_of(asdict(panel) | dict(changes))
+
+
+def check_name(what: str, name: object) -> None:
+    """Raise PageError for a name that could not be part of an address and a file's name."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise _refusal(
+            what, name, f"1 to {LONGEST_NAME} of a-z, 0-9, - and _, beginning with a letter or digit"
+        )
+
+
+def _check_text(name: str, text: object, most: int) -> None:
+    if not isinstance(text, str) or not text.strip() or len(text) > most:
+        shown = text if not isinstance(text, str) or len(text) <= 60 else f"{text[:60]}…"
+        raise _refusal(name, shown, f"text of 1 to {most:,} characters")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _refusal(name: str, value: object, accepted: str) -> PageError:
+    return PageError(f"{name} is {value!r}; it must be {accepted}")

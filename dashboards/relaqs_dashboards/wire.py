@@ -1,0 +1,136 @@
+"""What the server tells a page: frozen values, and their JSON. The protocol is docs/dashboard-protocol.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+PanelState = Literal[
+    "waiting", "refining", "target_met", "paused", "stopped", "exact", "failed", "empty"
+]  # the client adds "reconnecting"
+Cell = float | int | str | bool | None | list[Any]  # [value, low, high, certified] in approximate columns
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumn:
+    """kind: key, estimate, bound, distinct or opaque. type: number, text, date, timestamp or bool."""
+
+    name: str
+    kind: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Rows of an answer. ranked: the query orders them. truncated: how many rows are left out, or None."""
+
+    columns: tuple[AnswerColumn, ...]
+    rows: list[list[Cell]]
+    ranked: bool
+    truncated: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Who did what to a panel, and when (ms since 1970)."""
+
+    who: str
+    what: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """position: of the character in the SQL, from 0, or None. candidates: names that were likely meant."""
+
+    message: str
+    position: int | None
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PanelUpdate:
+    """All that a panel shows but its answer. run: changes when the query is another or starts anew.
+
+    fraction: of the rows read. target_fraction: where the target will be met. cores: used now.
+    """
+
+    state: PanelState
+    reason: str | None
+    run: int
+    rows_read: int | None
+    rows_total: int | None
+    fraction: float
+    elapsed_seconds: float
+    cores: float
+    error: float | None
+    target: float | None
+    priority: float
+    target_fraction: float | None
+    seconds_to_target: float | None
+    unseen_groups: int | None
+    warnings: tuple[str, ...]
+    confidence: float
+    interval: str
+    mode: str
+    viewers: int
+    changed_by: Change | None
+    failure: Failure | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterJob:
+    """One job among those that share the cores. share: planned cores; used: measured.
+
+    predicted and history: pairs of work done and quality. panel: of the page that is told, if it shows the
+    job. core_seconds_left: None where unknown.
+    """
+
+    id: str
+    name: str
+    kind: str
+    state: str
+    share: float
+    used: float
+    weight: float
+    quality: float | None
+    target: float | None
+    work_done: float | None
+    core_seconds_left: float | None
+    history: tuple[tuple[float, float], ...]
+    predicted: tuple[tuple[float, float], ...]
+    panel: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUpdate:
+    """The cores and who has them. at: ms since 1970. capacity: in cores."""
+
+    at: int
+    capacity: float
+    policy: str
+    jobs: tuple[ClusterJob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """Something that happened, in words. at: ms since 1970."""
+
+    at: int
+    text: str
+
+
+def encoded(value: object) -> str:
+    """Return the value as compact JSON. Raises ValueError for numbers that JSON does not have."""
+    return json.dumps(value, default=_entries, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+
+
+def joined(entries: Mapping[str, str]) -> str:
+    """Return the JSON object of entries that are JSON already: what many pages are told is encoded once."""
+    return "{" + ",".join(f"{encoded(name)}:{text}" for name, text in entries.items()) + "}"
+
+
+def _entries(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__slots__}

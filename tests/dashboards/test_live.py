@@ -1,0 +1,318 @@
+"""What happens on a page while it is open: states, acts, edits, viewers, and slow ones."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import Oracle
+from tests.dashboards.conftest import Page, Serve, Turnstile, panel
+
+FLAGS = (
+    "SELECT l_returnflag AS flag, sum(l_quantity) AS quantity, max(l_tax) AS tax FROM lineitem "
+    "GROUP BY l_returnflag ORDER BY l_returnflag"
+)
+MODES = "SELECT l_shipmode, count(*) AS lines FROM lineitem GROUP BY l_shipmode"
+NOTHING = "SELECT l_shipmode, count(*) AS lines FROM lineitem WHERE l_quantity < 0 GROUP BY l_shipmode"
+WHOLE = "SELECT l_orderkey, row_number() OVER (ORDER BY l_orderkey) AS n FROM lineitem ORDER BY n LIMIT 5"
+
+
+def test_a_panel_waits_refines_and_is_exact(serve: Serve, turnstile: Turnstile, tpch_oracle: Oracle) -> None:
+    with serve(panel(FLAGS)).page() as page:
+        waiting = page.until(lambda page: page.panels["p1"]["reason"] != "planning the query").panels["p1"]
+        assert (waiting["state"], waiting["rows_read"], waiting["rows_total"]) == ("waiting", 0, 60_175)
+        assert waiting["reason"] == "reading the first rows"
+        turnstile.let(3)
+        refining = page.until_panel("p1", state="refining")
+        assert 0 < refining["fraction"] < 1
+        assert refining["rows_read"] == round(refining["fraction"] * 60_175)
+        columns = refining["answer"]["columns"]
+        assert [column["name"] for column in columns] == ["flag", "quantity", "tax"]
+        assert [column["kind"] for column in columns] == ["key", "estimate", "bound"]
+        assert [column["type"] for column in columns] == ["text", "number", "number"]
+        for _, (value, low, high, certified), (tax, at_least, unknown, _) in refining["answer"]["rows"]:
+            assert low <= value <= high
+            assert certified in (True, False)
+            assert (tax, unknown) == (at_least, None)
+        assert refining["answer"]["ranked"] is True
+        turnstile.let()
+        exact = page.until_panel("p1", state="exact")
+        assert page.states["p1"] == ["waiting", "refining", "exact"]
+        rows = [(flag, quantity[0], tax[0]) for flag, quantity, tax in exact["answer"]["rows"]]
+        assert rows == [(f, float(q), float(t)) for f, q, t in tpch_oracle.rows(FLAGS)]
+        assert (exact["fraction"], exact["error"]) == (1.0, 0.0)
+
+
+def test_the_page_says_what_it_is(serve: Serve) -> None:
+    with serve(panel(MODES, chart="bars", x="l_shipmode", target=0.01, size="wide")).page() as page:
+        assert (page.page["name"], page.page["title"], page.page["editable"]) == ("test", "test", True)
+        (settings,) = page.page["panels"]
+        assert settings == {
+            "id": "p1", "title": "A panel", "sql": MODES, "chart": "bars", "size": "wide", "target": 0.01,
+            "priority": 1.0, "x": "l_shipmode", "y": None, "series": None,
+        }  # fmt: skip
+        assert [each["name"] for each in page.page["pages"]] == ["test", "tpch"]
+        tables = {table["name"]: table["columns"] for table in page.page["tables"]}
+        assert tables["region"][0] == {"name": "r_regionkey", "type": "BIGINT"}
+        assert page.page["data"] == "TPC-H, scale 0.01"
+
+
+def test_a_target_that_is_met_is_said_and_the_rest_goes_on(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(MODES, target=0.2)).page() as page:
+        turnstile.let(3)
+        met = page.until_panel("p1", state="target_met")
+        assert met["error"] <= 0.2
+        assert met["reason"] == "good enough; it goes on with the cores that others leave"
+        page.say("set", panel="p1", target=0.0001)
+        refining = page.until_panel("p1", state="refining", target=0.0001)
+        assert refining["fraction"] < refining["target_fraction"] < 1
+        assert refining["changed_by"]["who"] == "you"
+        assert refining["changed_by"]["what"] == "changed target"
+        turnstile.let()
+        page.until_panel("p1", state="exact")
+
+
+def test_pause_and_resume_keep_the_progress(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(FLAGS)).page() as page:
+        turnstile.let(3)
+        page.until_panel("p1", state="refining")
+        page.say("act", panel="p1", act="pause")
+        paused = page.until_panel("p1", state="paused")
+        assert paused["reason"] == "paused by you"
+        turnstile.let(4)  # what is underway is still folded
+        page.say("act", panel="p1", act="resume")
+        resumed = page.until_panel("p1", state="refining")
+        assert resumed["fraction"] >= paused["fraction"] > 0
+        assert resumed["run"] == paused["run"]
+        turnstile.let()
+        page.until_panel("p1", state="exact")
+
+
+def test_good_enough_stops_and_resume_goes_on_from_there(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(FLAGS)).page() as page:
+        turnstile.let(5)
+        page.until_panel("p1", state="refining")
+        page.say("act", panel="p1", act="stop")
+        stopped = page.until_panel("p1", state="stopped")
+        assert stopped["reason"] == "stopped by you: good enough"
+        assert stopped["answer"]["rows"]
+        turnstile.let()
+        page.say("act", panel="p1", act="resume")
+        exact = page.until_panel("p1", state="exact")
+        assert exact["run"] == stopped["run"]
+        assert exact["elapsed_seconds"] > stopped["elapsed_seconds"]
+
+
+def test_an_edit_cancels_the_run_and_starts_another(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS))
+    with served.page() as page:
+        turnstile.let(2)
+        before = page.until_panel("p1", state="refining")
+        (run,) = served.dashboard.runs.all
+        page.say("edit", panel="p1", sql=MODES, title="Modes", chart="bars")
+        turnstile.let()
+        after = page.until_panel("p1", state="exact")
+        assert after["run"] > before["run"]
+        assert [column["name"] for column in after["answer"]["columns"]] == ["l_shipmode", "lines"]
+        assert run.state == "stopped"
+        assert page.page["panels"][0]["title"] == "Modes"
+
+
+def test_a_new_title_runs_nothing_anew(serve: Serve) -> None:
+    with serve(panel(FLAGS)).page() as page:
+        before = page.until_panel("p1", state="exact")["run"]
+        page.say("edit", panel="p1", title="Another")
+        page.until(lambda page: page.page["panels"][0]["title"] == "Another")
+        assert page.panels["p1"]["run"] == before
+
+
+def test_restart_begins_from_nothing(serve: Serve) -> None:
+    with serve(panel(FLAGS)).page() as page:
+        before = page.until_panel("p1", state="exact")
+        page.say("act", panel="p1", act="restart")
+        page.until(lambda page: page.panels["p1"]["run"] > before["run"])
+        page.until_panel("p1", state="exact")
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "position", "candidates"),
+    [
+        ("SELECT 1\nFROM lineitms", "there is no table lineitms", 14, ["lineitem"]),
+        ("SELECT l_tux FROM lineitem", 'Referenced column "l_tux" not found', 7, ["l_tax"]),
+        ("SELECT FROM WHERE", "does not parse", None, []),
+    ],
+)
+def test_a_broken_query_says_what_is_wrong_and_where(
+    serve: Serve, sql: str, message: str, position: int | None, candidates: list[str]
+) -> None:
+    with serve(panel(MODES)).page() as page:
+        page.until_panel("p1", state="exact")
+        page.say("edit", panel="p1", sql=sql)
+        failure = page.until_panel("p1", state="failed")["failure"]
+        assert message in failure["message"]
+        if position is not None:
+            assert failure["position"] == position
+        assert set(candidates) <= set(failure["candidates"])
+        page.say("edit", panel="p1", sql=MODES)
+        assert page.until_panel("p1", state="exact")["failure"] is None
+
+
+def test_an_answer_without_rows_is_empty(serve: Serve) -> None:
+    with serve(panel(NOTHING)).page() as page:
+        empty = page.until_panel("p1", state="empty")
+        assert empty["reason"] == "every row was read, and none matches"
+
+
+def test_a_query_without_an_estimate_says_so_while_it_waits(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(WHOLE)).page() as page:
+        page.until(lambda page: "running as a whole" in (page.panels["p1"]["reason"] or ""))
+        assert page.panels["p1"]["mode"] == "exact"
+        turnstile.let()
+        exact = page.until_panel("p1", state="exact")
+        assert [row[1] for row in exact["answer"]["rows"]] == [1, 2, 3, 4, 5]
+
+
+def test_two_pages_share_the_run_of_one_query_however_it_is_written(
+    serve: Serve, turnstile: Turnstile
+) -> None:
+    served = serve(panel(FLAGS) + panel(" ".join(FLAGS.split()) + " -- the same", id="p2"))
+    with served.page() as one, served.page() as other:
+        turnstile.let(2)
+        one.until_panel("p1", state="refining")
+        other.until_panel("p2", state="refining", viewers=4)  # two panels on two pages
+        assert len(served.dashboard.runs.all) == 1
+        other.say("name", name="Ada")
+        other.say("act", panel="p2", act="pause")
+        paused = one.until_panel("p1", state="paused")
+        assert paused["reason"] == "paused by Ada"
+        assert one.until_panel("p2", state="paused")["changed_by"]["who"] == "Ada"
+        assert "Ada paused “A panel”" in one.log
+        assert one.viewers == 2
+
+
+def test_a_run_ends_with_its_last_viewer_after_a_grace_time(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS), grace_seconds=0.05)
+    with served.page() as page:
+        turnstile.let(2)
+        page.until_panel("p1", state="refining")
+        (run,) = served.dashboard.runs.all
+    assert run.query is not None
+    assert run.query.wait(20)
+    assert run.query.state == "stopped"
+    assert served.dashboard.runs.all == ()
+
+
+def test_within_the_grace_time_a_reload_finds_its_run(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS), grace_seconds=60.0)
+    with served.page() as page:
+        turnstile.let(2)
+        page.until_panel("p1", state="refining")
+        before = served.dashboard.runs.all
+    with served.page() as page:
+        assert page.panels["p1"]["state"] == "refining"
+        assert page.panels["p1"]["answer"]["rows"]
+        assert served.dashboard.runs.all == before
+
+
+def test_a_slow_page_gets_the_newest_and_never_a_queue(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(FLAGS) + panel(MODES, id="p2")).page() as page:
+        page.receive()
+        turnstile.let()
+        with pytest.raises(TimeoutError):  # nothing comes while one update is not acknowledged
+            page.socket.recv(timeout=1.0)
+        page.say("ack", seq=page.seq)
+        page.until(lambda page: {panel["state"] for panel in page.panels.values()} == {"exact"})
+        assert page.seq <= 8  # some dozens of snapshots were merged into what was sent
+
+
+def test_a_page_has_at_most_five_updates_a_second(serve: Serve) -> None:
+    with serve(panel(FLAGS)).page() as page:
+        started, before = time.monotonic(), page.seq
+        for number in range(30):
+            page.say("edit", panel="p1", title=f"Title {number}")
+        page.until(lambda page: page.page["panels"][0]["title"] == "Title 29")
+        assert page.seq - before <= 1 + 5 * (time.monotonic() - started + 0.2)
+
+
+def test_panels_are_added_and_removed_for_everybody(serve: Serve) -> None:
+    served = serve(panel(FLAGS))
+    with served.page() as one, served.page() as other:
+        one.say("add", panel={"title": "Modes", "sql": MODES, "chart": "bars", "size": "small"})
+        other.until_panel("p2", state="exact")
+        assert [each["title"] for each in other.page["panels"]] == ["A panel", "Modes"]
+        other.say("remove", panel="p1")
+        one.until(lambda page: [each["id"] for each in page.page["panels"]] == ["p2"])
+        assert len(served.dashboard.runs.all) == 1
+
+
+def test_saving_writes_the_page_and_a_new_server_has_it(serve: Serve) -> None:
+    served = serve()
+    with served.page("tpch") as page:
+        page.say("edit", panel="forecast", title="Forecast", sql="SELECT count(*) AS n FROM orders")
+        page.say("save")
+        page.until(lambda page: "saved" in page.notices)
+    again = serve()
+    with again.page("tpch") as page:
+        titles = {each["id"]: each["title"] for each in page.page["panels"]}
+        assert titles["forecast"] == "Forecast"
+        assert page.until_panel("forecast", state="exact")["answer"]["rows"][0][0][0] == 15_000
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"type": "edit", "panel": "p1", "chart": "pie"}, "chart is 'pie'; it must be one of bars"),
+        ({"type": "edit", "panel": "p9", "title": "x"}, "there is no panel 'p9' on page 'test'"),
+        ({"type": "set", "panel": "p1", "target": 7}, "target is 7; it must be a relative error between"),
+        ({"type": "set", "panel": "p1", "priority": 0}, "priority is 0; it must be a number from"),
+        ({"type": "act", "panel": "p1", "act": "explode"}, "an act is one of stop, pause"),
+        ({"type": "add", "panel": {"title": "t"}}, "a panel is incomplete"),
+        ({"type": "fly"}, "there is no message 'fly'"),
+        ("not JSON", "the message is not JSON"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_answered_in_words(
+    serve: Serve, entries: dict[str, Any] | str, said: str
+) -> None:
+    with serve(panel(MODES)).page() as page:
+        page.socket.send(entries if isinstance(entries, str) else json.dumps(entries))
+        page.until(lambda page: page.notices)
+        assert said in page.notices[0]
+        assert page.until_panel("p1", state="exact")["answer"]["rows"]
+
+
+def test_the_cluster_and_its_moves_are_told(serve: Serve, turnstile: Turnstile) -> None:
+    with serve(panel(FLAGS, title="Flags") + panel(MODES, id="p2", title="Modes")).page() as page:
+        page.until(lambda page: page.cluster is not None and len(page.cluster["jobs"]) == 2)
+        assert page.cluster is not None
+        assert page.cluster["capacity"] == 2
+        assert {(job["name"], job["panel"], job["kind"]) for job in page.cluster["jobs"]} == {
+            ("Flags", "p1", "query"),
+            ("Modes", "p2", "query"),
+        }
+        page.until(lambda page: any("cores: it is new" in line for line in page.log))
+        turnstile.let()
+
+
+def test_the_page_of_all_jobs_needs_no_page(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS, title="Flags"))
+    with served.page() as page, served.page(name="") as jobs:
+        page.until_panel("p1", state="waiting")
+        jobs.until(lambda page: page.cluster is not None and page.cluster["jobs"])
+        assert jobs.page["title"] == "All jobs"
+        assert [job["name"] for job in jobs.cluster["jobs"]] == ["Flags"]  # type: ignore[index]
+
+
+def test_what_is_more_than_a_user_may_run_waits_its_turn(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS) + panel(MODES, id="p2"), running_queries=1)
+
+    def reasons(page: Page) -> set[str]:
+        return {(each.get("reason") or "").split(";")[0] for each in page.panels.values()}
+
+    with served.page() as page:
+        page.until(lambda page: "you has 1 queries running, the most allowed" in reasons(page))
+        turnstile.let()
+        page.until(lambda page: {each["state"] for each in page.panels.values()} == {"exact"})
