@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -27,6 +26,16 @@ from relaqs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
+from tests.relaqs.executors.clusters import (
+    LONG_SECONDS,
+    WITHOUT_RELAQS,
+    error_of,
+    free_port,
+    run_to_end,
+    running_cluster,
+    scheduler_command,
+    started,
+)
 from tests.relaqs.executors.toy_jobs import (
     DATABASE,
     Fails,
@@ -40,54 +49,10 @@ from tests.relaqs.executors.toy_jobs import (
     counting_job,
 )
 
-LONG_SECONDS = 60.0  # nothing here takes as long unless it hangs
-
-# One death of a task's worker is forgiven, not three, so that a poisonous task is found sooner. The scheduler
-# checks its own state all the time.
-ENVIRONMENT = {
-    **os.environ,
-    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
-    "DASK_DISTRIBUTED__SCHEDULER__VALIDATE": "True",
-}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def started(*command: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a command of Dask's command line inside the block."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dask", *command],
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()  # a nanny's workers end with it
-        process.wait(LONG_SECONDS)
-
-
-def scheduler_command(port: int) -> list[str]:
-    return ["scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
-
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
-    """The address of a scheduler with two worker processes of one thread; one that dies is replaced."""
-    port = free_port()
-    address = f"tcp://127.0.0.1:{port}"
-    with ExitStack() as stack:
-        stack.enter_context(started(*scheduler_command(port)))
-        worker = ["worker", address, "--nworkers", "2", "--nthreads", "1", "--no-dashboard"]
-        stack.enter_context(started(*worker))
-        with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
-            client.wait_for_workers(2, timeout=LONG_SECONDS)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_cluster(tmp_path_factory.mktemp("cluster") / "scheduler.log") as address:
         yield address
 
 
@@ -111,19 +76,6 @@ def pipes(tmp_path: Path) -> list[Path]:
     for path in paths:
         os.mkfifo(path)
     return paths
-
-
-def run_to_end(runner: JobRunner) -> JobRunner:
-    runner.start()
-    assert runner.wait(LONG_SECONDS), runner.state
-    return runner
-
-
-def error_of(executor: DaskExecutor, job: ToyJob) -> BaseException:
-    runner = run_to_end(JobRunner(job, executor))
-    assert runner.state is RunState.FAILED
-    assert runner.error is not None
-    return runner.error
 
 
 def test_a_job_is_folded_once_in_order(executor: DaskExecutor) -> None:
@@ -305,18 +257,6 @@ def test_workers_with_other_versions_are_refused(cluster: str, monkeypatch: pyte
     monkeypatch.setattr(connection, "DUCKDB_VERSION", "9.9.9")
     with pytest.raises(ClusterError, match=r"worker at tcp://.* has .*9\.9\.9.*install the same packages"):
         DaskExecutor(cluster)
-
-
-WITHOUT_RELAQS = """
-import sys
-
-class Hidden:
-    def find_spec(self, name, path=None, target=None):
-        if name == "relaqs":
-            raise ModuleNotFoundError("No module named 'relaqs'", name=name)
-
-sys.meta_path.insert(0, Hidden())
-"""
 
 
 def test_a_worker_without_relaqs_is_named(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Dask clusters of real processes for the tests, started from the shell, and what is run on them."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from distributed import Client
+
+from relaqs.executors.dask import DaskExecutor
+from relaqs.runner import JobRunner, RunState
+from tests.relaqs.executors.toy_jobs import ToyJob
+
+Process = subprocess.Popen[bytes]
+
+POLL_SECONDS = 0.05
+LONG_SECONDS = 60.0  # nothing here takes as long unless it hangs
+
+# One death of a task's worker is forgiven, not three, so that a poisonous task is found sooner. The scheduler
+# checks its own state all the time.
+ENVIRONMENT = {
+    **os.environ,
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "1",
+    "DASK_DISTRIBUTED__SCHEDULER__VALIDATE": "True",
+}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def started(*command: str, settings: Mapping[str, str] = {}, log: Path | None = None) -> Iterator[Process]:
+    """Run a command of Dask's command line inside the block.
+
+    settings: environment variables beside `ENVIRONMENT`. log: where its output goes; else nowhere.
+    """
+    with open(os.devnull if log is None else log, "wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dask", *command],
+            env={**ENVIRONMENT, **settings},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        yield process
+    finally:
+        process.kill()  # a nanny's workers end with it
+        process.wait(LONG_SECONDS)
+
+
+def scheduler_command(port: int) -> list[str]:
+    return ["scheduler", "--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
+
+
+def workers_command(address: str, count: int = 2) -> list[str]:
+    return ["worker", address, "--nworkers", str(count), "--nthreads", "1", "--no-dashboard"]
+
+
+def address_of(port: int) -> str:
+    return f"tcp://127.0.0.1:{port}"
+
+
+@contextmanager
+def running_cluster(log: Path, *, workers: int = 2, settings: Mapping[str, str] = {}) -> Iterator[str]:
+    """Give the address of a scheduler with worker processes of one thread; one that dies is replaced.
+
+    log: of the scheduler, in which at the end no broken invariant of its state may stand.
+    """
+    port = free_port()
+    address = address_of(port)
+    with ExitStack() as stack:
+        stack.enter_context(started(*scheduler_command(port), settings=settings, log=log))
+        stack.enter_context(started(*workers_command(address, workers)))
+        with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
+            client.wait_for_workers(workers, timeout=LONG_SECONDS)
+        yield address
+    said = log.read_text(errors="replace")
+    assert "AssertionError" not in said, said
+    assert "Plugin failed" not in said, said
+
+
+def eventually(is_so: Callable[[], object]) -> None:
+    """Ask another process until it is so."""
+    deadline = time.monotonic() + LONG_SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, "it never was so"
+        time.sleep(POLL_SECONDS)
+
+
+def run_to_end(runner: JobRunner) -> JobRunner:
+    runner.start()
+    assert runner.wait(LONG_SECONDS), runner.state
+    return runner
+
+
+def error_of(executor: DaskExecutor, job: ToyJob) -> BaseException:
+    runner = run_to_end(JobRunner(job, executor))
+    assert runner.state is RunState.FAILED
+    assert runner.error is not None
+    return runner.error
+
+
+WITHOUT_RELAQS = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name == "relaqs":
+            raise ModuleNotFoundError("No module named 'relaqs'", name=name)
+
+sys.meta_path.insert(0, Hidden())
+"""

@@ -1,0 +1,88 @@
+"""Credits, where the fair queue cannot be used: the same answers, and nothing left behind."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.dask.link import CreditsWarning
+from relaqs.job import StepReport
+from relaqs.runner import JobRunner, RunState
+from relaqs.scheduling import JobDescription
+from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, run_to_end, running_cluster
+from tests.relaqs.executors.test_dask_faults import OTHER_CLIENT
+from tests.relaqs.executors.toy_jobs import KillsItsWorker, ToyJob, counted, counting_job
+
+FORCED = {"DASK_RELAQS__MECHANISM": "credits"}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log: Path = tmp_path_factory.mktemp("credits") / "scheduler.log"
+    with running_cluster(log, settings=FORCED) as address:
+        yield address
+
+
+@pytest.fixture
+def executor(cluster: str) -> Iterator[DaskExecutor]:
+    with pytest.warns(CreditsWarning, match=r"by credits.*relaqs\.mechanism on the scheduler"):
+        executor = DaskExecutor(cluster)
+    with closing(executor):
+        yield executor
+
+
+def test_jobs_are_folded_as_with_the_queue_and_share_by_weight(executor: DaskExecutor) -> None:
+    heavy = counting_job("heavy", steps=12, tasks=8, core_seconds=0.02)
+    light = counting_job("light", steps=100_000, tasks=8, core_seconds=0.02)
+    folded_of_light: list[int] = []
+    first = JobRunner(
+        heavy,
+        executor,
+        JobDescription("heavy", weight=4.0),
+        on_end=lambda: folded_of_light.append(len(light.folded)),
+    )
+    second = JobRunner(light, executor)
+    second.start()
+    first.start()
+    assert first.wait(LONG_SECONDS)
+    second.stop()
+    assert second.wait(LONG_SECONDS)
+    assert (first.state, heavy.folded) == (RunState.EXACT, counted(steps=12, tasks=8))
+    assert light.folded == counted(steps=len(light.folded), tasks=8)
+    assert 1 <= folded_of_light[0] <= 8  # 3 by weight; first come, first served gives 11 or 12
+
+
+def test_a_poisonous_task_fails_its_job_alone(executor: DaskExecutor) -> None:
+    poisoned = run_to_end(JobRunner(ToyJob("poison", [[KillsItsWorker()]]), executor))
+    assert "killed its worker 2 times" in str(poisoned.error)
+    job = counting_job("following", steps=3, tasks=4)
+    assert run_to_end(JobRunner(job, executor)).state is RunState.EXACT
+
+
+def test_the_credits_of_a_client_that_is_killed_go_to_others(executor: DaskExecutor, cluster: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", OTHER_CLIENT, cluster]) as process:
+        eventually(lambda: any(job.used_cores for job in executor.status().jobs))
+        process.send_signal(signal.SIGKILL)
+        process.wait(LONG_SECONDS)
+    job = counting_job("heir", steps=6, tasks=8)
+    assert run_to_end(JobRunner(job, executor)).state is RunState.EXACT
+    assert job.folded == counted(steps=6, tasks=8)
+
+
+def test_a_stopped_job_gives_its_credits_back(executor: DaskExecutor) -> None:
+    endless = counting_job("endless", steps=100_000, tasks=8, core_seconds=0.02)
+
+    def stop(report: StepReport) -> bool:
+        return report.step == 2
+
+    runner = run_to_end(JobRunner(endless, executor, should_stop=stop))
+    assert runner.state is RunState.STOPPED
+    job = counting_job("next", steps=3, tasks=8)
+    assert run_to_end(JobRunner(job, executor)).state is RunState.EXACT

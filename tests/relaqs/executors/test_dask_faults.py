@@ -1,0 +1,225 @@
+"""What a shared cluster survives: real processes, really killed and started again."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import pytest
+from distributed import Client
+from relaqs_engine.errors import ClusterError
+
+from relaqs.executors.dask import DaskExecutor
+from relaqs.job import StepReport
+from relaqs.policies import Kind
+from relaqs.runner import JobRunner, RunState
+from relaqs.scheduling import JobDescription, JobStatus
+from tests.relaqs.executors.clusters import (
+    LONG_SECONDS,
+    WITHOUT_RELAQS,
+    Process,
+    address_of,
+    eventually,
+    free_port,
+    run_to_end,
+    running_cluster,
+    scheduler_command,
+    started,
+    workers_command,
+)
+from tests.relaqs.executors.toy_jobs import counted, counting_job
+
+STEPS, TASKS = 10, 4
+
+
+@contextmanager
+def client_of(address: str, workers: int) -> Iterator[Client]:
+    with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
+        if workers:
+            client.wait_for_workers(workers, timeout=LONG_SECONDS)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_cluster(tmp_path_factory.mktemp("faults") / "scheduler.log") as address:
+        yield address
+
+
+@pytest.fixture
+def executor(cluster: str) -> Iterator[DaskExecutor]:
+    with closing(DaskExecutor(cluster)) as executor:
+        yield executor
+
+
+def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
+    """It has forgotten the plugin, the jobs, the tasks and the workers, who end with it."""
+    port = free_port()
+    address = address_of(port)
+    with ExitStack() as stack:
+        first = stack.enter_context(started(*scheduler_command(port)))
+        stack.enter_context(started(*workers_command(address)))
+        with client_of(address, workers=2):
+            executor = stack.enter_context(closing(DaskExecutor(address)))
+
+        def restart(report: StepReport) -> None:
+            if report.step == 2:
+                first.kill()
+                first.wait(LONG_SECONDS)
+                log = tmp_path / "scheduler.log"
+                stack.enter_context(started(*scheduler_command(port), log=log))
+                stack.enter_context(started(*workers_command(address)))
+            if report.step == STEPS - 2:
+                standing.append(executor.status().jobs[0])
+
+        standing: list[JobStatus] = []
+        job = counting_job("survivor", steps=STEPS, tasks=TASKS, core_seconds=0.01)
+        description = JobDescription("survivor", kind=Kind.TRAINING, name="it survives", weight=3.0)
+        runner = run_to_end(JobRunner(job, executor, description, on_report=restart))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+    [known] = standing
+    assert (known.id, known.name, known.weight) == ("survivor", "it survives", 3.0)
+    assert len(known.history) >= STEPS - 3  # also of the steps before
+
+
+def test_jobs_go_on_when_somebody_restarts_the_workers(executor: DaskExecutor, cluster: str) -> None:
+    """`Client.restart` drops the tasks of all clients."""
+
+    def restart(report: StepReport) -> None:
+        if report.step == 2:
+            with client_of(cluster, workers=2) as client:
+                client.restart(timeout=LONG_SECONDS)
+
+    job = counting_job("restarted", steps=STEPS, tasks=TASKS, core_seconds=0.01)
+    runner = run_to_end(JobRunner(job, executor, on_report=restart))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+
+
+def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path) -> None:
+    """As adaptive scaling does: one more, and then the first one away."""
+    with ExitStack() as stack:
+        address = stack.enter_context(running_cluster(tmp_path / "scheduler.log", workers=1))
+        client = stack.enter_context(client_of(address, workers=1))
+        executor = stack.enter_context(closing(DaskExecutor(address)))
+        [old] = client.scheduler_info(n_workers=-1)["workers"]
+        cores: list[float] = []
+
+        def scale(report: StepReport) -> None:
+            cores.append(executor.status().jobs[0].share_cores)
+            if report.step == 2:
+                stack.enter_context(started(*workers_command(address)))
+                client.wait_for_workers(3, timeout=LONG_SECONDS)
+                eventually(lambda: executor.status().jobs[0].share_cores == 3.0)
+            if report.step == 5:
+                client.retire_workers([old])
+                eventually(lambda: executor.status().jobs[0].share_cores == 2.0)
+
+        job = counting_job("scaled", steps=STEPS, tasks=TASKS, core_seconds=0.01)
+        runner = run_to_end(JobRunner(job, executor, on_report=scale))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+    assert (cores[2], cores[5], cores[-1]) == (1.0, 3.0, 2.0)
+
+
+OTHER_CLIENT = """
+import sys
+from relaqs.executors import open_executor
+from relaqs.runner import JobRunner
+from relaqs.scheduling import JobDescription
+from tests.relaqs.executors.toy_jobs import counting_job
+
+job = counting_job("theirs", steps=100_000, tasks=8, core_seconds=0.02)
+runner = JobRunner(job, open_executor(sys.argv[1]), JobDescription("theirs", name="of another process"))
+runner.start()
+runner.wait()
+"""
+
+
+def shares(executor: DaskExecutor) -> dict[str, float]:
+    return {job.name: job.share_cores for job in executor.status().jobs}
+
+
+def test_a_client_that_is_killed_leaves_its_share_to_the_others(executor: DaskExecutor, cluster: str) -> None:
+    """Both see both jobs. The survivor's answer is what it would have been."""
+    mine = counting_job("mine", steps=100_000, tasks=TASKS, core_seconds=0.02)
+    runner = JobRunner(mine, executor, JobDescription("mine", name="of this process"))
+    with subprocess.Popen([sys.executable, "-c", OTHER_CLIENT, cluster]) as process:
+        eventually(lambda: "of another process" in shares(executor))
+        runner.start()
+        eventually(lambda: len(shares(executor)) == 2)
+        assert shares(executor) == {"of this process": 1.0, "of another process": 1.0}
+        process.send_signal(signal.SIGKILL)
+        process.wait(LONG_SECONDS)
+    eventually(lambda: shares(executor) == {"of this process": 2.0})
+    runner.stop()
+    assert runner.wait(LONG_SECONDS)
+    assert runner.error is None
+    assert mine.folded == counted(steps=len(mine.folded), tasks=TASKS)
+
+
+def burn(seconds: float) -> float:
+    from tests.relaqs.executors.toy_jobs import Number
+
+    return Number(1, seconds).run("burn")
+
+
+def test_tasks_of_other_programs_have_a_fair_share(executor: DaskExecutor, cluster: str) -> None:
+    """They are one job more while there are any, and run as Dask runs them."""
+    runner = JobRunner(counting_job("mine", steps=100_000, tasks=4, core_seconds=0.02), executor)
+    runner.start()
+    with client_of(cluster, workers=2) as client:
+        futures = client.map(burn, [0.02] * 30, pure=False)
+        eventually(lambda: len(shares(executor)) == 2)
+        assert shares(executor)["tasks of other programs"] == 1.0
+        assert client.gather(futures) == [1] * 30
+        total = client.submit(sum, client.map(burn, [0.001] * 10, pure=False))
+        assert total.result(timeout=LONG_SECONDS) == 10
+    eventually(lambda: len(shares(executor)) == 1)
+    runner.stop()
+    assert runner.wait(LONG_SECONDS)
+
+
+def refused(port: int, scheduler: Process) -> str:
+    """Return the error of a session on a scheduler without workers."""
+    with client_of(address_of(port), workers=0) as client:
+        with pytest.raises(ClusterError) as raised:
+            DaskExecutor(client)
+        assert client.status == "running"
+    assert scheduler.poll() is None
+    return str(raised.value)
+
+
+def test_a_scheduler_without_relaqs_is_told(tmp_path: Path) -> None:
+    port, preload = free_port(), tmp_path / "hide.py"
+    preload.write_text(WITHOUT_RELAQS)
+    with started(*scheduler_command(port), "--preload", str(preload)) as scheduler:
+        said = refused(port, scheduler)
+    assert said.startswith(f"the Dask scheduler at {address_of(port)} cannot run ReLAQS (ModuleNotFoundError")
+    assert "install relaqs" in said
+
+
+OTHER_VERSION = """
+from distributed import SchedulerPlugin
+
+class Other(SchedulerPlugin):
+    name = "relaqs"
+
+def dask_setup(scheduler):
+    scheduler.add_plugin(Other())
+    scheduler.handlers["relaqs_hello"] = lambda **message: {"version": "0.0.1", "colour": "blue"}
+"""
+
+
+def test_a_plugin_of_another_version_is_refused(tmp_path: Path) -> None:
+    port, preload = free_port(), tmp_path / "other.py"
+    preload.write_text(OTHER_VERSION)
+    with started(*scheduler_command(port), "--preload", str(preload)) as scheduler:
+        said = refused(port, scheduler)
+    assert "runs relaqs 0.0.1, this process relaqs" in said
+    assert said.endswith("install the same where the scheduler runs, and start it again")
