@@ -10,7 +10,7 @@ export type Order = "place" | "value";
 export class Places {
   private readonly places = new Map<string, number>();
 
-  /** Return the marks in the places they had before; those not seen yet follow. */
+  /** Return the marks in the places they had before; those not seen yet follow, in the order given. */
   keep(marks: readonly Mark[]): Mark[] {
     for (const mark of marks) {
       if (!this.places.has(mark.key)) this.places.set(mark.key, this.places.size);
@@ -21,6 +21,14 @@ export class Places {
   forget(): void {
     this.places.clear();
   }
+}
+
+/** Compare names as people sort them: "2-HIGH" before "10-LOW". */
+export const byName = new Intl.Collator("en", { numeric: true }).compare;
+
+/** Return the marks of an answer that has no order of its own, by name. */
+export function byLabel(marks: readonly Mark[]): Mark[] {
+  return [...marks].sort((a, b) => byName(a.label, b.label) || byName(a.series, b.series));
 }
 
 /** Return the marks with the largest values first; what has none comes last. */

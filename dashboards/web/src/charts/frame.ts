@@ -2,6 +2,7 @@
 
 import { type ScaleLinear, scaleLinear } from "d3-scale";
 import { type BaseType, select, type Selection } from "d3-selection";
+import { byName } from "../answer/order";
 import { element, setAttribute } from "../dom";
 import { axisTitle, axisUnit, textWidth, tickTexts } from "./axis_text";
 import type { Picture, Size } from "./chart";
@@ -182,10 +183,10 @@ export const SERIES_COLOURS = 8;
 export class SeriesColours {
   private readonly names: string[] = [];
 
-  /** Return the series in the order they were first seen in. */
+  /** Return the series in the order they were first seen in; those first seen together, by name. */
   see(names: Iterable<string>): readonly string[] {
-    const present = new Set(names);
-    for (const name of present) if (!this.names.includes(name)) this.names.push(name);
+    const unseen = [...new Set(names)].filter((name) => !this.names.includes(name));
+    this.names.push(...unseen.sort(byName));
     return this.names;
   }
 

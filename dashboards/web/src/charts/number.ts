@@ -43,7 +43,9 @@ export class NumberChart implements Chart {
   draw(picture: Picture, size: Size): readonly string[] {
     this.drawText(picture);
     this.drawOthers(picture);
-    setClass(this.frame.root, "is-blank", picture.history.length < 2); // it keeps its place, and so its size
+    // Without a history the drawing keeps its width, and where one is still to come also its place.
+    setClass(this.frame.root, "is-blank", picture.history.length < 2);
+    setClass(this.frame.root, "is-closed", picture.history.length < 2 && picture.isExact);
     if (picture.history.length >= 2) this.drawHistory(picture, size);
     const span = picture.marks[0]?.y;
     if (span?.knowledge === "at_least" || span?.knowledge === "at_most") return [BOUND_NOTE];
@@ -57,6 +59,7 @@ export class NumberChart implements Chart {
     setText(this.margin, [shown?.margin ?? "", shown?.doubtful ? "?" : ""].filter(Boolean).join(" "));
     setClass(this.value, "doubtful", shown?.doubtful ?? false);
     setClass(this.value, "long", (shown?.value.length ?? 0) > 12);
+    setClass(this.value, "longer", (shown?.value.length ?? 0) > 16);
     setText(this.interval, intervalText(picture));
     const remembered = picture.remembered;
     setHidden(this.memory, remembered === null);

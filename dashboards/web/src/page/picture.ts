@@ -1,7 +1,7 @@
 /** What a panel's chart is to show of its answer. */
 
 import { marksOf } from "../answer/marks";
-import { byValue, isRankedBy, type Order, Places, uncertainOrder } from "../answer/order";
+import { byLabel, byValue, isRankedBy, type Order, Places, uncertainOrder } from "../answer/order";
 import { rolesOf } from "../answer/roles";
 import type { Picture } from "../charts/chart";
 import type { Answer, PanelUpdate } from "../protocol";
@@ -18,14 +18,15 @@ export class Arranger {
   private readonly places = new Places();
   private run: number | null = null;
 
-  /** Groups keep their places until the answer is exact; then the query's own order is known, and is taken. */
+  /** Groups keep their places until the answer is exact; then its order is known: the query's own, or by name. */
   picture(panel: PanelModel, answer: Answer, update: PanelUpdate, order: Order, now: number): Picture {
     if (panel.answerRun !== this.run) this.places.forget();
     this.run = panel.answerRun;
     const roles = rolesOf(answer, panel.settings);
     const marks = marksOf(answer, roles);
     const isExact = (update.state === "exact" || update.state === "empty") && panel.answerRun === update.run;
-    const kept = isExact ? marks : this.places.keep(marks);
+    const ordered = answer.ranked ? marks : byLabel(marks);
+    const kept = isExact ? ordered : this.places.keep(ordered);
     const arranged = order === "value" ? byValue(marks) : kept;
     const hasOrder = !isExact && (order === "value" || isRankedBy(answer, roles.y));
     return {

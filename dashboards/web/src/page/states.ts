@@ -72,12 +72,12 @@ export function factTexts(update: PanelUpdate): string[] {
   } else if (update.fraction > 0) {
     facts.push(`**${showPercent(update.fraction)}** of the rows`);
   }
-  facts.push(showSeconds(update.elapsed_seconds));
   const isRunning = update.state === "refining" || update.state === "target_met";
+  if (update.elapsed_seconds > 0) facts.push(showSeconds(update.elapsed_seconds));
   if (update.state === "refining" && update.target !== null && update.seconds_to_target !== null) {
     facts.push(`${showChosen(update.target)} in about **${showAbout(update.seconds_to_target)}**`);
   }
-  facts.push(`**${update.cores.toFixed(1)}** cores`);
+  if (isRunning) facts.push(`**${update.cores.toFixed(1)}** cores`);
   if (update.unseen_groups)
     facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
   else if (update.unseen_groups === null && isRunning) facts.push("there may be groups not seen yet");
