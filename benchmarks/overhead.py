@@ -22,12 +22,12 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.planner import plan_query
 from relaqs_tpch import QUERIES, query
+from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record, tpch
-from benchmarks.answers import difference
 from benchmarks.medians import Medians, Runs
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder, files_of_layouts
 from benchmarks.timed import OnlineSession, run_plain

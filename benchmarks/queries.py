@@ -23,12 +23,12 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.plan import Mode
 from relaqs_engine.planner import plan_query
 from relaqs_tpch import QUERIES, query
+from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record, tpch
-from benchmarks.answers import difference
 from benchmarks.held import coverage_over, without_limit
 from benchmarks.overhead import WrongAnswerError
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_layouts

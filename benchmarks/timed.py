@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
+from relaqs_tpch.metered import MeteredExecutor
 
 from benchmarks.plain_duckdb import PlainDuckDB
 from relaqs.executors import ThreadExecutor
-from relaqs.executors.base import Done
-from relaqs.job import Task, TaskResult
 from relaqs.memory import machine_memory_bytes
 from relaqs.options import QueryOptions
 from relaqs.session import Session
@@ -56,26 +55,11 @@ class PlainRun:
     answer: pa.Table
 
 
-class MeteredExecutor(ThreadExecutor):
-    """Threads that remember what the tasks which ran on them took."""
-
-    def __init__(self, cores: int) -> None:
-        super().__init__(cores)
-        self.core_seconds: list[float] = []
-
-    def submit(self, tasks: Sequence[Task], done: Done) -> None:
-        def metered(result: TaskResult) -> None:
-            self.core_seconds.append(result.core_seconds)
-            done(result)
-
-        super().submit(tasks, metered)
-
-
 class OnlineSession:
     """A session on threads of this process whose tasks are metered. A context manager."""
 
     def __init__(self, warehouse: Path, threads: int) -> None:
-        self._executor = MeteredExecutor(threads)
+        self._executor = MeteredExecutor(ThreadExecutor(threads))
         self._session = Session(
             Catalog.open(warehouse),
             {},
@@ -86,7 +70,6 @@ class OnlineSession:
 
     def run(self, sql: str, *, intervals: bool = True) -> OnlineRun:
         """Answer a query to its exact end."""
-        self._executor.core_seconds.clear()
         started = time.process_time()
         query = self._session.submit(sql, QueryOptions(), intervals=intervals)
         snapshots = list(query)
@@ -96,15 +79,15 @@ class OnlineSession:
         def first_within(error: float) -> float:
             return next(s.elapsed_seconds for s in snapshots if s.error <= error)
 
-        last = snapshots[-1]
+        last, steps = snapshots[-1], self._executor.steps(query.id).values()
         return OnlineRun(
             first_seconds=snapshots[0].elapsed_seconds,
             within_5_seconds=first_within(0.05),
             within_1_seconds=first_within(0.01),
             exact_seconds=last.elapsed_seconds,
             core_seconds=core_seconds,
-            task_core_seconds=sum(self._executor.core_seconds),
-            tasks=len(self._executor.core_seconds),
+            task_core_seconds=sum(step.core_seconds for step in steps),
+            tasks=sum(len(step.task_core_seconds) for step in steps),
             batches=last.batch,
             answer=last.estimate,
             certified_share=_certified_share(snapshots),

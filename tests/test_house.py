@@ -39,7 +39,7 @@ MAY_IMPORT = {
         "threadpoolctl",
         "xgboost",
     },
-    "relaqs_tpch": {"relaqs", "relaqs_engine", "click", "rich"},
+    "relaqs_tpch": {"relaqs", "relaqs_engine", "click", "matplotlib", "numpy", "pyarrow", "rich"},
     "relaqs_dashboards": {"relaqs", "starlette", "uvicorn", "tomli_w", "pyarrow", "click"},
 }
 PROGRAM = ROOT / "relaqs" / "cli"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +11,6 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from relaqs.session import Session
     from relaqs.snapshot import Snapshot
 
 QUERY = """\
@@ -30,7 +24,6 @@ WHERE r_name IN ('ASIA', 'EUROPE')
 GROUP BY n_name
 ORDER BY revenue DESC"""
 GOOD_ENOUGH = 0.01
-_DUCKDB_MEMORY_BYTES = 2 << 30
 
 
 @click.command("demo")
@@ -54,6 +47,10 @@ def demo(data: Path, scale: float) -> None:
 
     On a terminal it sharpens in place; anywhere else each snapshot is one line.
     """
+    from relaqs_tpch.answers import difference
+    from relaqs_tpch.exact import ExactDuckDB
+
+    from relaqs.executors.threads import usable_cores
     from relaqs.session import connect
 
     _make_data(data, scale)
@@ -61,12 +58,13 @@ def demo(data: Path, scale: float) -> None:
     milestones = Milestones()
     with connect(data) as session:
         final = _show(milestones.noting(session.online_sql(QUERY)))
-        exact, duckdb_seconds = run_in_duckdb(session, QUERY)
+        with ExactDuckDB(session.tables, usable_cores()) as duckdb:
+            exact = duckdb.answer(QUERY)
     click.echo()
     for line in milestones.lines():
         click.echo(line)
-    click.echo(f"{'DuckDB, exact or nothing:':32}{duckdb_seconds:6.2f} s")
-    if not equals(final.estimate, exact):
+    click.echo(f"{'DuckDB, exact or nothing:':32}{exact.seconds:6.2f} s")
+    if difference(exact.table, final.estimate) is not None:
         raise click.ClickException("the last answer differs from DuckDB's; please report this as a bug")
     click.echo("The last answer equals DuckDB's.")
 
@@ -96,39 +94,6 @@ class Milestones:
             if snapshot is not None:
                 read = show_percent(snapshot.fraction)
                 yield f"{name:32}{snapshot.elapsed_seconds:6.2f} s, {read} of the rows read"
-
-
-def run_in_duckdb(session: Session, sql: str) -> tuple[pa.Table, float]:
-    """Return DuckDB's own answer over the same files, with as many threads, and the seconds it took."""
-    from relaqs_engine.duck import Database, DatabaseConfig, list_literal, quote_name
-
-    layouts = session.tables
-    folders = tuple(str(layout.directory) for layout in layouts.values())
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    database = Database(DatabaseConfig(folders, _DUCKDB_MEMORY_BYTES, threads=threads))
-    try:
-        cursor = database.cursor()
-        for name, layout in layouts.items():
-            files = list_literal([str(path) for path in layout.paths])
-            cursor.run(f"CREATE VIEW {quote_name(name)} AS FROM read_parquet({files})")
-        started = time.perf_counter()
-        return cursor.table(sql), time.perf_counter() - started
-    finally:
-        database.close()
-
-
-def equals(answer: pa.Table, expected: pa.Table) -> bool:
-    """Whether both hold the same rows in the same order; floating point may differ by 1e-9 of a value."""
-
-    def same(left: object, right: object) -> bool:
-        if isinstance(left, float) and isinstance(right, float):
-            return math.isclose(left, right, rel_tol=1e-9)
-        return left == right
-
-    if answer.num_rows != expected.num_rows:
-        return False
-    columns = zip(answer.columns, expected.columns, strict=True)
-    return all(all(map(same, mine.to_pylist(), theirs.to_pylist())) for mine, theirs in columns)
 
 
 def _make_data(folder: Path, scale: float) -> None:

@@ -90,6 +90,17 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
 @click.option("--until", type=click.FloatRange(min=0, min_open=True), default=math.inf, metavar="SECONDS")
 @click.option("--processes", type=click.IntRange(min=1), help="How many run at once. Default: one a core.")
 @click.option(
+    "--validate",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Simulate the live runs that `relaqs tpch schedule` recorded, and say how far off that is.",
+)
+@click.option(
+    "--shared-machine",
+    is_flag=True,
+    help="With --validate: simulate the cores that other programs left the live runs.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -113,6 +124,8 @@ def simulate(
     epochs_only: bool | None,
     until: float,
     processes: int | None,
+    validate: Path | None,
+    shared_machine: bool,
     out: Path | None,
     output: str,
 ) -> None:
@@ -126,6 +139,11 @@ def simulate(
     from relaqs.simulation.simulator import Options
     from relaqs.simulation.study import Case, JobMix
 
+    if validate is not None:
+        from relaqs.cli.validate import validate as print_agreement
+
+        print_agreement(validate, output, shared_machine=shared_machine)
+        return
     names = policy_names(policies)
     given = () if arrivals is None else read_arrivals(arrivals)
     count = len(given) or jobs

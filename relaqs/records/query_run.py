@@ -52,15 +52,18 @@ class Steps:
     def as_record(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
-    def trace(self, name: str, kind: Kind) -> Trace:
-        """Return what a simulator replays."""
+    def trace(self, name: str, kind: Kind, other_core_seconds: float = 0.0) -> Trace:
+        """Return what a simulator replays.
+
+        other_core_seconds: what each step cost beyond its tasks: folding, estimating, showing.
+        """
         return Trace(
             name=name,
             kind=kind,
             work_done=self.work_done,
             quality=self.quality,
             true_error=self.true_error,
-            core_seconds=np.maximum(self.core_seconds, 1e-9),
+            core_seconds=np.maximum(self.core_seconds, 1e-9) + other_core_seconds,
             progress=self.progress,
         )
 
@@ -98,7 +101,10 @@ class QueryRun:
 
     @property
     def trace(self) -> Trace:
-        return self.steps.trace(self.name, self.kind)
+        """The run for a simulator; what was used outside of tasks is shared out among the steps."""
+        tasks = float(self.steps.core_seconds.sum())
+        other = max(self.core_seconds - tasks, 0.0) / len(self.steps.core_seconds)
+        return self.steps.trace(self.name, self.kind, other)
 
     @property
     def first_seconds(self) -> float:

@@ -126,7 +126,8 @@ class ScheduleRun:
 
     arrival_seconds: the mean between arrivals. workload: in words. load: core-seconds asked for, relative to
     those there were until the last arrival. mean_level_seconds: the mean over jobs of the time to each of
-    LEVELS. decision_ms_mean, decision_ms_most: of the plans. ran: empty for simulated runs.
+    LEVELS. other_core_seconds: what the process used meanwhile outside of tasks. decision_ms_mean,
+    decision_ms_most: of the plans. ran: empty for simulated runs.
     """
 
     kind_of_record: ClassVar[str] = "schedule run"
@@ -146,6 +147,7 @@ class ScheduleRun:
     plans: int
     decision_ms_mean: float
     decision_ms_most: float
+    other_core_seconds: float
     ran: tuple[Ran, ...]
     circumstances: Mapping[str, Any]
 
@@ -203,4 +205,5 @@ _NUMBERS = (
     "epoch_seconds",
     "decision_ms_mean",
     "decision_ms_most",
+    "other_core_seconds",
 )

@@ -85,7 +85,9 @@ class JobColumns:
         table = self.traces
         quality = table.quality[trace, step]
         cost = table.cost_to[trace, step] - np.where(step > 0, table.cost_to[trace, step - 1], 0.0)
-        change = np.abs(quality - self._observed[1, jobs, -1])
+        before = self._observed[1, jobs, -1]
+        both_known = np.isfinite(quality) & np.isfinite(before)
+        change = np.abs(np.where(both_known, quality, 0.0) - np.where(both_known, before, 0.0))
         observed = self._observed[:, jobs]
         observed[:, :, :-1] = observed[:, :, 1:]
         newest = (
@@ -98,7 +100,6 @@ class JobColumns:
         self._observed[:, jobs] = observed
         is_first = np.isnan(self._first_quality[jobs]) & np.isfinite(quality)
         self._first_quality[jobs] = np.where(is_first, quality, self._first_quality[jobs])
-        change = np.where(np.isfinite(change), change, 0.0)
         self._largest_change[jobs] = np.maximum(self._largest_change[jobs], change)
         self.step_seconds[jobs, step] = at_seconds
         self.step[jobs] = step + 1

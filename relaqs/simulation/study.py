@@ -120,6 +120,7 @@ def run_case(case: Case, circumstances: dict[str, Any], stopwatch: Callable[[], 
         cores_most=case.mix.cores_most,
         load=load(workload.core_seconds, case.capacity_cores, workload.arrival_seconds),
         epoch_seconds=case.options.epoch_seconds,
+        other_core_seconds=0.0,
         ran=(),
         circumstances=circumstances,
     )

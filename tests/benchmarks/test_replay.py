@@ -9,9 +9,9 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.schedule import MiniBatch
+from relaqs_tpch.answers import difference
 
 import relaqs
-from benchmarks.answers import difference
 from benchmarks.replay import Replay, Truth, nearest_batches
 
 SQL = """

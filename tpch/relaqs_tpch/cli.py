@@ -11,13 +11,19 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.cli.progress import progress_bar
+from relaqs_tpch.cli_run import run_command
+from relaqs_tpch.cli_schedule import schedule_command
 from relaqs_tpch.data import generate
 from relaqs_tpch.queries import QUERIES, query
 
 
 @click.group("tpch")
 def tpch() -> None:
-    """TPC-H data and queries. Figures made with them are not comparable to official TPC-H results."""
+    """TPC-H data, queries, measurements. Figures made here are not comparable to official TPC-H results."""
+
+
+tpch.add_command(run_command)
+tpch.add_command(schedule_command)
 
 
 @tpch.command("generate", short_help="Make the eight tables, laid out.")

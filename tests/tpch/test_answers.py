@@ -7,8 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-
-from benchmarks.answers import difference
+from relaqs_tpch.answers import difference
 
 EXPECTED = pa.table(
     {

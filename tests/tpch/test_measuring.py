@@ -1,0 +1,237 @@
+"""`relaqs tpch run` and `schedule`: what they record, that they go on where they stopped, and bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from relaqs_tpch.metered import MeteredExecutor
+from relaqs_tpch.mix import arrivals
+from relaqs_tpch.warehouse import Warehouse
+from rich.console import Console
+
+from relaqs.cli import program
+from relaqs.executors import ThreadExecutor
+from relaqs.policies import Kind
+from relaqs.records import QueryRun, RecordFile, ScheduleRun
+from relaqs.simulation.validation import agreement
+
+MIX = (
+    "--queries",
+    "1,6",
+    "--training",
+    "30%",
+    "--jobs",
+    "5",
+    "--arrival",
+    "0.05",
+    "--seeds",
+    "1",
+    "--threads",
+    "2",
+)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Return the exit code and everything printed."""
+    ended = CliRunner().invoke(program, arguments)
+    return ended.exit_code, ended.output
+
+
+@pytest.fixture(scope="module")
+def runs(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recorded runs of Q1, Q2 and a training algorithm."""
+    out = tmp_path_factory.mktemp("runs")
+    code, output = run(
+        "tpch", "run", "--data", str(tpch_warehouse), "--queries", "1,2", "--training", "linear regression",
+        "--out", str(out), "--format", "jsonl",
+    )  # fmt: skip
+    assert code == 0, output
+    assert [json.loads(line)["name"] for line in output.splitlines()] == ["Q1", "Q2", "linear regression"]
+    return out
+
+
+@pytest.fixture(scope="module")
+def schedules(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with recorded schedules: two policies, one seed, queries and training."""
+    out = tmp_path_factory.mktemp("schedules")
+    code, output = run(
+        "tpch", "schedule", "--data", str(tpch_warehouse),
+        *MIX, "--policies", "fair,relaqs", "--out", str(out)
+    )  # fmt: skip
+    assert code == 0, output
+    assert "index (relaqs)" in output
+    return out
+
+
+def test_a_run_records_each_snapshot_beside_the_truth(runs: Path) -> None:
+    first, exact, training = RecordFile(runs / "run.jsonl").read(QueryRun.kind_of_record, QueryRun.of_record)
+    assert (first.name, first.kind, first.mode, first.scale) == ("Q1", Kind.QUERY, "mergeable", 0.01)
+    steps = first.steps
+    assert steps.work_done[-1] == 1.0
+    assert steps.true_error[-1] == steps.quality[-1] == 0.0
+    assert (steps.true_error[:-1] > 0).all()
+    assert (steps.core_seconds > 0).all()
+    assert (np.diff(steps.elapsed_seconds) >= 0).all()
+    assert steps.progress[0] == 1.0
+    assert first.core_seconds >= steps.core_seconds.sum() > 0
+    assert 0.5 < first.coverage <= 1.0
+    assert first.duckdb_seconds > 0
+    assert (exact.kind, len(exact.steps.work_done)) == (Kind.EXACT, 1)
+    assert (training.kind, training.steps.true_error[-1]) == (Kind.TRAINING, 0.0)
+
+
+def test_what_was_measured_is_not_measured_again(runs: Path, tpch_warehouse: Path) -> None:
+    kept = (runs / "run.jsonl").read_bytes()
+    code, output = run("tpch", "run", "--data", str(tpch_warehouse), "--queries", "2,1", "--out", str(runs))
+    assert code == 0
+    assert "Q1" in output
+    assert "no figure here is comparable to an official TPC-H result" in " ".join(output.split())
+    assert (runs / "run.jsonl").read_bytes() == kept
+
+
+def test_runs_are_replayed_by_the_simulator(runs: Path) -> None:
+    code, output = run(
+        "simulate", "--traces", str(runs / "run.jsonl"), "--cores", "4", "--jobs", "6", "--arrival", "0.05",
+        "--seeds", "1", "--policies", "fair", "--format", "jsonl",
+    )  # fmt: skip
+    assert code == 0
+    assert "3 traces of run.jsonl" in json.loads(output)["setting"]
+
+
+def test_records_of_another_scale_are_not_mixed(runs: Path, tmp_path: Path) -> None:
+    code, _ = run("tpch", "generate", "--scale", "0.001", "--into", str(tmp_path), "--partitions", "4")
+    assert code == 0
+    code, output = run("tpch", "run", "--data", str(tmp_path), "--queries", "1", "--out", str(runs))
+    assert code == 1
+    assert "runs on data of scale 0.01" in output
+    assert "of scale 0.001" in output
+
+
+def test_a_schedule_records_every_job_to_its_end(schedules: Path) -> None:
+    file = RecordFile(schedules / "schedule.jsonl")
+    fair, index = file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
+    assert (fair.policy, index.policy) == ("fair", "index")
+    assert fair.jobs.names == index.jobs.names  # the same jobs, whatever the policy
+    assert len(fair.jobs.names) == 5
+    for each in (fair, index):
+        assert np.isfinite(each.jobs.completion_seconds).all()
+        assert (each.jobs.first_seconds <= each.jobs.completion_seconds).all()
+        assert (each.jobs.reduced(0.7) <= each.jobs.reduced(0.95)).all()
+        assert (each.jobs.error_seconds > 0).all()
+        assert each.plans > 0
+        assert each.series.mean_error[-1] == pytest.approx(0.0, abs=1e-9)
+        assert agreement(each, shared_machine=True).jobs == 5
+
+
+def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Path) -> None:
+    kept = (schedules / "schedule.jsonl").read_bytes()
+    code, _ = run(
+        "tpch", "schedule", "--data", str(tpch_warehouse),
+        *MIX, "--policies", "fair,fifo", "--out", str(schedules)
+    )  # fmt: skip
+    assert code == 0
+    now = (schedules / "schedule.jsonl").read_bytes()
+    assert now.startswith(kept)
+    assert now.count(b"\n") == kept.count(b"\n") + 1
+
+
+def test_live_runs_are_laid_beside_their_simulation(schedules: Path, runs: Path) -> None:
+    code, output = run("simulate", "--validate", str(schedules / "schedule.jsonl"), "--shared-machine")
+    assert code == 0
+    assert "off live ones" in output
+    code, output = run("simulate", "--validate", str(runs / "run.jsonl"))
+    assert code == 2
+    assert "no live runs" in output
+
+
+def test_the_same_seed_draws_the_same_jobs_and_arrivals_do_not_change_who_comes(tpch_warehouse: Path) -> None:
+    warehouse = Warehouse.open(tpch_warehouse)
+
+    def draw(seed: int, mean: float):
+        return arrivals([warehouse], [1, 6, 12], jobs=8, mean_seconds=mean, training_share=0.3, seed=seed)
+
+    assert draw(1, 1.0) == draw(1, 1.0)
+    assert [each.name for each in draw(1, 1.0)] == [each.name for each in draw(1, 9.0)]
+    assert [each.name for each in draw(1, 1.0)] != [each.name for each in draw(2, 1.0)]
+    times = [each.at_seconds for each in draw(1, 1.0)]
+    assert times[0] == 0.0
+    assert times == sorted(times)
+
+
+def test_a_meter_adds_up_what_tasks_took(tpch_warehouse: Path) -> None:
+    executor = MeteredExecutor(ThreadExecutor(2))
+    with Warehouse.open(tpch_warehouse).session(executor, is_embedded=True) as session:
+        query = session.online_sql("SELECT count(*) FROM lineitem WHERE l_tax > 0.01")
+        snapshots = list(query)
+        query.wait()
+    steps = executor.steps(query.id)
+    assert sorted(steps) == list(range(snapshots[-1].batches))
+    assert all(step.core_seconds > 0 for step in steps.values())
+    assert executor.steps("nobody") == {}
+
+
+def test_the_live_view_is_drawn_only_where_a_terminal_can() -> None:
+    from relaqs_tpch.live_view import drawing, live_view
+
+    from relaqs.scheduling import ClusterStatus
+
+    status = ClusterStatus(0.0, 2.0, "fair", ())
+    with live_view(Console(force_terminal=False), "a run") as watch:
+        watch(0.0, status, [])
+    console = Console(force_terminal=True, no_color=True, width=80)
+    with console.capture() as captured:
+        console.print(drawing("a run", 3.0, status, []))
+    assert "a run · 3 s · 0 of 0 jobs are over" in captured.get()
+    assert "\x1b[3" not in captured.get()  # no colour
+
+
+def test_ctrl_c_keeps_what_was_measured(tpch_warehouse: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-c", "from relaqs.cli import main; main()", "tpch", "run", "--data"]
+    command += [str(tpch_warehouse), "--queries", "1,6", "--runs", "2000", "--out", str(out)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not (out / "run.jsonl").exists():
+            os.sched_yield()
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "The same command goes on" in said
+    kept = list(RecordFile(out / "run.jsonl").read(QueryRun.kind_of_record, QueryRun.of_record))
+    assert 0 < len(kept) < 4000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--queries", "1,99"), "there is no TPC-H query '99'; the queries are 1 to 22"),
+        (("run", "--training", "k means"), "did you mean 'K-Means'"),
+        (("schedule", "--policies", "relax"), "did you mean 'relaqs'"),
+        (("schedule", "--arrival", "0"), "no number above 0"),
+    ],
+)
+def test_bad_usage_is_exit_code_2(tpch_warehouse: Path, arguments: tuple[str, ...], message: str) -> None:
+    code, output = run("tpch", arguments[0], "--data", str(tpch_warehouse), *arguments[1:])
+    assert code == 2
+    assert message in " ".join(output.replace("│", " ").split())
+
+
+def test_a_folder_without_the_tables_is_refused(flights_warehouse: Path, tmp_path: Path) -> None:
+    code, output = run("tpch", "run", "--data", str(flights_warehouse), "--out", str(tmp_path))
+    assert code == 1
+    assert "has no lineitem" in output
+    assert "relaqs tpch generate" in output
+
+
+def test_a_broken_record_file_is_named(tpch_warehouse: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.jsonl").write_text('{"schema":1,"record":"query run","name":"Q1"}\n')
+    code, output = run("tpch", "run", "--data", str(tpch_warehouse), "--queries", "1", "--out", str(tmp_path))
+    assert code == 1
+    assert "run.jsonl, line 1" in output

@@ -1,0 +1,264 @@
+"""Really runs a mix of jobs under one policy, each from its arrival to its end: `relaqs tpch schedule`."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from relaqs.arrays import FloatArray
+from relaqs.background import background_thread
+from relaqs.executors import open_executor
+from relaqs.online_query import OnlineQuery
+from relaqs.options import QueryOptions
+from relaqs.policies import Kind, Plan, Policy, View, make_policy
+from relaqs.records.schedule_run import Ran, ScheduleRun
+from relaqs.scheduling import ClusterStatus
+from relaqs.session import Session
+from relaqs.simulation.outcome import Decisions, Outcome
+from relaqs.simulation.study import load, record_of
+from relaqs.simulation.trace import TraceTable
+from relaqs.snapshot import Snapshot
+from relaqs.training.run import TrainingRun
+from relaqs_tpch.metered import MeteredExecutor
+from relaqs_tpch.mix import Arrival
+from relaqs_tpch.queries import query
+from relaqs_tpch.steps import steps_of_query, steps_of_training
+from relaqs_tpch.training import MOST_STEPS, training_job
+from relaqs_tpch.truth import Truth
+from relaqs_tpch.warehouse import Warehouse
+
+LOOK_SECONDS = 0.25  # between looks at who has which cores
+
+
+class TimedPolicy:
+    """A policy whose decisions are timed by a stopwatch of its own."""
+
+    def __init__(self, inner: Policy) -> None:
+        self._inner = inner
+        self.decision_seconds: list[float] = []
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    def plan(self, view: View) -> Plan:
+        started = time.perf_counter()
+        plan = self._inner.plan(view)
+        self.decision_seconds.append(time.perf_counter() - started)
+        return plan
+
+
+@dataclass(slots=True)
+class LiveJob:
+    """One job of a running schedule. snapshots: of a query. failure: what ended it before its time."""
+
+    arrival: Arrival
+    submitted_seconds: float = math.nan
+    handle: OnlineQuery | TrainingRun | None = None
+    snapshots: list[Snapshot] = field(default_factory=list)
+    is_over: bool = False
+    failure: BaseException | None = None
+
+    @property
+    def id(self) -> str:
+        return "" if self.handle is None else self.handle.id
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Who had which cores, by job id, at a moment of the run."""
+
+    at_seconds: float
+    cores: dict[str, float]
+
+
+Watcher = Callable[[float, ClusterStatus, Sequence[LiveJob]], None]
+"""(seconds since the start, how the cluster stands, all jobs) → shows it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a live schedule runs on. cluster: a Dask scheduler's address, or None for threads."""
+
+    policy: str
+    seed: int
+    mean_arrival_seconds: float
+    workload: str
+    threads: int
+    cluster: str | None = None
+
+
+def run_schedule(
+    setting: Setting,
+    arrivals: Sequence[Arrival],
+    warehouses: Sequence[Warehouse],
+    circumstances: dict[str, Any],
+    watch: Watcher = lambda at, status, jobs: None,
+) -> ScheduleRun:
+    """Return the record of one run, in which every job runs to its end. Raises what fails a job."""
+    policy = TimedPolicy(make_policy(setting.policy))
+    executor = MeteredExecutor(
+        open_executor(
+            setting.cluster,
+            cores=setting.threads,
+            policy=policy if setting.cluster is None else setting.policy,
+        )
+    )
+    sessions = {
+        each.folder: each.session(executor, is_embedded=setting.cluster is None, of=len(warehouses))
+        for each in warehouses
+    }
+    run = _LiveRun(arrivals, sessions, executor, watch)
+    try:
+        capacity = float(executor.capacity)
+        run.until_all_are_over()
+        return run.record(setting, capacity, policy, circumstances)
+    finally:
+        run.stop()
+        for session in sessions.values():
+            session.close()
+
+
+class _LiveRun:
+    def __init__(
+        self,
+        arrivals: Sequence[Arrival],
+        sessions: dict[Path, Session],
+        executor: MeteredExecutor,
+        watch: Watcher,
+    ) -> None:
+        self._jobs = [LiveJob(arrival) for arrival in arrivals]
+        self._sessions = sessions
+        self._executor = executor
+        self._watch = watch
+        self._looks: list[Look] = []
+        self._stopping = threading.Event()
+        self._changed = threading.Event()
+        self._started = time.perf_counter()
+        self._core_started = time.process_time()
+        self._core_seconds = math.nan
+
+    def until_all_are_over(self) -> None:
+        """Return when the last job has ended. Raises the first failure."""
+        for job in self._jobs:
+            background_thread(lambda job=job: self._live(job), "relaqs-arrival").start()  # type: ignore[misc]
+        while True:
+            self._changed.wait(LOOK_SECONDS)
+            self._changed.clear()
+            self._look()
+            for job in self._jobs:
+                if job.failure is not None:
+                    raise job.failure
+            if all(job.is_over for job in self._jobs):
+                self._core_seconds = time.process_time() - self._core_started
+                return
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _live(self, job: LiveJob) -> None:
+        """Wait for the job's arrival, submit it, and take in what it gives until it ends."""
+        try:
+            until = self._started + job.arrival.at_seconds
+            if self._stopping.wait(max(until - time.perf_counter(), 0.0)):
+                return
+            job.submitted_seconds = time.perf_counter() - self._started
+            session = self._sessions[job.arrival.folder]
+            if job.arrival.number is None:
+                self._train(job, session)
+            else:
+                self._query(job, session, query(job.arrival.number))
+        except BaseException as failure:  # the main thread raises it
+            job.failure = failure
+        finally:
+            job.is_over = True
+            self._changed.set()
+
+    def _query(self, job: LiveJob, session: Session, sql: str) -> None:
+        handle = session.submit(sql, QueryOptions(seed=job.arrival.seed))
+        job.handle = handle
+        for snapshot in handle:
+            job.snapshots.append(snapshot)
+        handle.wait()
+
+    def _train(self, job: LiveJob, session: Session) -> None:
+        handle = session.train(training_job(job.arrival.algorithm, job.arrival.seed), max_steps=MOST_STEPS)
+        job.handle = handle
+        handle.result()
+
+    def _look(self) -> None:
+        at, status = time.perf_counter() - self._started, self._executor.status()
+        self._looks.append(Look(at, {each.id: each.used_cores for each in status.jobs}))
+        self._watch(at, status, self._jobs)
+
+    def record(
+        self, setting: Setting, capacity_cores: float, policy: TimedPolicy, circumstances: dict[str, Any]
+    ) -> ScheduleRun:
+        ran = [self._ran(job) for job in self._jobs]
+        traces = [each.steps.trace(each.name, each.kind) for each in ran]
+        outcome = self._outcome(ran)
+        needed = sum(float(trace.core_seconds.sum()) for trace in traces)
+        return record_of(
+            outcome,
+            np.array(policy.decision_seconds),
+            names=[each.name for each in ran],
+            kinds=[each.kind for each in ran],
+            source="live",
+            policy=policy.name,
+            seed=setting.seed,
+            arrival_seconds=setting.mean_arrival_seconds,
+            workload=setting.workload,
+            capacity_cores=capacity_cores,
+            cores_most=math.inf,
+            load=load(needed, capacity_cores, outcome.arrival_seconds),
+            epoch_seconds=0.5,
+            other_core_seconds=max(self._core_seconds - needed, 0.0),
+            ran=tuple(ran),
+            circumstances=circumstances,
+        )
+
+    def _ran(self, job: LiveJob) -> Ran:
+        assert job.handle is not None, job
+        meters = self._executor.steps(job.id)
+        if isinstance(job.handle, TrainingRun):
+            return Ran(job.arrival.name, Kind.TRAINING, steps_of_training(job.handle.steps, meters))
+        assert job.arrival.number is not None, job
+        last = job.snapshots[-1]
+        plan = self._sessions[job.arrival.folder].plan(query(job.arrival.number))
+        kind = Kind.EXACT if last.mode == "exact" else Kind.QUERY
+        return Ran(job.arrival.name, kind, steps_of_query(job.snapshots, meters, Truth(plan, last.estimate)))
+
+    def _outcome(self, ran: Sequence[Ran]) -> Outcome:
+        traces = TraceTable.of([each.steps.trace(each.name, each.kind) for each in ran])
+        arrival = np.array([job.submitted_seconds for job in self._jobs])
+        times = np.full(traces.cost_to.shape, np.nan)
+        for row, submitted, each in zip(times, arrival, ran, strict=True):
+            row[: len(each.steps.elapsed_seconds)] = submitted + each.steps.elapsed_seconds
+        outcome = Outcome(traces, np.arange(len(ran)), arrival, times, float(np.nanmax(times)))
+        return replace(outcome, decisions=self._decisions(outcome, [job.id for job in self._jobs]))
+
+    def _decisions(self, outcome: Outcome, ids: Sequence[str]) -> Decisions:
+        """Return who had which cores when, by how far each job was off at that moment."""
+        decisions = Decisions()
+        ends = [look.at_seconds for look in self._looks[1:]]
+        for look, end in zip(self._looks, ends, strict=False):
+            present = [index for index, id in enumerate(ids) if id in look.cores]
+            if present:
+                cores = np.array([look.cores[ids[index]] for index in present])
+                errors = _errors_at(outcome, look.at_seconds)[present]
+                decisions.add(look.at_seconds, end - look.at_seconds, errors, cores)
+        return decisions
+
+
+def _errors_at(outcome: Outcome, at_seconds: float) -> FloatArray:
+    """Return each job's true normalised error at a moment, 1 before its first result, shape (J,)."""
+    done = (outcome.step_seconds <= at_seconds).sum(axis=1)
+    newest = outcome.traces.error[outcome.trace, np.maximum(done - 1, 0)]
+    return np.where(done > 0, newest, 1.0)

@@ -1,0 +1,64 @@
+"""From what was seen of a job to the steps of its record: snapshots and meters, or losses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from relaqs.records.query_run import Steps
+from relaqs.snapshot import Snapshot
+from relaqs.training.run import TrainingStep
+from relaqs_tpch.metered import StepMeter
+from relaqs_tpch.truth import Truth, Verdict
+
+
+def steps_of_query(snapshots: Sequence[Snapshot], meters: Mapping[int, StepMeter], truth: Truth) -> Steps:
+    """Return a query's steps, one a snapshot. What steps without a snapshot took counts with the next one."""
+    verdicts = [truth.verdict(snapshot) for snapshot in snapshots]
+    last = [snapshot.batch - 1 for snapshot in snapshots]
+    begins = [0, *(batch + 1 for batch in last[:-1])]
+    taken = [
+        sum(meters[step].core_seconds for step in range(begin, end + 1) if step in meters)
+        for begin, end in zip(begins, last, strict=True)
+    ]
+    moved = [meters[step].progress if step in meters else math.nan for step in last]
+    return _steps(
+        work_done=[snapshot.fraction for snapshot in snapshots],
+        quality=[snapshot.error for snapshot in snapshots],
+        progress=[0.0 if math.isnan(each) else each for each in moved],
+        elapsed_seconds=[snapshot.elapsed_seconds for snapshot in snapshots],
+        core_seconds=taken,
+        verdicts=verdicts,
+    )
+
+
+def steps_of_training(passes: Sequence[TrainingStep], meters: Mapping[int, StepMeter]) -> Steps:
+    """Return a training run's steps, one a pass; the first look at the data counts with the first."""
+    losses = np.array([step.loss for step in passes])
+    taken = [step.core_seconds for step in passes]
+    taken[0] += max(sum(meter.core_seconds for meter in meters.values()) - sum(taken), 0.0)
+    change = np.abs(np.diff(losses, prepend=np.nan))
+    largest = np.fmax.accumulate(change)
+    moved = np.where(largest > 0, change / np.where(largest > 0, largest, 1.0), 0.0)
+    above_least = [Verdict(float(loss), math.nan, 0, 0, 0) for loss in losses - losses.min()]
+    return _steps(
+        work_done=[float(count) for count in range(1, len(passes) + 1)],
+        quality=losses.tolist(),
+        progress=[1.0, *moved[1:].tolist()],
+        elapsed_seconds=[step.elapsed_seconds for step in passes],
+        core_seconds=taken,
+        verdicts=above_least,
+    )
+
+
+def _steps(*, verdicts: Sequence[Verdict], **columns: Sequence[float]) -> Steps:
+    return Steps(
+        half_width=np.array([verdict.half_width for verdict in verdicts]),
+        true_error=np.array([verdict.error for verdict in verdicts]),
+        cells=np.array([verdict.cells for verdict in verdicts], dtype=np.float64),
+        certified=np.array([verdict.certified for verdict in verdicts], dtype=np.float64),
+        held=np.array([verdict.held for verdict in verdicts], dtype=np.float64),
+        **{name: np.array(values, dtype=np.float64) for name, values in columns.items()},
+    )

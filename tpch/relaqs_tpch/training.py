@@ -1,0 +1,56 @@
+"""SLAQ's nine training algorithms on tables of TPC-H, in a unit each that makes their features comparable."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaqs.training import TrainingJob
+
+FEATURES = """\
+l_quantity / 50 AS quantity, l_extendedprice / 100000 AS price, l_discount * 10 AS discount,
+l_tax * 10 AS tax,
+(l_commitdate - DATE '1995-06-17') / 1000.0 AS due, (l_receiptdate - l_shipdate) / 30.0 AS days"""
+ROWS = "FROM lineitem WHERE l_orderkey % 16 = 0"
+OPEN_LINES = f"SELECT {FEATURES}, l_linestatus = 'O' AS is_open {ROWS}"
+PRICED = f"SELECT {FEATURES}, l_extendedprice * (1 - l_discount) / 100000 AS net {ROWS}"
+COUNTS = f"""\
+SELECT l_quantity AS pieces, l_linenumber AS line, l_discount * 100 AS discount, l_tax * 100 AS tax,
+l_receiptdate - l_shipdate AS days, month(l_shipdate) AS month {ROWS}"""
+MOST_STEPS = 40  # passes over the data: losses are flat before
+
+ALGORITHMS = (
+    "K-Means",
+    "logistic regression",
+    "linear SVM",
+    "polynomial SVM",
+    "boosted trees, classes",
+    "boosted trees, regression",
+    "perceptron",
+    "LDA",
+    "linear regression",
+)
+
+
+def can_train() -> bool:
+    """Whether the packages of the extra `train` are installed."""
+    return all(find_spec(name) is not None for name in ("sklearn", "threadpoolctl", "xgboost"))
+
+
+def training_job(algorithm: str, seed: int = 0) -> TrainingJob:
+    """Return one of ALGORITHMS, on a part of lineitem. Raises KeyError for another name."""
+    from relaqs import training
+
+    jobs: dict[str, TrainingJob] = {
+        "K-Means": training.KMeans(f"SELECT {FEATURES} {ROWS}", clusters=12, seed=seed),
+        "logistic regression": training.LogisticRegression(OPEN_LINES, target="is_open"),
+        "linear SVM": training.LinearSVM(OPEN_LINES, target="is_open"),
+        "polynomial SVM": training.PolynomialSVM(OPEN_LINES, target="is_open", landmarks=30, seed=seed),
+        "boosted trees, classes": training.BoostedClassifier(OPEN_LINES, target="is_open", trees=12, depth=4),
+        "boosted trees, regression": training.BoostedRegressor(PRICED, target="net", trees=12, depth=4),
+        "perceptron": training.Perceptron(OPEN_LINES, target="is_open", hidden=(8,), seed=seed),
+        "LDA": training.TopicModel(COUNTS, topics=5, seed=seed),
+        "linear regression": training.LinearRegression(PRICED, target="net"),
+    }
+    return jobs[algorithm]
