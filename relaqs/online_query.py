@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.explain import explain
@@ -88,6 +88,11 @@ class OnlineQuery:
         return self._plan.sql
 
     @property
+    def plan(self) -> OnlinePlan:
+        """How the query is answered."""
+        return self._plan
+
+    @property
     def state(self) -> State:
         """One of waiting, running, paused; at the end stopped, exact or failed."""
         return self._publisher.feed.end or _STATES[self.runner.state]
@@ -135,6 +140,16 @@ class OnlineQuery:
     def explain(self) -> str:
         """Return the plan in words and SQL."""
         return explain(self._plan)
+
+    def display(self, **look: Any) -> object:
+        """Return what a notebook shows of the query while it runs: its chart, as on a dashboard.
+
+        look: `chart` (bars, line, number, table, scatter or histogram), `title`, and the columns `x`, `y` and
+        `series`. Needs anywidget; without it, this is the newest snapshot, as a table.
+        """
+        from relaqs.rendering.notebook import display
+
+        return display(self, **look)
 
     def result(self, until: float | str | None = None, timeout: float | None = None) -> Snapshot:
         """Return the exact answer, or the first snapshot with an error of `until`, and end the query.

@@ -8,13 +8,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from relaqs import RelaqsError
-from relaqs_dashboards.outlook import fraction_at
+from relaqs_dashboards.panel import Panel
 from relaqs_dashboards.requests import Act, Add, Change, Name, Remove, Request, Save
-from relaqs_dashboards.runs import Run, Runs, failure_of, met_weight
-from relaqs_dashboards.settings import PageError, PageSettings, PanelSettings, changed_panel, panel_of
+from relaqs_dashboards.runs import Run, Runs
+from relaqs_dashboards.settings import PageSettings, changed_panel, panel_of
 from relaqs_dashboards.wire import Change as ChangeNote
-from relaqs_dashboards.wire import Failure, LogLine, PanelState, PanelUpdate
+from relaqs_dashboards.wire import LogLine
 
 LOG_LINES = 20
 _RUNS_ANEW = frozenset({"sql"})  # other settings change how an answer is drawn, not the answer
@@ -33,147 +32,6 @@ class Viewer(Protocol):
     def logged(self, line: LogLine) -> None: ...
 
     def notify(self, text: str) -> None: ...
-
-
-class Panel:
-    """One panel of a live page. number: of its run; it changes when the query is another or starts anew."""
-
-    def __init__(self, board: Board, settings: PanelSettings) -> None:
-        self.settings = settings
-        self.number = 1
-        self.run: Run | None = None
-        self.failure: Failure | None = None
-        self.changed_by: ChangeNote | None = None
-        self._board = board
-        self._planning: asyncio.Task[None] | None = None
-
-    @property
-    def viewer_count(self) -> int:
-        return len(self._board.viewers)
-
-    @property
-    def weight(self) -> float:
-        return met_weight(self.settings.priority) if self._is_met else self.settings.priority
-
-    @property
-    def target(self) -> float | None:
-        return self.settings.target
-
-    @property
-    def _is_met(self) -> bool:
-        snapshot = self.run.snapshot if self.run is not None else None
-        target = self.settings.target
-        return snapshot is not None and target is not None and snapshot.error <= target
-
-    def run_changed(self) -> None:
-        self._board.touch(self)
-
-    def run_restarted(self) -> None:
-        self.number += 1
-        self._board.touch(self)
-
-    def open(self, user: str) -> None:
-        """Begin to run, unless it does already."""
-        if self.run is None and self._planning is None and self.failure is None:
-            self._planning = asyncio.create_task(self._plan(user, self.settings.sql))
-
-    def close(self) -> None:
-        """Let go of the run."""
-        if self._planning is not None:
-            self._planning.cancel()
-            self._planning = None
-        if self.run is not None:
-            run, self.run = self.run, None
-            self._board.runs.detach(self, run)
-        self.failure = None
-
-    def run_anew(self, user: str) -> None:
-        """Cancel what ran, and run what the settings say now."""
-        self.close()
-        self.number += 1
-        self.open(user)
-
-    async def _plan(self, user: str, sql: str) -> None:
-        try:
-            plan = await self._board.runs.plan(sql)
-        except RelaqsError as error:
-            self.failure = failure_of(error, sql)
-        else:
-            self.run = self._board.runs.attach(self, sql, plan, user)
-        self._planning = None
-        self._board.touch(self)
-
-    def update(self, cores: float) -> PanelUpdate:
-        """Return what a page shows of it. cores: that its query uses now."""
-        run, runs = self.run, self._board.runs
-        snapshot = run.snapshot if run is not None else None
-        plan = run.plan if run is not None else None
-        failure = self.failure or (run.failure if run is not None else None)
-        rows_total = None if run is None else self._board.rows_read_by(run)
-        fraction = snapshot.fraction if snapshot is not None else 0.0
-        met_at = self._target_fraction()
-        return PanelUpdate(
-            state=self._state(),
-            reason=self._reason(),
-            run=self.number,
-            rows_read=None if rows_total is None else round(fraction * rows_total),
-            rows_total=rows_total,
-            fraction=fraction,
-            elapsed_seconds=round(snapshot.elapsed_seconds, 3) if snapshot is not None else 0.0,
-            cores=round(cores, 2),
-            error=snapshot.error if snapshot is not None and snapshot.error != float("inf") else None,
-            target=self.settings.target,
-            priority=self.settings.priority,
-            target_fraction=met_at,
-            seconds_to_target=None if run is None or met_at is None else run.pace.seconds_to(met_at),
-            unseen_groups=snapshot.unseen_groups if snapshot is not None else None,
-            warnings=snapshot.warnings if snapshot is not None else (),
-            confidence=runs.confidence,
-            interval=runs.interval,
-            mode=plan.mode.value if plan is not None else "mergeable",
-            viewers=run.viewer_count if run is not None else self.viewer_count,
-            changed_by=self.changed_by,
-            failure=failure,
-        )
-
-    def _state(self) -> PanelState:
-        if self.failure is not None:
-            return "failed"
-        if self.run is None:
-            return "waiting"
-        state, snapshot = self.run.state, self.run.snapshot
-        if state == "exact":
-            return "empty" if snapshot is not None and not len(snapshot) else "exact"
-        if state == "paused":
-            return "paused"
-        if state == "stopped":
-            return "stopped"
-        if state == "failed":
-            return "failed"
-        if snapshot is None:
-            return "waiting"
-        return "target_met" if self._is_met else "refining"
-
-    def _reason(self) -> str | None:
-        """Return why the panel stands as it does, in words; None where its state says it all."""
-        if self.run is None:
-            return None if self.failure is not None else "planning the query"
-        if self.run.reason is not None:
-            return self.run.reason
-        state = self._state()
-        if state == "waiting":
-            return self._board.why_waiting(self.run)
-        if state == "target_met":
-            return "good enough; it goes on with the cores that others leave"
-        if state == "empty":
-            return "every row was read, and none matches"
-        return None
-
-    def _target_fraction(self) -> float | None:
-        snapshot = self.run.snapshot if self.run is not None else None
-        if self.settings.target is None or snapshot is None or self._is_met:
-            return None
-        return fraction_at(self.settings.target, snapshot.error, snapshot.fraction)
 
 
 class Board:
@@ -335,5 +193,3 @@ class Board:
 
 
 _PAST = {"stop": "stopped", "pause": "paused", "resume": "resumed", "restart": "restarted"}
-
-__all__ = ["Board", "PageError", "Panel", "Viewer"]

@@ -1,0 +1,122 @@
+"""One panel of a live page: its settings, the run it shows, and what happened to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from relaqs import RelaqsError
+from relaqs_dashboards.runs import Run, failure_of, met_weight
+from relaqs_dashboards.settings import PanelSettings
+from relaqs_dashboards.standing import is_met, panel_update, shown_state
+from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate
+
+if TYPE_CHECKING:
+    from relaqs_dashboards.board import Board
+
+
+class Panel:
+    """One panel of a live page. number: of its run; it changes when the query is another or starts anew."""
+
+    def __init__(self, board: Board, settings: PanelSettings) -> None:
+        self.settings = settings
+        self.number = 1
+        self.run: Run | None = None
+        self.failure: Failure | None = None
+        self.changed_by: Change | None = None
+        self._board = board
+        self._planning: asyncio.Task[None] | None = None
+
+    @property
+    def viewer_count(self) -> int:
+        return len(self._board.viewers)
+
+    @property
+    def weight(self) -> float:
+        snapshot = self.run.snapshot if self.run is not None else None
+        priority = self.settings.priority
+        return met_weight(priority) if is_met(snapshot, self.settings.target) else priority
+
+    @property
+    def target(self) -> float | None:
+        return self.settings.target
+
+    def run_changed(self) -> None:
+        self._board.touch(self)
+
+    def run_restarted(self) -> None:
+        self.number += 1
+        self._board.touch(self)
+
+    def open(self, user: str) -> None:
+        """Begin to run, unless it does already."""
+        if self.run is None and self._planning is None and self.failure is None:
+            self._planning = asyncio.create_task(self._plan(user, self.settings.sql))
+
+    def close(self) -> None:
+        """Let go of the run."""
+        if self._planning is not None:
+            self._planning.cancel()
+            self._planning = None
+        if self.run is not None:
+            run, self.run = self.run, None
+            self._board.runs.detach(self, run)
+        self.failure = None
+
+    def run_anew(self, user: str) -> None:
+        """Cancel what ran, and run what the settings say now."""
+        self.close()
+        self.number += 1
+        self.open(user)
+
+    async def _plan(self, user: str, sql: str) -> None:
+        try:
+            plan = await self._board.runs.plan(sql)
+        except RelaqsError as error:
+            self.failure = failure_of(error, sql)
+        else:
+            self.run = self._board.runs.attach(self, sql, plan, user)
+        self._planning = None
+        self._board.touch(self)
+
+    def update(self, cores: float) -> PanelUpdate:
+        """Return what a page shows of it. cores: that its query uses now."""
+        run, runs = self.run, self._board.runs
+        return panel_update(
+            self.settings,
+            self._state(),
+            run.snapshot if run is not None else None,
+            mode=run.plan.mode.value if run is not None else "mergeable",
+            confidence=runs.confidence,
+            interval=runs.interval,
+            run=self.number,
+            pace=run.pace if run is not None else None,
+            reason=self._reason(),
+            failure=self.failure or (run.failure if run is not None else None),
+            rows_total=None if run is None else self._board.rows_read_by(run),
+            cores=cores,
+            viewers=run.viewer_count if run is not None else self.viewer_count,
+            changed_by=self.changed_by,
+        )
+
+    def _state(self) -> PanelState:
+        if self.failure is not None:
+            return "failed"
+        if self.run is None:
+            return "waiting"
+        return shown_state(self.run.state, self.run.snapshot, self.settings.target)
+
+    def _reason(self) -> str | None:
+        """Return why the panel stands as it does, in words; None where its state says it all."""
+        if self.run is None:
+            return None if self.failure is not None else "planning the query"
+        if self.run.reason is not None:
+            return self.run.reason
+        state = self._state()
+        if state == "waiting":
+            return self._board.why_waiting(self.run)
+        if state == "target_met":
+            return "good enough; it goes on with the cores that others leave"
+        if state == "empty":
+            return "every row was read, and none matches"
+        return None

@@ -1,0 +1,74 @@
+"""How a query stands, as a panel shows it: from its state and newest snapshot to an update. Pure."""
+
+from __future__ import annotations
+
+import math
+from typing import cast
+
+from relaqs import Snapshot
+from relaqs_dashboards.outlook import Pace, fraction_at
+from relaqs_dashboards.settings import PanelSettings
+from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate
+
+
+def is_met(snapshot: Snapshot | None, target: float | None) -> bool:
+    """Whether an answer is good enough."""
+    return snapshot is not None and target is not None and snapshot.error <= target
+
+
+def shown_state(state: str, snapshot: Snapshot | None, target: float | None) -> PanelState:
+    """Return the state of a panel. state: of its query, as `OnlineQuery.state`."""
+    if state in ("paused", "stopped", "failed"):
+        return cast(PanelState, state)
+    if state == "exact":
+        return "empty" if snapshot is not None and not len(snapshot) else "exact"
+    if snapshot is None:
+        return "waiting"
+    return "target_met" if is_met(snapshot, target) else "refining"
+
+
+def panel_update(
+    settings: PanelSettings,
+    state: PanelState,
+    snapshot: Snapshot | None,
+    *,
+    mode: str,
+    confidence: float,
+    interval: str,
+    run: int = 1,
+    pace: Pace | None = None,
+    reason: str | None = None,
+    failure: Failure | None = None,
+    rows_total: int | None = None,
+    cores: float = 0.0,
+    viewers: int = 1,
+    changed_by: Change | None = None,
+) -> PanelUpdate:
+    """Return what a page is told of a panel, but for its answer."""
+    fraction = snapshot.fraction if snapshot is not None else 0.0
+    met_at = None
+    if snapshot is not None and settings.target is not None and not is_met(snapshot, settings.target):
+        met_at = fraction_at(settings.target, snapshot.error, fraction)
+    return PanelUpdate(
+        state=state,
+        reason=reason,
+        run=run,
+        rows_read=None if rows_total is None else round(fraction * rows_total),
+        rows_total=rows_total,
+        fraction=fraction,
+        elapsed_seconds=round(snapshot.elapsed_seconds, 3) if snapshot is not None else 0.0,
+        cores=round(cores, 2),
+        error=snapshot.error if snapshot is not None and math.isfinite(snapshot.error) else None,
+        target=settings.target,
+        priority=settings.priority,
+        target_fraction=met_at,
+        seconds_to_target=None if pace is None or met_at is None else pace.seconds_to(met_at),
+        unseen_groups=snapshot.unseen_groups if snapshot is not None else None,
+        warnings=snapshot.warnings if snapshot is not None else (),
+        confidence=confidence,
+        interval=interval,
+        mode=mode,
+        viewers=viewers,
+        changed_by=changed_by,
+        failure=failure,
+    )

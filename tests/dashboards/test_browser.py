@@ -1,0 +1,271 @@
+"""The page in a real browser: what people see, by keyboard and with eyes that a machine has."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
+
+from tests.dashboards.browser import PATIENCE_MS, expect_state, opened, panel_of
+from tests.dashboards.conftest import Serve, Served, Turnstile, panel
+from tests.dashboards.test_live import FLAGS, MODES
+
+EVIL = "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>"
+PROGRAM = [sys.executable, "-c", "from relaqs.cli import main; main()"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened() as browser:
+        yield browser
+
+
+class Tab:
+    """An open page, and what went wrong in it."""
+
+    def __init__(self, browser: Browser, served: Served, user: str = "you", **options: Any) -> None:
+        self.context = browser.new_context(viewport={"width": 1440, "height": 1400}, **options)
+        self.context.set_default_timeout(PATIENCE_MS)
+        self.page = self.context.new_page()
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", self._note)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._hear)
+        self.page.goto(served.server.start_addresses[user])
+
+    def _hear(self, said: ConsoleMessage) -> None:
+        # CodeMirror sets a tab's width by a style attribute, which the content policy refuses, as it should.
+        if said.type == "error" and not said.text.startswith("Applying inline style violates"):
+            self.errors.append(said.text)
+
+    def _note(self, request: Request) -> None:
+        self.requests.append(request.url)
+
+
+Open = Callable[..., Tab]
+
+
+@pytest.fixture
+def open_tab(browser: Browser) -> Iterator[Open]:
+    """Open pages, each as a browser of its own; none may have said an error, or asked another machine."""
+    tabs: list[tuple[Tab, Served]] = []
+
+    def begin(served: Served, user: str = "you", **options: Any) -> Tab:
+        tab = Tab(browser, served, user, **options)
+        tabs.append((tab, served))
+        return tab
+
+    yield begin
+    for tab, served in tabs:
+        tab.context.close()
+        assert tab.errors == []
+        assert [url for url in tab.requests if not url.startswith((served.server.address, "data:"))] == []
+
+
+def test_the_tpch_page_loads_and_its_panels_become_exact(
+    serve: Serve, turnstile: Turnstile, open_tab: Open
+) -> None:
+    served = serve()
+    page = open_tab(served).page
+    expect(page).to_have_title(re.compile("TPC-H"))
+    panels = page.get_by_role("article")
+    expect(panels).to_have_count(9)
+    expect(page.locator("article[data-state=waiting]")).to_have_count(9)
+    turnstile.let(30)
+    expect(page.locator("article[data-state=waiting]")).to_have_count(0)
+    turnstile.let()
+    expect(page.locator("article[data-state=exact]")).to_have_count(9)
+    expect(panel_of(page, "Forecast revenue change (Q6)")).to_contain_text("exact: every row was read")
+
+
+def test_an_edit_cancels_and_restarts(serve: Serve, turnstile: Turnstile, open_tab: Open) -> None:
+    served = serve(panel(FLAGS, title="Flags"))
+    page = open_tab(served).page
+    turnstile.let(2)
+    expect_state(page, "Flags", "refining")
+    (before,) = served.dashboard.runs.all
+    write_sql(page, "Flags", MODES)
+    page.keyboard.press("Control+Enter")
+    turnstile.let()
+    expect_state(page, "Flags", "exact")
+    expect(panel_of(page, "Flags")).to_contain_text("REG AIR")
+    assert before.state == "stopped"
+
+
+def write_sql(page: Page, title: str, sql: str) -> None:
+    """Open the query of a panel and write another, by keyboard."""
+    card = panel_of(page, title)
+    card.locator("summary", has_text="SQL").focus()
+    page.keyboard.press("Enter")
+    field = card.get_by_role("textbox", name=f"SQL of {title}")
+    field.focus()
+    page.keyboard.press("Control+A")
+    page.keyboard.insert_text(sql)
+
+
+def press(page: Page, button: Locator) -> None:
+    """Press a button by keyboard."""
+    expect(button).to_be_enabled()
+    button.focus()
+    page.keyboard.press("Enter")
+
+
+def test_pause_and_resume_by_keyboard_keep_the_progress(
+    serve: Serve, turnstile: Turnstile, open_tab: Open
+) -> None:
+    page = open_tab(serve(panel(FLAGS, title="Flags"))).page
+    card = panel_of(page, "Flags")
+    turnstile.let(3)
+    expect_state(page, "Flags", "refining")
+    press(page, card.get_by_role("button", name="Pause"))
+    expect_state(page, "Flags", "paused")
+    expect(card).to_contain_text("paused by you")
+    paused = rows_read(card)
+    press(page, card.get_by_role("button", name="Resume"))
+    expect_state(page, "Flags", "refining")
+    assert rows_read(card) >= paused > 0
+    turnstile.let()
+    expect_state(page, "Flags", "exact")
+
+
+def rows_read(card: Locator) -> float:
+    """Return the number of rows that a panel says it has read."""
+    text = " ".join(card.locator(".facts").inner_text().split())
+    found = re.match(r"([\d.]+) ?(k?) of 60\.2 k rows", text)
+    assert found is not None, text
+    return float(found[1]) * {"": 1, "k": 1e3}[found[2]]
+
+
+def test_a_broken_query_shows_its_message_beside_the_last_good_chart(serve: Serve, open_tab: Open) -> None:
+    page = open_tab(serve(panel(MODES, title="Modes", chart="bars"))).page
+    expect_state(page, "Modes", "exact")
+    write_sql(page, "Modes", "SELECT l_shipmod, count(*) FROM lineitem GROUP BY l_shipmod")
+    page.keyboard.press("Control+Enter")
+    expect_state(page, "Modes", "failed")
+    card = panel_of(page, "Modes")
+    expect(card).to_contain_text('Referenced column "l_shipmod" not found')
+    expect(card).to_contain_text("l_shipmode")
+    expect(card.locator(".stage svg, svg").first).to_be_visible()
+
+
+def test_two_browsers_share_a_run(serve: Serve, turnstile: Turnstile, open_tab: Open) -> None:
+    served = serve(panel(FLAGS, title="Flags"), users=("ada", "bob"))
+    ada, bob = open_tab(served, "ada").page, open_tab(served, "bob").page
+    turnstile.let(3)
+    for page in (ada, bob):
+        expect_state(page, "Flags", "refining")
+    assert len(served.dashboard.runs.all) == 1
+    press(bob, panel_of(bob, "Flags").get_by_role("button", name="Pause"))
+    expect(panel_of(ada, "Flags")).to_contain_text("paused by bob")
+    turnstile.let()
+
+
+def test_a_slow_browser_skips_and_ends_with_the_newest(
+    serve: Serve, turnstile: Turnstile, open_tab: Open
+) -> None:
+    served = serve(panel(FLAGS, title="Flags") + panel(MODES, id="p2", title="Modes"))
+    tab = open_tab(served)
+    received: list[str | bytes] = []
+    tab.page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(frame)))
+    tab.page.reload()
+    expect_state(tab.page, "Flags", "waiting")
+    before = len(received)
+    turnstile.let()
+    tab.page.evaluate("{ const end = performance.now() + 2500; while (performance.now() < end) {} }")
+    for title in ("Flags", "Modes"):
+        expect_state(tab.page, title, "exact")
+    assert len(received) - before <= 4  # dozens of snapshots were made while it was busy
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(serve: Serve, turnstile: Turnstile, open_tab: Open, scheme: str) -> None:
+    served = serve()
+    page = open_tab(served, color_scheme=scheme).page
+    turnstile.let(40)
+    expect(page.locator("article[data-state=waiting]")).to_have_count(0)
+    check_accessibility(page)
+    turnstile.let()
+    expect(page.locator("article[data-state=exact]")).to_have_count(9)
+    page.locator("summary", has_text="SQL").first.click()
+    page.locator("summary", has_text="More").first.click()
+    check_accessibility(page)
+    page.goto(served.server.address + "/jobs")
+    expect(page.get_by_text("No job is running.")).to_be_visible()
+    check_accessibility(page)
+
+
+def check_accessibility(page: Page) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_text_from_the_data_is_never_html(serve: Serve, open_tab: Open, tmp_path: Path) -> None:
+    rows = {"name": [EVIL, "plain", EVIL.upper()] * 500, "x": [1.0, 2.0, 3.0] * 500}
+    source = tmp_path / "evil.parquet"
+    pq.write_table(pa.table(rows), source)
+    import relaqs
+
+    relaqs.shuffle(str(source), tmp_path / "warehouse" / "evil", partitions=4)
+    sql = "SELECT name, avg(x) AS x, count(*) AS n FROM evil GROUP BY name"
+    charts = ("bars", "table", "line", "scatter", "histogram", "number")
+    text = "".join(
+        panel(sql, id=f"p{i}", title=f"{EVIL} {kind}", chart=kind) for i, kind in enumerate(charts)
+    )
+    served = serve(f"title = {json.dumps(EVIL)}\n" + text, data=tmp_path / "warehouse")
+    page = open_tab(served).page
+    expect(page.locator("article[data-state=exact]")).to_have_count(len(charts))
+    assert "<img src=x" in page.locator("body").inner_text()
+    assert page.locator("img[src=x]").count() == 0
+    assert page.title() != "broken in"
+
+
+@contextmanager
+def program(data: Path, state: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `relaqs dashboard` as a process of its own; yield it and the address that it prints."""
+    command = [*PROGRAM, "dashboard", "--data", str(data), "--state", str(state), "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().removeprefix("Open ").strip()
+            assert address.startswith("http://127.0.0.1:"), address
+            yield process, address
+        finally:
+            process.kill()
+
+
+def test_a_killed_server_comes_back_with_its_pages_and_its_queries(
+    tpch_warehouse: Path, tmp_path: Path, browser: Browser
+) -> None:
+    state = tmp_path / "state"
+    context = browser.new_context()
+    page = context.new_page()
+    with program(tpch_warehouse, state) as (process, address):
+        page.goto(address)
+        card = panel_of(page, "Forecast revenue change (Q6)")
+        expect(card).to_have_attribute("data-state", "exact")
+        page.locator("summary", has_text="Page").click()
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("saved", exact=True).first).to_be_attached()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        expect(page.get_by_text(re.compile("reconnecting")).first).to_be_visible()
+    assert (state / "pages" / "tpch.toml").exists()
+    port = int(address.split(":")[2].split("/")[0])
+    with program(tpch_warehouse, state, port):  # the browser comes back by itself, with the cookie it has
+        expect(page.get_by_text("live", exact=True)).to_be_visible()
+        expect(card).to_have_attribute("data-state", "exact")
+    context.close()

@@ -1,0 +1,128 @@
+"""Pages: what their files may say, what is built in, and what is made for any table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from relaqs_dashboards.generated import page_of_table
+from relaqs_dashboards.page_file import page_text, parse_page, read_page, write_page
+from relaqs_dashboards.page_list import PageList
+from relaqs_dashboards.settings import CHARTS, PageError, PageSettings, PanelSettings
+
+import relaqs
+from relaqs import Session
+
+FULL = PanelSettings(
+    "p1",
+    'A "title" \\ with ünïcode',
+    "SELECT '''x'''\n\tFROM t -- \"\"\"",
+    "bars",
+    "wide",
+    0.01,
+    2.0,
+    "a",
+    "b",
+    "c",
+)
+
+
+def test_a_page_survives_its_file(tmp_path: Path) -> None:
+    page = PageSettings("mine", "Mine", (FULL, PanelSettings("p2", "t", "SELECT 1")), owner="ada")
+    write_page(page, tmp_path / "mine.toml")
+    assert read_page(tmp_path / "mine.toml") == page
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
+    assert parse_page("mine", page_text(page)) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("title = ", "it is not TOML"),
+        ("colour = 'red'", "a page has no ['colour']"),
+        ("panels = 3", "panels are written as [[panels]]"),
+        ("[[panels]]\ntitle = 't'", "a panel is incomplete"),
+        ("[[panels]]\ntitle = 't'\nsql = 's'\nchart = 'pie'", "chart is 'pie'; it must be one of bars"),
+        ("[[panels]]\ntitle = 't'\nsql = 's'\ntarget = 5", "target is 5; it must be a relative error"),
+        ("[[panels]]\ntitle = ''\nsql = 's'", "title is ''; it must be text"),
+        ("[[panels]]\nid = 'a'\ntitle = 't'\nsql = 's'\n" * 2, "several panels ['a']"),
+        ("title = 7", "title is 7; it must be text"),
+        ("owner = '../x'", "owner is '../x'; it must be 1 to 64 of a-z"),
+    ],
+)
+def test_a_file_that_is_no_page_says_why(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "broken.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(PageError, match=re.escape(said)) as caught:
+        read_page(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.fixture(scope="module", params=["tpch", "flights"])
+def built_in(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Session, PageSettings]]:
+    data = request.getfixturevalue(f"{request.param}_warehouse")
+    with relaqs.connect(data, threads=2) as session:
+        pages = PageList(tmp_path_factory.mktemp("pages"), session.tables)
+        assert [page.name for page in pages.pages("you")] == [request.param]
+        yield session, pages.page(request.param, "you")
+
+
+def test_every_panel_of_a_built_in_page_is_estimated(built_in: tuple[Session, PageSettings]) -> None:
+    session, page = built_in
+    assert {panel.chart for panel in page.panels} == set(CHARTS)
+    for panel in page.panels:
+        plan = session.plan(panel.sql)
+        assert plan.mode.value != "exact", (panel.title, plan.reasons)
+        names = {output.name for output in plan.outputs}
+        assert {panel.x, panel.y, panel.series} - {None} <= names, panel.title
+
+
+@pytest.mark.parametrize("table", ["lineitem", "orders", "customer", "part"])
+def test_a_page_made_for_a_table_can_be_asked(tpch_warehouse: Path, table: str) -> None:
+    with relaqs.connect(tpch_warehouse, threads=2) as session:
+        page = page_of_table(table, session.tables[table])
+        assert len(page.panels) >= 4
+        for panel in page.panels:
+            names = {output.name for output in session.plan(panel.sql).outputs}
+            assert {panel.x, panel.y} - {None} <= names, panel.title
+
+
+def test_a_page_made_for_odd_columns_can_be_asked(tmp_path: Path) -> None:
+    columns = {
+        'a "quoted" name': ["x", "y"] * 50,
+        "order": [0.5 * i for i in range(100)],
+        "constant": [1.0] * 100,
+        "nothing": pa.nulls(100, pa.float64()),
+        "when": pa.array(range(100), pa.timestamp("s")),
+        "list": [[1]] * 100,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "odd.parquet")
+    with relaqs.connect(
+        tables={"Odd Table!": tmp_path / "odd.parquet"}, cache_directory=tmp_path / "c"
+    ) as session:
+        (page,) = PageList(tmp_path / "pages", session.tables).pages("you")
+        assert page.name == "odd-table"
+        for panel in page.panels:
+            assert session.online_sql(panel.sql).result().is_exact
+
+
+def test_a_table_without_numbers_or_groups_shows_some_rows(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [f"{i:04}" for i in range(100)]}), tmp_path / "t.parquet")
+    with relaqs.connect(tables={"t": tmp_path / "t.parquet"}, cache_directory=tmp_path / "c") as session:
+        assert [panel.chart for panel in page_of_table("t", session.tables["t"]).panels] == [
+            "number",
+            "table",
+        ]
+
+
+def test_a_saved_page_takes_the_place_of_the_built_in_one(tmp_path: Path, tpch_warehouse: Path) -> None:
+    with relaqs.connect(tpch_warehouse, threads=1) as session:
+        pages = PageList(tmp_path, session.tables)
+        pages.save(PageSettings("tpch", "Changed", ()))
+        assert PageList(tmp_path, session.tables).page("tpch", "you").title == "Changed"

@@ -1,0 +1,155 @@
+"""The pure parts: cells of answers, predictions, moves of cores, limits and the audit log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from relaqs_dashboards.answers import LONGEST_TEXT, answer_of
+from relaqs_dashboards.audit import KEPT_FILES, AuditLog
+from relaqs_dashboards.cluster import Moves, Shown, cluster_update
+from relaqs_dashboards.limits import TokenBucket
+from relaqs_dashboards.outlook import Pace, fraction_at
+from relaqs_dashboards.wire import encoded
+
+from relaqs.scheduling import ClusterStatus, JobStatus
+from tests.relaqs.examples import revenue, snapshot
+
+
+def test_an_answers_cells_have_their_intervals() -> None:
+    answer = answer_of(revenue(), {2: "estimate"}, ranked=True)
+    assert [(column.name, column.kind, column.type) for column in answer.columns] == [
+        ("n_name", "key", "text"),
+        ("year", "key", "number"),
+        ("revenue", "estimate", "number"),
+    ]
+    assert answer.rows[0] == [
+        "FRANCE",
+        1992,
+        [57.1e6, pytest.approx(57.1e6 * 0.97), pytest.approx(57.1e6 * 1.03), True],
+    ]
+    assert (answer.ranked, answer.truncated) == (True, None)
+
+
+def test_rows_beyond_the_most_are_counted() -> None:
+    answer = answer_of(revenue(), {}, ranked=False, most_rows=4)
+    assert (len(answer.rows), answer.truncated) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (2**53, 2**53),
+        (2**53 + 1, str(2**53 + 1)),
+        (math.nan, None),
+        (-math.inf, None),
+        (Decimal("0.1"), 0.1),
+        (Decimal("12345678901234567.89"), "12345678901234567.89"),
+        (dt.date(2013, 1, 31), "2013-01-31"),
+        (dt.datetime(2013, 1, 31, 12, 30), "2013-01-31T12:30:00"),
+        (True, True),
+        (None, None),
+        ([1, 2], "[1, 2]"),
+        (b"\x00<", "b'\\x00<'"),
+        ("x" * 600, "x" * LONGEST_TEXT + "…"),
+    ],
+)
+def test_a_value_becomes_what_json_has_for_it(value: Any, cell: Any) -> None:
+    answer = answer_of(snapshot({"v": [value]}), {}, ranked=False)
+    assert json.loads(encoded(answer))["rows"] == [[cell]]
+
+
+def test_the_target_lies_where_the_square_root_law_says() -> None:
+    at = fraction_at(0.01, error=0.05, fraction=0.1)
+    assert at is not None
+    assert math.sqrt(1 / at - 1) / math.sqrt(1 / 0.1 - 1) == pytest.approx(0.01 / 0.05)
+    assert fraction_at(0.05, error=0.05, fraction=0.1) == pytest.approx(0.1)
+    assert fraction_at(0.01, error=math.inf, fraction=0.1) is None
+    assert fraction_at(0.01, error=0.0, fraction=1.0) is None
+
+
+def test_a_pause_does_not_slow_the_prediction() -> None:
+    pace = Pace()
+    assert pace.seconds_to(1.0) is None
+    pace.see(0.0, 0.1)
+    pace.see(1.0, 0.2)
+    assert pace.seconds_to(0.5) == pytest.approx(3.0)
+    pace.interrupt()
+    pace.see(100.0, 0.2)
+    pace.see(101.0, 0.3)
+    assert pace.seconds_to(0.5) == pytest.approx(2.0)
+    assert pace.seconds_to(0.2) == 0.0
+
+
+JOB = JobStatus(
+    id="a",
+    name="SELECT secret",
+    kind="query",
+    state="running",
+    client="me",
+    weight=1.0,
+    arrived_seconds_ago=1.0,
+    share_cores=0.0,
+    used_cores=0.5,
+    quality=math.inf,
+    target=None,
+    work_done=0.1,
+    work_total=1.0,
+    attained_core_seconds=1.0,
+    core_seconds_left=None,
+    history=((0.1, math.inf), (0.2, 0.123456789)),
+    predicted=(),
+)
+
+
+def status(seconds: float, policy: str = "relaqs", **shares: float) -> ClusterStatus:
+    jobs = tuple(replace(JOB, id=id, share_cores=share) for id, share in shares.items())
+    return ClusterStatus(seconds, 4.0, policy, jobs)
+
+
+def test_jobs_of_others_are_told_without_their_sql() -> None:
+    update = cluster_update(status(0.0, a=1.0, b=3.0), {"a": Shown("Revenue", "p1")}, 7)
+    mine, other = update.jobs
+    assert (mine.name, mine.panel, mine.quality) == ("Revenue", "p1", None)
+    assert (other.name, other.panel) == ("another user's query", None)
+    assert mine.history == ((0.2, 0.1235),)
+    assert "secret" not in encoded(update)
+
+
+def test_the_largest_move_is_told_and_why() -> None:
+    moves = Moves()
+    assert moves.see(status(0.0, a=4.0)) == ("a", "+4.0 cores: it is new")
+    assert moves.see(status(1.0, a=2.0, b=2.0)) is None  # too soon to be read
+    assert moves.see(status(2.0, a=2.0, b=2.0)) == ("a", "-2.0 cores: other answers gain more from them")
+    assert moves.see(status(4.0, a=2.1, b=1.9)) is None  # too little
+    assert moves.see(status(6.0, a=4.0)) == ("a", "+2.0 cores: another job ended")
+    assert moves.see(status(8.0, "fair", a=2.0, b=2.0)) == ("a", "-2.0 cores: the cores are shared evenly")
+
+
+def test_a_bucket_lets_a_burst_through_and_then_so_many_a_second() -> None:
+    now = 0.0
+    bucket = TokenBucket(2.0, 3, lambda: now)
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    now = 0.5
+    assert [bucket.take() for _ in range(2)] == [True, False]
+    now = 100.0
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+
+
+def test_the_audit_log_turns_over_and_keeps_few_files(tmp_path: Path) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl", largest_bytes=2000, clock=lambda: 12.5)
+    for number in range(200):
+        log.note("asked", "ada", sql=f"SELECT {number}")
+    log.note("asked", "ada", sql="x" * 5000)
+    log.close()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["audit.jsonl", *(f"audit.jsonl.{i}" for i in range(1, KEPT_FILES + 1))]
+    newest = json.loads((tmp_path / "audit.jsonl.1").read_text().splitlines()[-1])
+    assert (newest["at"], newest["what"], newest["user"], len(newest["sql"])) == (12.5, "asked", "ada", 2001)
+    assert (tmp_path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
