@@ -24,6 +24,8 @@ BATCH_GROWTH = 1.5
 # of fourteen covered the flights by aircraft 1 to 2 points less.
 BATCH_SHARE = 1 / 10
 BATCH_SHARE_OF_MANY_GROUPS = 1 / 4
+# What the partial results of a mini-batch may take: two of them are in memory, the one folded and the next.
+BATCH_RESULT_BYTES = 256 << 20
 # The share of the table, from its start, whose partials are kept per block.
 BLOCK_SHARE = 0.06
 
@@ -50,19 +52,22 @@ def mini_batches(
     order: Sequence[int],
     partition_bytes: float,
     *,
+    result_bytes: float = 0.0,
     batches: int | None = None,
     batch_share: float = BATCH_SHARE,
     block_share: float = BLOCK_SHARE,
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
-    partition_bytes: compressed bytes a task reads per partition. batches: this many equal ones, instead of
-    growing ones, which cover batch_share of the partitions at most. block_share: the share of the partitions,
-    from the start, whose partials are kept per block, those of the first mini-batch at least; 0 for none. Any
-    later task's partial is a block of its own, for nothing.
+    partition_bytes: compressed bytes a task reads per partition. result_bytes: what it returns of one.
+    batches: this many equal ones, instead of growing ones, which cover batch_share of the partitions at most,
+    and return BATCH_RESULT_BYTES. block_share: the share of the partitions, from the start, whose partials
+    are kept per block, those of the first mini-batch at least; 0 for none. Any later task's partial is a
+    block of its own, for nothing.
     """
-    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), batch_share)
-    per_task = max(1, int(TASK_BYTES / max(partition_bytes, 1.0)))
+    most = min(len(order) * batch_share, BATCH_RESULT_BYTES / max(result_bytes, 1.0))
+    sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), most)
+    per_task = max(1, int(TASK_BYTES / max(partition_bytes + result_bytes, 1.0)))
     done, result = 0, []
     for index, size in enumerate(sizes):
         chunk = tuple(order[done : done + size])
@@ -80,11 +85,11 @@ def _equal_sizes(count: int, batches: int) -> list[int]:
     return [b - a for a, b in pairwise(edges)]
 
 
-def _growing_sizes(count: int, share: float) -> list[int]:
-    """Return 1, 1, 2, 3, 5, … up to a share of the partitions each."""
+def _growing_sizes(count: int, most: float) -> list[int]:
+    """Return 1, 1, 2, 3, 5, … up to so many partitions each."""
     sizes: list[int] = []
     left, size = count, 1.0
-    limit = max(1.0, count * share)
+    limit = max(1.0, most)
     while left:
         # A rest smaller than half a mini-batch joins the last one: no snapshot for a sliver.
         take = left if left < 1.5 * int(size) else int(size)

@@ -11,8 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution import estimator
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.execution.tasks import scan_order, scheduled_batches, used_bytes_per_partition
+from relaqs_engine.execution.tasks import (
+    VALUE_BYTES,
+    result_bytes_per_partition,
+    scan_order,
+    scheduled_batches,
+    used_bytes_per_partition,
+)
 from relaqs_engine.layouts import add_static, shuffle
 
 from tests.conftest import TPCH_PARTITIONS, Oracle
@@ -222,6 +229,34 @@ def test_a_table_of_one_row(tmp_path: Path) -> None:
         World.open(tmp_path / "warehouse", oracle).check(
             "SELECT count(*) AS n, sum(v) AS s, stddev(v) AS d FROM one"
         )
+
+
+def test_many_groups_are_shown_in_part_before_the_end_and_whole_at_it(
+    tpch: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimator, "MOST_GROUPS_SHOWN", 5)
+    sql = "SELECT l_shipdate, avg(l_tax) AS a FROM lineitem GROUP BY l_shipdate ORDER BY l_shipdate"
+    *before, last = tpch.estimates(tpch.plan(sql))
+    everything = tpch.oracle.table(sql).column("l_shipdate").to_pylist()
+    for estimate in before:
+        shown = estimate.table.column("l_shipdate").to_pylist()
+        assert len(shown) == 5
+        assert shown == sorted(shown)
+        assert estimate.unseen_groups is None
+        assert estimate.relative_error() == float("inf")  # no target is met by a part of the answer
+        assert "only 5 of the groups are shown before the end" in estimate.warnings
+    assert last.table.column("l_shipdate").to_pylist() == everything
+
+
+def test_partial_results_are_measured_where_no_condition_filters(tpch: World) -> None:
+    def size(sql: str) -> float:
+        return result_bytes_per_partition(tpch.plan(sql), tpch.catalog)
+
+    lineitem = tpch.catalog.table("lineitem")
+    rows = lineitem.row_count / len(lineitem.partitions)
+    assert size(BY_FLAG) == 3 * VALUE_BYTES * (1 + 4 + 1)  # three groups: key, two sums and two counts, rows
+    assert size("SELECT l_tax, l_orderkey FROM lineitem") == rows * VALUE_BYTES * (2 + 1)
+    assert size("SELECT l_tax, l_orderkey FROM lineitem WHERE l_tax > 0.01") == 0.0
 
 
 @pytest.mark.parametrize("column", ["tailnum", "arr_delay"])

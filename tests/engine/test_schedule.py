@@ -7,7 +7,13 @@ from itertools import chain, pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from relaqs_engine.schedule import TASK_BYTES, MiniBatch, mini_batches, partition_order
+from relaqs_engine.schedule import (
+    BATCH_RESULT_BYTES,
+    TASK_BYTES,
+    MiniBatch,
+    mini_batches,
+    partition_order,
+)
 
 COUNTS = st.integers(1, 400)
 BYTES = st.floats(0, 4 * TASK_BYTES)
@@ -83,3 +89,16 @@ def test_no_partition_is_favoured(partition: int) -> None:
     """A partition comes among the first ten of fifty in a fifth of the seeds: 400 ± 5·√(2000·.2·.8) = 89."""
     early = sum(partition in partition_order(50, seed)[:10] for seed in range(2_000))
     assert abs(early - 400) < 89
+
+
+@given(COUNTS, BYTES, st.floats(0, 2 * BATCH_RESULT_BYTES))
+def test_what_a_mini_batch_returns_is_bounded(
+    count: int, partition_bytes: float, result_bytes: float
+) -> None:
+    made = mini_batches(range(count), partition_bytes, result_bytes=result_bytes)
+    for batch in made[:-1]:
+        assert len(batch.partitions) == 1 or len(batch.partitions) * result_bytes <= BATCH_RESULT_BYTES
+        for task in batch.tasks:
+            assert len(task) == 1 or len(task) * (partition_bytes + result_bytes) <= TASK_BYTES
+    # The last takes in a rest that is smaller than half of it.
+    assert len(made[-1].partitions) * result_bytes <= 1.5 * max(BATCH_RESULT_BYTES, result_bytes)

@@ -32,6 +32,9 @@ from relaqs_engine.plan import (
 # A ranking over groups with fewer rows than this shows values so far: scaled, they would be far too high
 # (FACTS: 85 times at half a percent of the rows).
 MIN_ROWS_TO_SCALE_RANKED = 30
+# More groups than this are not shown before the end: nobody reads them, and their error bars would take
+# gigabytes and minutes at each mini-batch.
+MOST_GROUPS_SHOWN = 100_000
 _POINT = "point"  # the prepared statement's name
 
 
@@ -65,7 +68,7 @@ class Estimator:
         self._state = state
         self._cursor = cursor
         self._request = request
-        self._is_prepared = False
+        self._prepared: set[str] = set()
         self._intervals_of = IntervalEstimator(plan, leading, state, cursor, request)
 
     @property
@@ -85,7 +88,7 @@ class Estimator:
 
     def estimate(self) -> Estimate:
         """Return the answer so far, after at least one mini-batch and before the last."""
-        so_far = self.so_far()
+        so_far = self.so_far(most_groups=MOST_GROUPS_SHOWN)
         return present_estimate(
             self._plan,
             so_far.point,
@@ -98,11 +101,17 @@ class Estimator:
         )
 
     @np.errstate(invalid="ignore", over="ignore")  # sums of NaN and infinities: nothing is known of them
-    def so_far(self, *, is_scaled: bool = True) -> SoFar:
-        """Return what an answer is presented from. is_scaled: False for the values as they were seen."""
+    def so_far(self, *, is_scaled: bool = True, most_groups: int | None = None) -> SoFar:
+        """Return what an answer is presented from.
+
+        is_scaled: False for the values as they were seen. most_groups: the first so many alone, in the
+        answer's order.
+        """
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
-        point = self._point(1.0 if plan.groups_are_local or not is_scaled else scan.scale)
+        most = None if plan.has_limit else most_groups
+        point = self._point(1.0 if plan.groups_are_local or not is_scaled else scan.scale, most)
         groups = shown_groups(plan, point)
+        are_all = most is None or point.num_rows < most
         tiny = plan.has_limit and bool((groups.rows[: plan.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any())
         so_far = (tiny or not is_scaled) and not plan.groups_are_local
         if so_far and is_scaled:
@@ -110,7 +119,8 @@ class Estimator:
             groups = shown_groups(plan, point)  # HAVING lets others through
         found = self._intervals(point, groups, scan, so_far)
         decided = decided_groups(plan, found, groups.rows)
-        settled = bool(decided.all()) and not (so_far or plan.groups_are_local or plan.has_having)
+        settled = are_all and bool(decided.all())
+        settled &= not (so_far or plan.groups_are_local or plan.has_having)
         shown = point.slice(0, len(decided))
         return SoFar(
             point=shown,
@@ -119,9 +129,12 @@ class Estimator:
             bounds=self._bounds(shown, scan.fraction),
             scan=scan,
             is_scaled=not so_far,
-            unseen_groups=self._unseen(groups, scan.fraction),
+            unseen_groups=self._unseen(groups, scan.fraction) if are_all else None,
             rows_are_settled=settled,
-            warnings=_warnings(plan, so_far and is_scaled, 0 if not is_scaled else int((~decided).sum())),
+            warnings=(
+                *_warnings(plan, so_far and is_scaled, 0 if not is_scaled else int((~decided).sum())),
+                *(() if are_all else (f"only {point.num_rows:,} of the groups are shown before the end",)),
+            ),
         )
 
     def without_each_block(self, so_far: SoFar) -> FloatArray:
@@ -129,12 +142,14 @@ class Estimator:
         shown = sum(output.kind is OutputKind.ESTIMATE for output in self._plan.outputs)
         return self._intervals_of.without_each_block(so_far.groups, so_far.scan)[:, :, :shown]
 
-    def _point(self, scale: float) -> pa.Table:
+    def _point(self, scale: float, most_groups: int | None = None) -> pa.Table:
         """Return the estimate. Prepared at the first, once there is a state: parsing costs a third of it."""
-        if not self._is_prepared:
-            self._cursor.run(f"PREPARE {_POINT} AS {_point_sql(self._plan)}")
-            self._is_prepared = True
-        return self._cursor.table(f"EXECUTE {_POINT}({scale!r})")
+        name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
+        if name not in self._prepared:
+            limit = "" if most_groups is None else f" LIMIT {most_groups}"
+            self._cursor.run(f"PREPARE {name} AS {_point_sql(self._plan)}{limit}")
+            self._prepared.add(name)
+        return self._cursor.table(f"EXECUTE {name}({scale!r})")
 
     def _intervals(self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)

@@ -45,10 +45,8 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
     outputs = _approximate(plan)
     columns = [answer.column(i) for i, _ in outputs]
     true = arrow_booleans(np.ones(answer.num_rows, dtype=bool))
-    sides = [
-        (_as_side(output, column), _as_side(output, column), true)
-        for (_, output), column in zip(outputs, columns, strict=True)
-    ]
+    ends = [_as_side(output, column) for (_, output), column in zip(outputs, columns, strict=True)]
+    sides = [(end, end, true) for end in ends]
     shape = (answer.num_rows, len(outputs))
     return _assemble(
         plan,
@@ -59,8 +57,8 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
         values=_stack(
             [_numbers(output, column) for (_, output), column in zip(outputs, columns, strict=True)], shape
         ),
-        half_widths=np.zeros(shape),
-        certified=np.ones(shape, dtype=bool),
+        half_widths=np.broadcast_to(0.0, shape),
+        certified=np.broadcast_to(np.True_, shape),
         unseen_groups=0,
     )
 

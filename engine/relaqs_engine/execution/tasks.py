@@ -16,6 +16,8 @@ from relaqs_engine.schedule import (
     partition_order,
 )
 
+VALUE_BYTES = 16  # of a column in a row of a partial result: a decimal, or a short text
+
 
 def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool) -> str:
     """Return the partial query over the given partitions of every stream."""
@@ -40,6 +42,7 @@ def scheduled_batches(
     return mini_batches(
         scan_order(plan, catalog, seed),
         used_bytes_per_partition(plan, catalog),
+        result_bytes=result_bytes_per_partition(plan, catalog),
         batches=batches,
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
         block_share=BLOCK_SHARE if plan.method is Method.REPLICATES else 0.0,
@@ -72,3 +75,18 @@ def used_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:
         reads = plan.partial_sql.count(stream.token)
         total += reads * sum(column.byte_count for column in used) / len(layout.partitions)
     return total
+
+
+def result_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:
+    """Return about how many bytes the partial result over one partition takes where rows are not filtered.
+
+    How many rows a condition lets through is not known; to take all for granted would cut selective queries
+    into tasks that are too small. 0 is returned then.
+    """
+    if " WHERE " in plan.partial_sql:
+        return 0.0
+    leading = leading_stream(plan, catalog)
+    rows = leading.row_count / len(leading.partitions)
+    if not plan.returns_rows:
+        rows = min(rows, plan.expected_groups)
+    return rows * VALUE_BYTES * (len(plan.keys) + len(plan.basis) + 1)
