@@ -157,3 +157,21 @@ test("an axis makes no room for what nobody vouches for", () => {
   assert.deepEqual(extentOf(span([10, 4, 16, true])), [4, 16]);
   assert.deepEqual(extentOf(span([10, 10, null, true])), [10, 10]);
 });
+
+test("rows that look the same are all shown", () => {
+  const rows = answer(
+    [
+      ["a", "opaque", "text"],
+      ["b", "opaque", "number"],
+    ],
+    [
+      ["x", 1],
+      ["x", 1],
+      ["y", 2],
+    ],
+  );
+  for (const chart of ["table", "bars"] as const) {
+    const keys = marksOf(rows, rolesOf(rows, asked(chart))).map((mark) => mark.key);
+    assert.equal(new Set(keys).size, 3);
+  }
+});

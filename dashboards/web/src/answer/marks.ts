@@ -24,7 +24,17 @@ export interface Mark {
 export function marksOf(answer: Answer, roles: Roles): Mark[] {
   const cells = answer.rows.map((row) => row.map(cellOf));
   const shown = answer.columns.map((column, at) => textsOf(column, cells, at));
-  return cells.map((row, at) => markOf(answer, roles, row, at, shown));
+  return withOwnKeys(cells.map((row, at) => markOf(answer, roles, row, at, shown)));
+}
+
+/** Rows that look the same are told apart by their number: none may hide another. */
+function withOwnKeys(marks: readonly Mark[]): Mark[] {
+  const seen = new Map<string, number>();
+  return marks.map((mark) => {
+    const before = seen.get(mark.key) ?? 0;
+    seen.set(mark.key, before + 1);
+    return before === 0 ? mark : { ...mark, key: `${mark.key} ${before + 1}` };
+  });
 }
 
 /** Exact columns are text as they are; only estimates share a unit. */

@@ -19,7 +19,12 @@ export function rolesOf(answer: Answer, asked: AskedRoles): Roles {
   const y = named(answer, asked.y) ?? defaultY(asked.chart, values, named(answer, asked.x));
   const x = named(answer, asked.x) ?? defaultX(asked.chart, keys, values, y, named(answer, asked.series));
   const series = named(answer, asked.series) ?? defaultSeries(asked.chart, keys, x);
-  return { x, y, series, keys: keys.length > 0 ? keys : x === null || x === y ? [] : [x] };
+  return { x, y, series, keys: keys.length > 0 ? keys : rowNames(asked.chart, x, y) };
+}
+
+/** Return what rows without keys are called by: what they stand at, or where nothing does, nothing. */
+function rowNames(chart: ChartKind, x: number | null, y: number | null): number[] {
+  return chart === "table" || x === null || x === y ? [] : [x];
 }
 
 /** Return what the chart lacks to be drawn, in words; null where it lacks nothing. */

@@ -14,7 +14,13 @@ export function delaySeconds(attempt: number, random: () => number): number {
 export type Status =
   | { readonly kind: "connecting" }
   | { readonly kind: "live" }
-  | { readonly kind: "waiting"; readonly seconds: number; readonly attempts: number };
+  | {
+      readonly kind: "waiting";
+      readonly seconds: number;
+      readonly attempts: number;
+      /** Why the server closed, in its words; "" where it said nothing. */
+      readonly reason: string;
+    };
 
 export interface Listener {
   status(status: Status): void;
@@ -59,17 +65,17 @@ export class Connection {
 
   private closed(event: CloseEvent): void {
     if (event.code >= REFUSED_FROM) this.listener.refused(event.reason);
-    else this.wait(delaySeconds(this.attempts++, Math.random));
+    else this.wait(delaySeconds(this.attempts++, Math.random), event.reason);
   }
 
-  /** Count down in whole seconds, then try again; at once when the machine is online again. */
-  private wait(seconds: number): void {
+  /** Count down in whole seconds, then try again. */
+  private wait(seconds: number, reason: string): void {
     if (seconds <= 0) {
       this.open();
       return;
     }
-    this.listener.status({ kind: "waiting", seconds: Math.ceil(seconds), attempts: this.attempts });
+    this.listener.status({ kind: "waiting", seconds: Math.ceil(seconds), attempts: this.attempts, reason });
     const step = seconds % 1 || 1;
-    setTimeout(() => this.wait(seconds - step), 1000 * step);
+    setTimeout(() => this.wait(seconds - step, reason), 1000 * step);
   }
 }

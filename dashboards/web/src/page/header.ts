@@ -26,7 +26,7 @@ export class Header {
   private readonly title = element("h1");
   private readonly data = element("span", { class: "data" });
   private readonly pages = element("nav", { "aria-label": "Pages" });
-  private readonly status = element("span", { class: "status", role: "status" });
+  private readonly status = element("span", { class: "status" });
   private readonly viewers = element("span", { class: "viewers" });
   private readonly freezing: HTMLButtonElement;
   private readonly tools = element("div", { class: "tools" });
@@ -128,11 +128,12 @@ function statusText(status: Status): string {
     case "live":
       return "live";
     case "waiting":
-      return (
-        `reconnecting in ${status.seconds} s` +
-        (status.attempts >= ATTEMPTS_UNTIL_HINT
-          ? "; if the server was started anew, open the address it printed"
-          : "")
-      );
+      return [`reconnecting in ${status.seconds} s`, visible(status.reason), hint(status.attempts)]
+        .filter(Boolean)
+        .join("; ");
   }
+}
+
+function hint(attempts: number): string {
+  return attempts >= ATTEMPTS_UNTIL_HINT ? "if the server was started anew, open the address it printed" : "";
 }

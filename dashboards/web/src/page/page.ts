@@ -31,6 +31,7 @@ export class PageView implements Desk, Listener {
   private isClusterDirty = false;
   private isPageDirty = false;
   private isFrozen = false;
+  private isCutOff = false;
   private drawnSeq: number | null = null;
 
   constructor(root: HTMLElement, name: string, view: "page" | "jobs") {
@@ -75,10 +76,18 @@ export class PageView implements Desk, Listener {
   status(status: Status): void {
     this.header.drawStatus(status);
     document.body.classList.toggle("is-cut-off", status.kind !== "live");
+    this.speakOf(status);
     const name = recall("name");
     if (status.kind !== "live") return;
     this.model.reconnected();
     if (name) this.connection.send({ type: "name", name });
+  }
+
+  /** Say that the connection went or came back: once, not at every second of waiting. */
+  private speakOf({ kind }: Status): void {
+    if (kind === "waiting" && !this.isCutOff) this.announcer.speak(["Connection lost; trying again"]);
+    if (kind === "live" && this.isCutOff) this.announcer.speak(["Connected again"]);
+    if (kind !== "connecting") this.isCutOff = kind === "waiting";
   }
 
   refused(reason: string): void {

@@ -1,6 +1,7 @@
 /** A panel's query: to read, and on a page that may be edited, to change and run. */
 
 import { button, element, setHidden } from "../dom";
+import type { Failure, PanelEdit, PanelSettings } from "../protocol";
 import { SqlField } from "../sql_field";
 import type { Desk } from "./desk";
 import type { PanelModel } from "./model";
@@ -10,7 +11,8 @@ export class Query {
   readonly root = element("details", { class: "query" }, element("summary", {}, "SQL"));
   private readonly form = new SettingsForm();
   private field: SqlField | null = null;
-  private filledFor: unknown = null;
+  private filledFor: PanelSettings | null = null;
+  private marked: Failure | null = null;
 
   constructor(
     private readonly panel: PanelModel,
@@ -22,10 +24,8 @@ export class Query {
   /** Take over what somebody else changed, unless it is being edited here. */
   draw(): void {
     const { settings, update } = this.panel;
-    const failure = update?.failure ?? null;
-    this.field?.mark(failure?.position ?? null, failure?.message ?? "");
-    if (!this.field || this.filledFor === settings) return;
-    if (!this.root.matches(":focus-within")) this.revert();
+    this.mark(update?.failure ?? null);
+    if (this.field && this.filledFor !== settings && !this.isBeingEdited()) this.revert();
   }
 
   /** Open the query with other text in it, for the reader to run. */
@@ -35,6 +35,25 @@ export class Query {
     if (!this.field) return;
     this.field.sql = sql;
     this.field.focus();
+  }
+
+  /** Point at a mistake once: while the query is changed, its place is no longer true. */
+  private mark(failure: Failure | null): void {
+    if (!this.field || failure === this.marked) return;
+    this.marked = failure;
+    this.field.mark(failure?.position ?? null, failure?.message ?? "");
+  }
+
+  /** Whether there is something here that nobody has run yet. */
+  private isBeingEdited(): boolean {
+    const edit = this.edit();
+    if (edit === null || this.filledFor === null) return false;
+    const isRun = Object.keys(changedSettings(this.panel.settings, edit)).length === 0;
+    return !isRun && Object.keys(changedSettings(this.filledFor, edit)).length > 0;
+  }
+
+  private edit(): PanelEdit | null {
+    return this.field && { ...this.form.looks, sql: this.field.sql };
   }
 
   private build(): void {
@@ -62,8 +81,9 @@ export class Query {
   }
 
   private run(): void {
-    if (!this.field || !this.desk.page?.editable) return;
-    const changes = changedSettings(this.panel.settings, { ...this.form.looks, sql: this.field.sql });
+    const edit = this.edit();
+    if (edit === null || !this.desk.page?.editable) return;
+    const changes = changedSettings(this.panel.settings, edit);
     const { id } = this.panel.settings;
     if (Object.keys(changes).length === 0) this.desk.send({ type: "act", panel: id, act: "restart" });
     else this.desk.send({ type: "edit", panel: id, ...changes });
