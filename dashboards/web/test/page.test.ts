@@ -249,3 +249,16 @@ test("an edit names what changed and nothing else", () => {
     x: "a",
   });
 });
+
+test("a frozen view stays as it is, and then shows the newest", () => {
+  const model = new PageModel();
+  model.apply({ type: "update", seq: 1, page: PAGE, panels: { p1: panel("refining", { answer: ANSWER }) } });
+  model.freeze();
+  const newer = { ...ANSWER, ranked: true };
+  model.apply({ type: "update", seq: 2, panels: { p1: panel("refining", { answer: newer, error: 0.02 }) } });
+  model.apply({ type: "update", seq: 3, panels: { p1: panel("target_met", { error: 0.01 }) } });
+  const kept = model.panels.get("p1")!;
+  assert.deepEqual([kept.update?.state, kept.answer], ["refining", ANSWER]);
+  assert.deepEqual([...model.unfreeze()], ["p1"]);
+  assert.deepEqual([kept.update?.state, kept.answer], ["target_met", newer]);
+});

@@ -44,7 +44,7 @@ export interface Chart {
   draw(picture: Picture, size: Size): readonly string[];
 }
 
-export const DOUBT_NOTE = "? outlined: too few rows yet to vouch for the interval";
+export const DOUBT_NOTE = "? or outlined: too few rows yet to vouch for the interval";
 export const ORDER_NOTE = "≈ order with the next one not certain";
 export const BOUND_NOTE = "≥ ≤ bounds: all that is known so far";
 

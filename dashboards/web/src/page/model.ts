@@ -38,6 +38,8 @@ export class PageModel {
   log: readonly LogLine[] = [];
   viewers = 1;
   notice: string | null = null;
+  /** While the view is frozen: what panels will show when it is not. */
+  private held: Map<string, PanelUpdate> | null = null;
 
   apply(update: Update): Changes {
     const changes: Changes = { page: false, cluster: false, log: false, panels: new Set(), spoken: [] };
@@ -63,6 +65,19 @@ export class PageModel {
     return changes;
   }
 
+  /** Hold panels as they are; what comes meanwhile is kept, the newest of each. */
+  freeze(): void {
+    this.held ??= new Map();
+  }
+
+  /** Let panels show what came meanwhile, and return which. */
+  unfreeze(): Iterable<string> {
+    const held = this.held ?? new Map<string, PanelUpdate>();
+    this.held = null;
+    for (const [id, update] of held) this.takePanel(id, update);
+    return held.keys();
+  }
+
   /** Forget what a server that was gone will tell again; what was drawn stays. */
   reconnected(): void {
     this.log = [];
@@ -84,12 +99,22 @@ export class PageModel {
   private takePanel(id: string, update: PanelUpdate): string | null {
     const panel = this.panels.get(id);
     if (!panel) return null;
+    if (this.held) {
+      this.held.set(id, merged(this.held.get(id), update));
+      return null;
+    }
     const before = panel.update;
     takeUpdate(panel, update);
     return before?.state === update.state && before.run === update.run
       ? null
       : spokenState(panel.settings.title, update);
   }
+}
+
+/** Return the later update, with the earlier one's answer where the run is the same and no newer one came. */
+function merged(earlier: PanelUpdate | undefined, later: PanelUpdate): PanelUpdate {
+  const isKept = earlier?.answer && !later.answer && earlier.run === later.run;
+  return isKept ? { ...later, answer: earlier.answer } : later;
 }
 
 export function newPanel(settings: PanelSettings): PanelModel {

@@ -108,11 +108,9 @@ export class PageView implements Desk, Listener {
   /** Draw what changed, then tell the server: it sends nothing more before that. */
   private draw(now: number): void {
     if (this.isPageDirty) this.drawPage();
-    if (!this.isFrozen) {
-      for (const id of this.dirty) this.cards.get(id)?.draw(now);
-      this.dirty.clear();
-      if (this.isClusterDirty) this.drawCluster();
-    }
+    for (const id of this.dirty) this.cards.get(id)?.draw(now);
+    this.dirty.clear();
+    if (this.isClusterDirty && !this.isFrozen) this.drawCluster();
     this.header.drawViewers(this.model.viewers);
     if (this.drawnSeq !== null) this.connection.send({ type: "ack", seq: this.drawnSeq });
     this.drawnSeq = null;
@@ -167,6 +165,8 @@ export class PageView implements Desk, Listener {
 
   private freeze(isFrozen: boolean): void {
     this.isFrozen = isFrozen;
+    if (isFrozen) this.model.freeze();
+    else for (const id of this.model.unfreeze()) this.dirty.add(id);
     document.body.classList.toggle("is-frozen", isFrozen);
     this.say(isFrozen ? "The view is frozen; the queries go on." : "The view is live again.");
     this.pacer.ask();

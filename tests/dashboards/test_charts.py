@@ -1,0 +1,210 @@
+"""The charts, drawn by a real browser from made-up answers: the same module a page and a notebook use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.dashboards.browser import opened
+
+PANEL_JS = Path(__file__).resolve().parents[2] / "dashboards" / "relaqs_dashboards" / "static" / "panel.js"
+HOSTILE = "<img src=x onerror=\"document.title='broken in'\">"
+
+# A widget's model, as anywidget hands it over: `get`, `on` and `off`.
+OPEN = """async ([code, settings, panel]) => {
+  const door = await import(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+  const values = { settings, panel };
+  const listeners = {};
+  const model = { get: (name) => values[name], on: (name, act) => (listeners[name] = act), off: () => {} };
+  window.show = (panel) => { values.panel = panel; listeners["change:panel"](); };
+  door.default.render({ model, el: document.body });
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with opened() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    opened = browser.new_page(viewport={"width": 900, "height": 700})
+    faults: list[object] = []
+    opened.on("pageerror", lambda error: faults.append(error))
+    opened.set_content("<!doctype html><title>charts</title><body></body>")
+    yield opened
+    opened.close()
+    assert faults == []
+
+
+def draw(page: Page, chart: str, answer: dict[str, Any] | None, **more: Any) -> None:
+    settings = {"id": "p", "title": "Revenue", "sql": "", "chart": chart, "size": "wide", "target": 0.01}
+    named = {"x": None, "y": None, "series": None, "priority": 1.0}
+    page.evaluate(OPEN, [PANEL_JS.read_text("utf-8"), settings | named, update(answer, **more)])
+
+
+def update(answer: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
+    standing = {
+        "state": "refining",
+        "reason": None,
+        "run": 1,
+        "rows_read": 2_500_000,
+        "rows_total": 6_000_000,
+        "fraction": 0.42,
+        "elapsed_seconds": 1.1,
+        "cores": 2.0,
+        "error": 0.028,
+        "target": 0.01,
+        "priority": 1.0,
+        "target_fraction": 0.7,
+        "seconds_to_target": 3.0,
+        "unseen_groups": 0,
+        "warnings": [],
+        "confidence": 0.95,
+        "interval": "pointwise",
+        "mode": "mergeable",
+        "viewers": 1,
+        "changed_by": None,
+        "failure": None,
+    }
+    return standing | {"answer": answer} | more
+
+
+def answer(
+    *rows: list[Any], kind: str = "estimate", key: str = "text", ranked: bool = False
+) -> dict[str, Any]:
+    """Return an answer of one key and one approximate column."""
+    columns = [
+        {"name": "nation", "kind": "key", "type": key},
+        {"name": "revenue", "kind": kind, "type": "number"},
+    ]
+    return {"columns": columns, "rows": list(rows), "ranked": ranked, "truncated": None}
+
+
+def about(value: float, half: float, *, certified: bool = True) -> list[Any]:
+    return [value, value - half, value + half, certified]
+
+
+def test_a_bar_is_solid_to_the_low_end_faded_to_the_high_end_and_ticked_at_the_estimate(page: Page) -> None:
+    draw(page, "bars", answer(["FRANCE", about(50.0, 10.0)], ["KENYA", about(100.0, 10.0)]))
+    expect(page.locator("rect.solid")).to_have_count(2)
+    solid, faded = (page.locator(f"rect.{part}").first.bounding_box() for part in ("solid", "faded"))
+    assert solid is not None
+    assert faded is not None
+    # 40 is sure, and as much again as a half is between 40 and 60: one pixel for rounding.
+    assert faded["height"] == pytest.approx(solid["height"] / 2, abs=1.0)
+    assert faded["y"] + faded["height"] == pytest.approx(solid["y"], abs=1.0)
+    tick = page.locator("path.estimate").first.bounding_box()
+    assert tick is not None
+    assert tick["y"] == pytest.approx(faded["y"] + faded["height"] / 2, abs=1.5)
+
+
+def test_an_exact_bar_has_neither_fade_nor_tick(page: Page) -> None:
+    draw(page, "bars", answer(["FRANCE", about(50.0, 0.0)]), state="exact", fraction=1.0)
+    expect(page.locator("rect.solid")).to_have_count(1)
+    expect(page.locator("rect.faded")).to_have_count(0)
+    expect(page.locator("path.estimate")).to_have_count(0)
+
+
+def test_what_nobody_vouches_for_looks_different_and_says_so(page: Page) -> None:
+    draw(page, "table", answer(["FRANCE", about(50.0, 10.0, certified=False)], ["KENYA", about(9.0, 1.0)]))
+    expect(page.locator("td.value.doubtful")).to_have_text("50")
+    expect(page.get_by_text("too few rows yet to vouch for the interval")).to_be_visible()
+
+
+def test_bounds_are_one_sided(page: Page) -> None:
+    draw(
+        page, "table", answer(["FRANCE", [5000, 5000, None, True]], ["KENYA", [7, 7, 9, True]], kind="bound")
+    )
+    expect(page.locator("td.value").first).to_have_text("≥ 5000")
+    draw(page, "bars", answer(["FRANCE", [5000, 5000, None, True]], kind="bound"))
+    expect(page.locator("path.arrow")).to_have_count(1)
+
+
+def test_neighbours_whose_order_may_turn_are_marked(page: Page) -> None:
+    rows = (["FRANCE", about(57.0, 2.0)], ["JAPAN", about(55.0, 2.0)], ["KENYA", about(40.0, 2.0)])
+    draw(page, "table", answer(*rows, ranked=True))
+    expect(page.locator("tbody th")).to_have_text(["FRANCE ≈", "JAPAN", "KENYA"])
+
+
+def test_groups_keep_their_places_until_the_answer_is_exact(page: Page) -> None:
+    draw(page, "table", answer(["FRANCE", about(57.0, 1.0)], ["JAPAN", about(50.0, 1.0)], ranked=True))
+    expect(page.locator("tbody th")).to_have_text(["FRANCE", "JAPAN"])
+    swapped = answer(["JAPAN", about(58.0, 1.0)], ["FRANCE", about(51.0, 1.0)], ranked=True)
+    page.evaluate("panel => show(panel)", update(swapped))
+    expect(page.locator("tbody td.value").first).to_have_text("51.0")
+    expect(page.locator("tbody th")).to_have_text(["FRANCE", "JAPAN"])
+    page.evaluate("panel => show(panel)", update(swapped, state="exact", fraction=1.0))
+    expect(page.locator("tbody th")).to_have_text(["JAPAN", "FRANCE"])
+
+
+@pytest.mark.parametrize("chart", ["bars", "line", "table", "scatter", "histogram", "number"])
+def test_text_from_outside_stays_text(page: Page, chart: str) -> None:
+    hostile = answer([HOSTILE, about(50.0, 10.0)], ["KENYA", about(9.0, 1.0)])
+    draw(page, chart, hostile, warnings=[HOSTILE], reason=HOSTILE)
+    expect(page.locator(".warnings")).to_contain_text("<img")
+    assert page.locator("img").count() == 0
+    assert page.title() == "charts"
+
+
+def test_a_number_is_rounded_to_what_is_known(page: Page) -> None:
+    columns = [{"name": "revenue", "kind": "estimate", "type": "number"}]
+    rows = [[about(120_041_234.5, 3_100_000.0)]]
+    draw(page, "number", {"columns": columns, "rows": rows, "ranked": False, "truncated": None})
+    expect(page.locator(".big")).to_have_text("120.0 M ± 3.1 M", use_inner_text=True)
+    expect(page.locator(".interval")).to_contain_text("95 % interval 116.9 M to 123.1 M")
+
+
+def test_dates_make_a_line_with_a_band(page: Page) -> None:
+    months = ([f"1995-{month:02}-01", about(50.0 + month, 5.0)] for month in range(1, 13))
+    draw(page, "line", answer(*months, key="date"))
+    expect(page.locator("path.stroke")).to_have_count(1)
+    expect(page.locator("path.band")).to_have_count(1)
+    expect(page.locator("text.group-tick").first).to_have_text("1995")
+
+
+def test_a_chart_that_lacks_a_column_is_a_table_and_says_why(page: Page) -> None:
+    columns = [{"name": "name", "kind": "key", "type": "text"}]
+    draw(page, "bars", {"columns": columns, "rows": [["a"], ["b"]], "ranked": False, "truncated": None})
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.get_by_text("there is no column of numbers")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ("refining", "refining · ±2.8 %"),
+        ("target_met", "target met · ±2.8 %"),
+        ("paused", "paused at ±2.8 %"),
+        ("stopped", "stopped at ±2.8 %"),
+        ("failed", "failed"),
+    ],
+)
+def test_every_state_is_said_in_words(page: Page, state: str, words: str) -> None:
+    draw(page, "bars", answer(["FRANCE", about(50.0, 1.0)]), state=state)
+    expect(page.locator(".pill")).to_have_text(words)
+    held = page.locator(".stage.is-held")
+    expect(held).to_have_count(1 if state in ("paused", "stopped") else 0)
+    expect(page.locator(".stage.is-outdated")).to_have_count(1 if state == "failed" else 0)
+
+
+def test_an_old_chart_stays_dimmed_until_the_new_run_answers(page: Page) -> None:
+    draw(page, "bars", answer(["FRANCE", about(50.0, 1.0)]))
+    expect(page.locator("rect.solid")).to_have_count(1)
+    page.evaluate("panel => show(panel)", update(None, run=2, state="waiting"))
+    expect(page.locator(".stage.is-outdated rect.solid")).to_have_count(1)
+    page.evaluate("panel => show(panel)", update(answer(["KENYA", about(5.0, 1.0)]), run=2))
+    expect(page.locator(".stage.is-outdated")).to_have_count(0)
+    expect(page.locator("text.group-tick")).to_have_text("KENYA")
+
+
+def test_no_row_and_no_answer_yet_are_said(page: Page) -> None:
+    draw(page, "bars", None, state="waiting", reason="two others run first", error=None)
+    expect(page.locator(".placeholder")).to_have_text("No rows read yet: two others run first.")
+    page.evaluate("panel => show(panel)", update(answer(), state="empty", fraction=1.0))
+    expect(page.locator(".placeholder")).to_have_text("The query finished and no row matches.")
