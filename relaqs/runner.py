@@ -215,8 +215,8 @@ class JobRunner:
         if not ends:
             self._issue()  # before the callback, which may take its time over a snapshot
         revised = self._on_report(report)
+        self._executor.report(self._job.id, revised or report)
         if not ends:
-            self._executor.report(self._job.id, revised or report)
             return None
         return RunState.EXACT if report.is_final else RunState.STOPPED
 

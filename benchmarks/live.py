@@ -1,0 +1,246 @@
+"""Jobs that arrive one after another and share the cores of this process for real, under one policy.
+
+Two clocks. `wall` is the one on the wall. `work` counts the measured core-seconds of all tasks, divided by
+the cores: what the wall would show if the machine did nothing else, so that figures can be compared which
+were made on a machine that did. Where nobody is there, the work clock goes on to the next arrival; a core
+that idles while another works it does not see.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from relaqs_engine.catalog import Catalog
+
+from relaqs.executors import ThreadExecutor
+from relaqs.executors.base import Done
+from relaqs.job import StepReport, Task, TaskResult
+from relaqs.memory import machine_memory_bytes
+from relaqs.online_query import OnlineQuery
+from relaqs.policies import Kind, Plan, Policy, View, chosen_policy
+from relaqs.runner import JobRunner
+from relaqs.session import Session
+from relaqs.snapshot import Snapshot
+
+FloatArray = NDArray[np.float64]
+ClockName = Literal["work", "wall"]
+
+LOOK_SECONDS = 0.02  # how long the last job may be over before the work clock notices
+
+
+class Clock:
+    """Tells the seconds since the run began. cores: of the executor whose work it counts."""
+
+    def __init__(self, name: ClockName, cores: int) -> None:
+        self.changed = threading.Condition()
+        self._is_wall = name == "wall"
+        self._cores = cores
+        self._started = time.perf_counter()
+        self._worked_core_seconds = 0.0
+        self._skipped_seconds = 0.0
+
+    def begin(self) -> None:
+        """Start again at 0."""
+        with self.changed:
+            self._started = time.perf_counter()
+            self._worked_core_seconds = self._skipped_seconds = 0.0
+
+    def now(self) -> float:
+        if self._is_wall:
+            return time.perf_counter() - self._started
+        return self._worked_core_seconds / self._cores + self._skipped_seconds
+
+    def worked(self, core_seconds: float) -> None:
+        with self.changed:
+            self._worked_core_seconds += core_seconds
+            self.changed.notify_all()
+
+    def wait_until(self, at_seconds: float, is_idle: Callable[[], bool]) -> None:
+        """Return once it is so late. is_idle: whether nobody works; the work clock then skips the rest."""
+        with self.changed:
+            while (left := at_seconds - self.now()) > 0:
+                if not self._is_wall and is_idle():
+                    self._skipped_seconds += left
+                else:
+                    self.changed.wait(left if self._is_wall else LOOK_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A plan as it was made: when, what it took to make it, and the cores of each job by its id."""
+
+    at_seconds: float
+    decision_seconds: float
+    cores: dict[str, float]
+
+
+class Noted:
+    """Plans as another policy does, and keeps the plans."""
+
+    def __init__(self, inner: Policy, clock: Clock) -> None:
+        self._inner = inner
+        self._clock = clock
+        self.plans: list[Planned] = []
+
+    @property
+    def name(self) -> str:
+        return self._inner.name
+
+    def plan(self, view: View) -> Plan:
+        started = time.perf_counter()
+        plan = self._inner.plan(view)
+        took_seconds = time.perf_counter() - started
+        self.plans.append(Planned(self._clock.now(), took_seconds, plan.cores_by_job()))
+        return plan
+
+
+class ClockedExecutor(ThreadExecutor):
+    """Threads whose work a clock counts, and which note when each step of each job was folded."""
+
+    def __init__(self, cores: int, policy: Policy, clock: Clock) -> None:
+        super().__init__(cores, policy=policy)
+        self._clock = clock
+        self.reports: dict[str, list[tuple[float, StepReport]]] = {}
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        def counted(result: TaskResult) -> None:
+            self._clock.worked(result.core_seconds)
+            done(result)
+
+        super().submit(tasks, counted)
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        self.reports.setdefault(job_id, []).append((self._clock.now(), report))
+        super().report(job_id, report)
+
+
+class Handle(Protocol):
+    """What the driver asks of a query or a training run."""
+
+    @property
+    def id(self) -> str: ...
+
+    runner: JobRunner
+
+    def wait(self, timeout: float | None = None) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJob:
+    """A job to come. start: begins it in a session and returns its handle."""
+
+    name: str
+    kind: Kind
+    start: Callable[[Session], Handle]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finished:
+    """A job that ran to its end. at_seconds: when each step was folded, (steps,), on the run's clock.
+
+    reports: of the steps. snapshots: those of a query that its reader met, which skips where it is slow.
+    """
+
+    job: LiveJob
+    id: str
+    arrival_seconds: float
+    at_seconds: FloatArray
+    reports: tuple[StepReport, ...]
+    snapshots: tuple[Snapshot, ...]
+
+    @property
+    def core_seconds(self) -> FloatArray:
+        return np.array([max(report.core_seconds, 1e-9) for report in self.reports])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveRun:
+    """Jobs that shared cores under a policy, in the order of their arrival, and the plans that were made."""
+
+    policy: str
+    finished: tuple[Finished, ...]
+    plans: tuple[Planned, ...]
+
+
+class Driver:
+    """A session over a warehouse, on so many cores shared by a policy, and its clock. A context manager."""
+
+    def __init__(self, warehouse: Path, cores: int, policy: str | Policy, clock: ClockName) -> None:
+        self._clock = Clock(clock, cores)
+        self._policy = Noted(chosen_policy(policy), self._clock)
+        self._executor = ClockedExecutor(cores, self._policy, self._clock)
+        self.session = Session(
+            Catalog.open(warehouse),
+            {},
+            self._executor,
+            memory_limit_bytes=machine_memory_bytes() // 2,
+            exact_threads=cores,
+        )
+
+    def run(self, jobs: Sequence[LiveJob], arrival_seconds: FloatArray) -> LiveRun:
+        """Start every job at its time, wait for all, and return what became of them."""
+        self._clock.begin()
+        self._policy.plans.clear()
+        begun: list[_Begun] = []
+        for job, at_seconds in zip(jobs, arrival_seconds.tolist(), strict=True):
+            self._clock.wait_until(at_seconds, lambda: all(each.handle.wait(0) for each in begun))
+            begun.append(_Begun.of(job.start(self.session)))
+        for each in begun:
+            each.join()
+        finished = [
+            self._finished(job, arrival, each)
+            for job, arrival, each in zip(jobs, arrival_seconds.tolist(), begun, strict=True)
+        ]
+        return LiveRun(self._policy.name, tuple(finished), tuple(self._policy.plans))
+
+    def _finished(self, job: LiveJob, arrival_seconds: float, begun: _Begun) -> Finished:
+        told = self._executor.reports[begun.handle.id]
+        return Finished(
+            job,
+            begun.handle.id,
+            arrival_seconds,
+            np.array([at_seconds for at_seconds, _ in told]),
+            tuple(report for _, report in told),
+            tuple(begun.snapshots),
+        )
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """A job that was started, and the thread that keeps its snapshots as they come; training has none."""
+
+    handle: Handle
+    snapshots: list[Snapshot]
+    reader: threading.Thread
+
+    @classmethod
+    def of(cls, handle: Handle) -> _Begun:
+        snapshots: list[Snapshot] = []
+
+        def read() -> None:
+            if isinstance(handle, OnlineQuery):
+                snapshots.extend(handle)
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        return cls(handle, snapshots, reader)
+
+    def join(self) -> None:
+        """Wait for the end. Raises what made the job fail."""
+        self.reader.join()
+        self.handle.wait()
+        if self.handle.runner.error is not None:
+            raise self.handle.runner.error
