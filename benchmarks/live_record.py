@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from relaqs_engine.plan import Mode, OnlinePlan
+from relaqs_tpch.metered import StepMeter
+from relaqs_tpch.steps import steps_of_query
+from relaqs_tpch.truth import Truth
 
 from benchmarks.live import Finished, FloatArray, LiveRun
 from relaqs.policies import Kind
@@ -50,6 +54,16 @@ def training_trace(finished: Finished, lowest: float) -> Traced:
     return trace, finished.at_seconds[passes]
 
 
+def query_trace(finished: Finished, plan: OnlinePlan) -> Traced:
+    """Return what a query did, snapshot by snapshot, with true errors: the last of them is exact."""
+    truth = Truth(plan, finished.snapshots[-1].estimate)
+    meters = {report.step: StepMeter([report.core_seconds], report.progress) for report in finished.reports}
+    kind = Kind.EXACT if plan.mode is Mode.EXACT else Kind.QUERY
+    trace = steps_of_query(finished.snapshots, meters, truth).trace(finished.job.name, kind)
+    at_seconds = dict(zip((report.step for report in finished.reports), finished.at_seconds, strict=True))
+    return trace, np.array([at_seconds[snapshot.batch - 1] for snapshot in finished.snapshots])
+
+
 def schedule_run(run: LiveRun, traced: Sequence[Traced], cores: int, **rest: Any) -> ScheduleRun:
     """Return the record of a run. traced: of each job.
 
@@ -68,6 +82,7 @@ def schedule_run(run: LiveRun, traced: Sequence[Traced], cores: int, **rest: Any
         cores_most=float("inf"),
         load=load(needed, cores, outcome.arrival_seconds),
         epoch_seconds=EPOCH_SECONDS,
+        other_core_seconds=0.0,
         ran=(),
         **rest,
     )
