@@ -3,7 +3,7 @@
 import { scaleLinear } from "d3-scale";
 import { area } from "d3-shape";
 import { element } from "../dom";
-import { visible } from "../text/plain";
+import { showCores, visible } from "../text/plain";
 import { fitted, textWidth } from "./axis_text";
 import type { Size } from "./chart";
 import { drawBottomTicks, drawValueAxis, Frame, join, valueAxis, type ValueAxis } from "./frame";
@@ -92,19 +92,15 @@ export class CoresChart {
     const lines = picture.bands
       .map((band) => ({ label: visible(band.name), cores: band.cores[nearest] ?? 0, colour: band.colour }))
       .filter((line) => line.cores > 0.005)
-      .map((line) => ({ label: line.label, value: coresText(line.cores), colour: line.colour }))
+      .map((line) => ({ label: line.label, value: showCores(line.cores), colour: line.colour }))
       .reverse();
     return { x: x(time), title: seconds ? `${seconds} s ago` : "now", lines };
   }
 }
 
-export function coresText(cores: number): string {
-  return cores > 0 && cores < 0.05 ? "<0.1" : cores.toFixed(1);
-}
-
 /** Return a job's name and cores now; the name is cut to a width in pixels, the cores never are. */
 function nowText(band: Band, width = Infinity): string {
-  const cores = coresText(band.cores.at(-1) ?? 0);
+  const cores = showCores(band.cores.at(-1) ?? 0);
   return `${fitted(visible(band.name), width - textWidth(` ${cores}`))} ${cores}`;
 }
 

@@ -1,10 +1,9 @@
 /** The page of all jobs: how each came along, and how it was predicted to. */
 
-import { coresText } from "../charts/cores";
 import { CurvesChart, qualityText } from "../charts/curves";
 import { element, setAttribute, setHidden, setRichText, setText } from "../dom";
 import type { Job } from "../protocol";
-import { showPercent, visible } from "../text/plain";
+import { showCores, showPercent, visible } from "../text/plain";
 import type { PageModel } from "./model";
 
 export class JobsView {
@@ -93,8 +92,8 @@ function factsOf(job: Job, isTraining: boolean): string[] {
       ? []
       : [isTraining ? `${job.work_done} steps` : `${showPercent(job.work_done)} of the rows`];
   return [
-    `**${coresText(job.share)}** cores planned`,
-    `**${coresText(job.used)}** used`,
+    `**${showCores(job.share)}** cores planned`,
+    `**${showCores(job.used)}** used`,
     ...(job.quality === null ? [] : [`**${qualityText(job.quality, !isTraining)}**`]),
     ...work,
     ...(job.weight === 1 ? [] : [`priority × ${job.weight}`]),

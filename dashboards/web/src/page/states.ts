@@ -1,7 +1,7 @@
 /** The states of a panel in words, and what can be done in each. */
 
 import type { Act, PanelState, PanelUpdate } from "../protocol";
-import { showAbout, showChosen, showCount, showPercent, showSeconds } from "../text/plain";
+import { showAbout, showChosen, showCores, showCount, showPercent, showSeconds } from "../text/plain";
 
 const MOST_REMARKS = 3;
 
@@ -77,7 +77,7 @@ export function factTexts(update: PanelUpdate): string[] {
   if (update.state === "refining" && update.target !== null && update.seconds_to_target !== null) {
     facts.push(`${showChosen(update.target)} in about **${showAbout(update.seconds_to_target)}**`);
   }
-  if (isRunning) facts.push(`**${update.cores.toFixed(1)}** cores`);
+  if (isRunning) facts.push(`**${showCores(update.cores)}** cores`);
   if (update.unseen_groups)
     facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
   else if (update.unseen_groups === null && isRunning) facts.push("there may be groups not seen yet");

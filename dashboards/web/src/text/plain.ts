@@ -85,6 +85,11 @@ export function showAbout(seconds: number): string {
   return `${Math.round(seconds / 3600)}${THIN}h`;
 }
 
+/** Return a number of cores; a little is not nothing. */
+export function showCores(cores: number): string {
+  return cores > 0 && cores < 0.05 ? "<0.1" : cores.toFixed(1);
+}
+
 /** Return the local time of day, 14:03:09. */
 export function showClock(epochMilliseconds: number): string {
   const at = new Date(epochMilliseconds);
