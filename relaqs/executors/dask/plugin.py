@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
@@ -36,6 +37,7 @@ from relaqs.executors.dask.wishes import Wishes
 from relaqs.executors.shares import FairShares
 from relaqs.job import StepReport
 from relaqs.policies import DEFAULT_POLICY, make_policy
+from relaqs.policies.plan import Plan
 from relaqs.scheduling import EPOCH_SECONDS, Allocator, JobDescription
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._shares.enter(FOREIGN)
         self._charges = Charges(self._shares)
         self._client_of: dict[str, str] = {}  # of jobs
+        self._plan_in_force = Plan((), np.zeros(0), 0.0)
         self._next_plan: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._why_credits = broken_contract(scheduler)
@@ -78,6 +81,11 @@ class RelaqsPlugin(SchedulerPlugin):
         scheduler.stream_handlers[STREAM_OP] = self._on_message
         scheduler.handlers[HELLO_RPC] = self._hello
         scheduler.handlers[STATUS_RPC] = self._status
+
+    @property
+    def plan(self) -> Plan:
+        """The plan in force, by the jobs' names on the cluster."""
+        return self._plan_in_force
 
     async def close(self) -> None:
         self._is_closed = True
@@ -212,8 +220,8 @@ class RelaqsPlugin(SchedulerPlugin):
         self._next_plan = None
         if FOREIGN in self._allocator and not self._enforcement.has_foreign_tasks():
             self._allocator.leave(FOREIGN)
-        plan = self._allocator.plan(time.monotonic(), self._cores())
-        self._shares.set_shares(plan.cores_by_job())
+        self._plan_in_force = self._allocator.plan(time.monotonic(), self._cores())
+        self._shares.set_shares(self._plan_in_force.cores_by_job())
         self._enforcement.changed()
         if len(self._allocator):
             self._plan_in(EPOCH_SECONDS)
