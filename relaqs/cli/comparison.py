@@ -16,8 +16,8 @@ from relaqs.records.schedule_run import REDUCTIONS, ScheduleRun
 CAPTION = (
     "error: the integral of a job's true error over time, where the error before the first result, and at "
     "worst, is 1; s to x %: from a job's arrival until its error is reduced by x % for good; means over jobs "
-    "and seeds, changes relative to fair sharing (± standard error over seeds). crossing: the reduction up "
-    "to which the policy is no slower than fair. worst job: its time to 90 % relative to fair's."
+    "and seeds, changes relative to fair sharing (± standard error over seeds). crossing: the last reduction "
+    "before the policy falls behind fair sharing. worst job: its time to 90 % relative to fair's."
 )
 
 

@@ -38,9 +38,8 @@ class Row:
     """One policy in one setting. Changes are relative to fair sharing of the same seeds: −0.2 is less.
 
     error_seconds: the integral of a job's normalised error over time, the mean over jobs. reduced: seconds to
-    REDUCTIONS. crossing: the reduction of the error up to which the policy is as fast as fair sharing or
-    faster; beyond it fair sharing is. worst_job: the largest time to a 90 % reduction of any job, relative to
-    what it has under fair sharing.
+    REDUCTIONS. crossing: the last reduction of the error before the policy falls behind fair sharing.
+    worst_job: the largest time to a 90 % reduction of any job, relative to what it has under fair sharing.
     """
 
     policy: str
@@ -106,9 +105,15 @@ def seconds_to(run: ScheduleRun, reduction: float) -> float:
 
 
 def crossing(run: ScheduleRun, fair: ScheduleRun) -> float:
-    """Return the largest reduction of the error that takes no longer than under fair sharing, on average."""
-    ahead = np.flatnonzero(run.mean_level_seconds <= fair.mean_level_seconds * (1 + 1e-9))
-    return float(LEVELS[ahead[-1]]) if len(ahead) else 0.0
+    """Return the last reduction of the error before the policy falls behind fair sharing, on average.
+
+    1 if it never does, 0 if it always is.
+    """
+    ahead = run.mean_level_seconds <= fair.mean_level_seconds * (1 + 1e-9)
+    falls_behind = np.flatnonzero(ahead[:-1] & ~ahead[1:])
+    if len(falls_behind):
+        return float(LEVELS[falls_behind[-1]])
+    return 1.0 if ahead[-1] else 0.0
 
 
 def worst_job(run: ScheduleRun, fair: ScheduleRun) -> float:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.cli.progress import progress_bar
+from relaqs_tpch.cli_report import report_command
 from relaqs_tpch.cli_run import run_command
 from relaqs_tpch.cli_schedule import schedule_command
 from relaqs_tpch.data import generate
@@ -24,6 +25,7 @@ def tpch() -> None:
 
 tpch.add_command(run_command)
 tpch.add_command(schedule_command)
+tpch.add_command(report_command)
 
 
 @tpch.command("generate", short_help="Make the eight tables, laid out.")

@@ -42,10 +42,10 @@ from relaqs_tpch.warehouse import Warehouse
 )
 @click.option(
     "--arrival",
-    default="0.3",
+    default="0.1,0.3,1",
     show_default=True,
     metavar="SECONDS",
-    help="Mean time between Poisson arrivals; several, as 0.1,0.3,1, are run one after another.",
+    help="Mean time between Poisson arrivals; several are run one after another.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=12, show_default=True)
 @click.option(

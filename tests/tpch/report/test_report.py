@@ -1,0 +1,174 @@
+"""`relaqs tpch report`: a page from records, whole in itself, that claims nothing without its command."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+from relaqs_tpch.report.alone import rank_correlation
+from relaqs_tpch.report.predicted import LOSSES, errors_ahead
+from relaqs_tpch.report.style import COLOURS, picture
+
+from relaqs.cli import program
+
+SIMULATED = ("--jobs", "6", "--core-seconds", "3000", "--seeds", "2", "--processes", "1", "--epoch", "5")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    """Return the exit code and everything printed."""
+    ended = CliRunner().invoke(program, arguments)
+    return ended.exit_code, ended.output
+
+
+@pytest.fixture(scope="module")
+def reported(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with records of every kind, and their report."""
+    out = tmp_path_factory.mktemp("reported")
+    measured = ("--data", str(tpch_warehouse), "--threads", "2", "--out", str(out))
+    for words in (
+        ("tpch", "run", "--queries", "1,6", "--training", "K-Means;linear SVM", *measured),
+        ("tpch", "schedule", "--queries", "1,6", "--jobs", "4", "--seeds", "1", "--arrival", "0.02,0.1",
+         "--policies", "fair,relaqs", *measured),
+        ("simulate", "--arrival", "10,120", *SIMULATED, "--out", str(out)),
+        ("simulate", "--arrival", "20", "--training", "100%", *SIMULATED, "--out", str(out)),
+        ("tpch", "report", "--out", str(out)),
+    ):  # fmt: skip
+        code, output = run(*words)
+        assert code == 0, output
+    return out
+
+
+EXPECTED = {
+    "thesis-4-1", "thesis-4-2", "thesis-4-5", "thesis-4-6-live", "thesis-4-6-simulated", "thesis-4-7-live",
+    "thesis-4-7-simulated", "thesis-4-8-live", "thesis-4-8-simulated", "thesis-4-9", "slaq-3-1",
+    "slaq-changes", "slaq-prediction", "slaq-shares-live", "slaq-shares-simulated", "slaq-losses",
+    "slaq-decisions",
+}  # fmt: skip
+
+
+def test_every_figure_is_there_as_svg_and_png(reported: Path) -> None:
+    figures = reported / "figures"
+    assert {path.stem for path in figures.glob("*.svg")} == EXPECTED
+    assert {path.stem for path in figures.glob("*.png")} == EXPECTED
+    for path in figures.glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_has_each_figure_with_its_numbers_and_its_command(reported: Path) -> None:
+    html = (reported / "report.html").read_text()
+    articles = re.findall(r'<article id="([\w-]+)">(.*?)</article>', html, re.DOTALL)
+    assert {name for name, _ in articles} == EXPECTED
+    for name, article in articles:
+        assert '<svg role="img" aria-label="' in article, name
+        assert re.search(r"<pre><code>relaqs .+?</code></pre>", article, re.DOTALL), name
+    assert "<th>paper</th><th>here</th>" in html
+    assert "−47 %" in dict(articles)["thesis-4-7-simulated"]
+    assert "no figure here is comparable to official TPC-H results" in html
+    assert "Not measured yet" not in html
+
+
+def test_the_page_needs_nothing_else_and_is_well_formed(reported: Path) -> None:
+    html = (reported / "report.html").read_text()
+    without_names = re.sub(r'xmlns(:\w+)?="[^"]*"', "", html)
+    assert not re.search(r'(src|href)="(?!#)', without_names)
+    assert "@import" not in html
+    parser = Balanced()
+    parser.feed(re.sub(r"<svg.*?</svg>", "", html, flags=re.DOTALL))
+    assert parser.open == []
+
+
+class Balanced(HTMLParser):
+    """Keeps the tags that are open; fails where one is closed that is not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_colours_follow_light_and_dark(reported: Path) -> None:
+    html = (reported / "report.html").read_text()
+    used = set(re.findall(r"var\(--(\w+)\)", html))
+    assert used <= set(COLOURS)
+    assert {"ink", "muted", "grid", "one"} <= used
+    assert html.count("prefers-color-scheme:dark") == 1
+    assert not re.search(r"#0a00\d\d", html)  # no stand-in was left
+    alone = (reported / "figures" / "thesis-4-2.svg").read_text()
+    assert "prefers-color-scheme:dark" in alone
+    assert alone.startswith("<svg")
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["light", "dark"])
+def test_colours_can_be_read_on_the_page(index: int) -> None:
+    """Text 4.5 and lines 3 times as light as the page or as dark (WCAG 2.2, 1.4.3 and 1.4.11)."""
+    page = luminance(COLOURS["page"][index])
+    for role, pair in COLOURS.items():
+        if role in ("page", "grid"):
+            continue
+        darker, lighter = sorted((luminance(pair[index]), page))
+        assert (lighter + 0.05) / (darker + 0.05) >= (4.5 if role in ("ink", "muted") else 3.0), role
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_the_records_are_there_as_tables(reported: Path) -> None:
+    steps = pyarrow.parquet.read_table(reported / "steps.parquet")
+    jobs = pyarrow.parquet.read_table(reported / "jobs.parquet")
+    assert set(steps["name"].to_pylist()) == {"Q1", "Q6", "K-Means", "linear SVM"}
+    assert set(jobs["source"].to_pylist()) == {"live", "simulated"}
+
+
+def test_what_was_not_measured_is_said_with_the_command_that_adds_it(tmp_path: Path) -> None:
+    assert run("simulate", "--arrival", "10", *SIMULATED, "--out", str(tmp_path))[0] == 0
+    code, _ = run("tpch", "report", "--out", str(tmp_path))
+    assert code == 0
+    html = (tmp_path / "report.html").read_text()
+    assert html.count("Not measured yet") >= 5
+    assert "relaqs tpch run --data DIR" in html
+
+
+def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
+    code, output = run("tpch", "report", "--out", str(tmp_path))
+    assert code == 1
+    assert "has no records; make some with `relaqs tpch run" in output
+
+
+def test_a_broken_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "simulate.jsonl").write_text("{}\n")
+    code, output = run("tpch", "report", "--out", str(tmp_path))
+    assert code == 1
+    assert "simulate.jsonl, line 1" in output
+
+
+def test_the_same_drawing_is_the_same_file() -> None:
+    first, again = (picture("a", lambda axes, palette: axes[0].plot([1, 2])) for _ in range(2))
+    assert first.svg == again.svg
+
+
+def test_rank_correlation() -> None:
+    assert rank_correlation(np.array([1.0, 5.0, 9.0]), np.array([0.1, 0.2, 7.0])) == pytest.approx(1.0)
+    falling = rank_correlation(np.array([1.0, 5.0, 9.0, np.inf]), np.array([3.0, 2.0, 1.0, 0.0]))
+    assert falling == pytest.approx(-1.0)
+    assert np.isnan(rank_correlation(np.array([1.0, np.nan]), np.array([1.0, 2.0])))
+
+
+def test_errors_ahead_are_those_of_each_step_that_has_enough_behind_and_ahead() -> None:
+    x = np.arange(1.0, 11.0)
+    stays = errors_ahead(x, 2.0 * x, 5, LOSSES["last value"], least=3)
+    assert stays == pytest.approx([10.0] * 3)  # from the steps 3, 4 and 5 on
+    assert len(errors_ahead(x[:4], x[:4], 5, LOSSES["last value"])) == 0

@@ -1,0 +1,48 @@
+"""One exhibit of the page: a figure, what the papers say of it, what was measured here, and by "
+"which command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from relaqs_tpch.report.style import Picture
+
+NOT_GIVEN = "not given"  # a number of a paper that this project does not know
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One number: of the paper, and of the records."""
+
+    what: str
+    paper: str
+    ours: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exhibit:
+    """name: of its files. source: which figure of which paper it follows. commands: that made the records."""
+
+    name: str
+    title: str
+    source: str
+    caption: str
+    picture: Picture
+    findings: tuple[Finding, ...]
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An exhibit without records: what would show it."""
+
+    title: str
+    source: str
+    command: str
+
+
+def commands_of(circumstances: Sequence[Any]) -> tuple[str, ...]:
+    """Return the commands of records, each once, in the order they were first used."""
+    return tuple(dict.fromkeys(str(each.get("command", "?")) for each in circumstances))

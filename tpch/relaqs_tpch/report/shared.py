@@ -1,0 +1,410 @@
+"""Exhibits of jobs that shared a cluster, live or simulated (thesis 4.6 to 4.8; SLAQ's, where jobs train)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relaqs.arrays import FloatArray
+from relaqs.cli.comparison import percent, policy_label, signed, title_of
+from relaqs.policies import Kind
+from relaqs.records import ScheduleRun
+from relaqs.records.comparison import REFERENCE, Row, compare, settings
+from relaqs.simulation.outcome import GROUPS, LEVELS
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of
+from relaqs_tpch.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+THESIS_CHANGES = {0.7: "−47 %", 0.9: "−21 %"}  # of the time, by ReLAQS, at 256 cores, 12 queries, 120 s
+POINTS = 150
+MOST_SETTINGS = 3
+COMMANDS = {
+    "live": "relaqs tpch schedule --data DIR",
+    "simulated": "relaqs simulate --out tpch-results",
+}
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
+
+
+def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
+    """Return the exhibits of live or of simulated runs."""
+    own = [run for run in runs if run.source == source]
+    if not own:
+        named = (
+            ("Progress and error over time", "4.6"),
+            ("Time to reduce errors", "4.7"),
+            ("Time to 90 %", "4.8"),
+        )
+        return [
+            Missing(f"{title}, {source}", f"ReLAQS thesis, figure {number}", COMMANDS[source])
+            for title, number in named
+        ]
+    groups = _most_alike(settings(own))
+    exhibits: list[Exhibit | Missing] = [_over_time(groups[0], source), _levels(groups, source)]
+    if len(groups) > 1:
+        exhibits.append(_by_arrival(groups, source))
+    else:
+        several = f"{COMMANDS[source]} --arrival 0.1,0.3,1"
+        exhibits.append(
+            Missing("Time to 90 % against the time between arrivals", "ReLAQS thesis, figure 4.8", several)
+        )
+    return [*exhibits, _thirds(groups[0], source)]
+
+
+def _most_alike(groups: list[list[ScheduleRun]]) -> list[list[ScheduleRun]]:
+    """Return the settings that differ in their arrivals alone: those of the workload measured most."""
+
+    def workload(group: list[ScheduleRun]) -> tuple[object, ...]:
+        first = group[0]
+        return (first.workload, first.capacity_cores, first.cores_most, len(first.jobs.names))
+
+    counted: dict[tuple[object, ...], list[list[ScheduleRun]]] = {}
+    for group in groups:
+        counted.setdefault(workload(group), []).append(group)
+    return max(counted.values(), key=lambda found: sum(map(len, found)))[:MOST_SETTINGS]
+
+
+def styles(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
+    """Return the colour's role, line and marker of each policy; fair sharing is grey and dashed."""
+    others = [name for name in names if name != REFERENCE]
+    found = {
+        name: (SERIES[index % len(SERIES)], "-", MARKERS[index % len(MARKERS)])
+        for index, name in enumerate(others)
+    }
+    return {REFERENCE: ("muted", "--", "."), **found}
+
+
+def _mean_over(runs: Sequence[ScheduleRun], field: str, until: float) -> tuple[FloatArray, FloatArray]:
+    at = np.linspace(0.0, until, POINTS)
+    rows = [np.interp(at, run.series.at_seconds, getattr(run.series, field)) for run in runs]
+    return at, np.mean(rows, axis=0)
+
+
+def _over_time(group: Sequence[ScheduleRun], source: str) -> Exhibit:
+    rows = compare(group)
+    until = max(float(run.series.at_seconds[-1]) for run in group)
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        chosen = styles([row.policy for row in rows])
+        for panel, field, title in (
+            (axes[0], "mean_error", "true error"),
+            (axes[1], "mean_progress", "progress metric (result delta)"),
+        ):
+            for row in rows:
+                role, line, _ = chosen[row.policy]
+                at, values = _mean_over(row.runs, field, until)
+                panel.plot(
+                    at, 100 * values, color=palette[role], linestyle=line, label=policy_label(row.policy)
+                )
+            panel.set(title=title, xlabel="seconds", ylim=(0, None), xlim=(0, until))
+        axes[0].set_ylabel("mean over arrived jobs, %")
+        shared_legend(axes[0])
+
+    findings = [
+        Finding(
+            f"{policy_label(row.policy)}: integral of the error over time, relative to fair sharing",
+            NOT_GIVEN,
+            signed(row.error_change) or "±0 %",
+        )
+        for row in rows
+        if row.policy != REFERENCE
+    ]
+    return Exhibit(
+        name=f"thesis-4-6-{source}",
+        title=f"Average progress and error over time, {source}",
+        source="ReLAQS thesis, figure 4.6",
+        caption=(
+            f"{_sentence(group)} Means over the jobs that have arrived, and over seeds; an error is 1 "
+            "until a "
+            "job's first result, then relative to its largest, and 0 at its end."
+        ),
+        picture=picture(f"thesis-4-6-{source}", draw, columns=2),
+        findings=tuple(findings),
+        commands=commands_of([run.circumstances for run in group]),
+    )
+
+
+def _sentence(group: Sequence[ScheduleRun]) -> str:
+    title = title_of(group[0], {run.seed for run in group})
+    return title[0].upper() + title[1:] + "."
+
+
+def _levels(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
+    compared = [compare(group) for group in groups]
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        for panel, group, rows in zip(axes, groups, compared, strict=True):
+            chosen = styles([row.policy for row in rows])
+            for row in rows:
+                role, line, _ = chosen[row.policy]
+                means = np.mean([run.mean_level_seconds for run in row.runs], axis=0)
+                panel.plot(
+                    100 * LEVELS, means, color=palette[role], linestyle=line, label=policy_label(row.policy)
+                )
+            panel.set(title=_arrival(group[0]), xlabel="reduction of the error, %", ylim=(0, None))
+        axes[0].set_ylabel("mean seconds from arrival")
+        shared_legend(axes[0])
+
+    findings = [
+        finding
+        for group, rows in zip(groups, compared, strict=True)
+        for finding in _reductions(group[0], rows)
+    ]
+    return Exhibit(
+        name=f"thesis-4-7-{source}",
+        title=f"Time to reach each reduction of the error, {source}",
+        source="ReLAQS thesis, figure 4.7: arrivals every 10, 40 and 120 s on 256 cores",
+        caption=(
+            f"{_sentence(groups[0])} Beyond the crossing point fair sharing is faster. The thesis's "
+            "−47 % and "
+            "−21 % are of ReLAQS at 256 cores, 12 queries and arrivals every 120 s."
+        ),
+        picture=picture(f"thesis-4-7-{source}", draw, columns=len(groups)),
+        findings=tuple(findings),
+        commands=commands_of([run.circumstances for group in groups for run in group]),
+    )
+
+
+def _arrival(run: ScheduleRun) -> str:
+    return "given arrivals" if math.isnan(run.arrival_seconds) else f"a job every {run.arrival_seconds:g} s"
+
+
+def _reductions(run: ScheduleRun, rows: Sequence[Row]) -> list[Finding]:
+    findings = []
+    is_thesis_setting = run.arrival_seconds == 120 and run.capacity_cores == 256
+    for row in rows:
+        if row.policy == REFERENCE:
+            continue
+        what = f"{_arrival(run)}, {policy_label(row.policy)}"
+        for (level, paper), change in zip(THESIS_CHANGES.items(), row.reduced_change, strict=False):
+            stated = paper if is_thesis_setting else NOT_GIVEN
+            findings.append(
+                Finding(f"{what}: time to −{level * 100:.0f} %", stated, signed(change) or "±0 %")
+            )
+        findings.append(Finding(f"{what}: crossing point", NOT_GIVEN, percent(row.crossing)))
+    return findings
+
+
+def _by_arrival(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
+    compared = [compare(group) for group in groups]
+    names = list(dict.fromkeys(row.policy for rows in compared for row in rows))
+    arrivals = [group[0].arrival_seconds for group in groups]
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        [panel] = axes
+        for name, (role, line, marker) in styles(names).items():
+            by_group = [{row.policy: row for row in rows}.get(name) for rows in compared]
+            known = [
+                (at, row.reduced[1]) for at, row in zip(arrivals, by_group, strict=True) if row is not None
+            ]
+            if not known:
+                continue
+            panel.errorbar(
+                [at for at, _ in known],
+                [figure.mean for _, figure in known],
+                yerr=[
+                    0.0 if math.isnan(figure.standard_error) else figure.standard_error for _, figure in known
+                ],
+                color=palette[role],
+                linestyle=line,
+                marker=marker,
+                capsize=3,
+                label=policy_label(name),
+            )
+        panel.set(
+            xlabel="mean seconds between arrivals",
+            ylabel="mean seconds to −90 %",
+            xscale="log",
+            ylim=(0, None),
+        )
+        panel.set_xticks(arrivals, [f"{at:g}" for at in arrivals])
+        panel.minorticks_off()
+        shared_legend(panel)
+
+    findings = [
+        Finding(f"{_arrival(group[0])}, fair: seconds to −90 %", NOT_GIVEN, f"{row.reduced[1].mean:.3g} s")
+        for group, rows in zip(groups, compared, strict=True)
+        for row in rows
+        if row.policy == REFERENCE
+    ]
+    return Exhibit(
+        name=f"thesis-4-8-{source}",
+        title=f"Time to a 90 % reduction against the arrivals, {source}",
+        source="ReLAQS thesis, figure 4.8",
+        caption=f"{_sentence(groups[0])} Bars: ± one standard error over seeds.",
+        picture=picture(f"thesis-4-8-{source}", draw),
+        findings=tuple(findings),
+        commands=commands_of([run.circumstances for group in groups for run in group]),
+    )
+
+
+def _thirds(group: Sequence[ScheduleRun], source: str) -> Exhibit:
+    rows = compare(group)
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        [panel] = axes
+        places = np.arange(len(rows))
+        bottom = np.zeros(len(rows))
+        shares = np.array([mean_thirds(row.runs) for row in rows])
+        for role, hatch, name, share in zip(SERIES, ("", "//", ".."), GROUPS, shares.T, strict=False):
+            panel.barh(
+                places,
+                100 * share,
+                left=100 * bottom,
+                color=palette[role],
+                hatch=hatch,
+                label=name,
+                edgecolor=palette["page"],
+            )
+            bottom += share
+        panel.set_yticks(places, [policy_label(row.policy) for row in rows])
+        panel.invert_yaxis()
+        panel.set(xlabel="% of the core-seconds, while three jobs or more are there", xlim=(0, 100))
+        shared_legend(panel)
+
+    findings = [
+        Finding(
+            f"{policy_label(row.policy)}: share of the worst third",
+            NOT_GIVEN,
+            f"{mean_thirds(row.runs)[0]:.0%}",
+        )
+        for row in rows
+    ]
+    return Exhibit(
+        name=f"slaq-shares-{source}",
+        title=f"Who gets the cores, {source}",
+        source="SLAQ, among figures 3.5 to 3.10: cores by how far jobs have come",
+        caption="Jobs are parted into thirds by their true error at each moment.",
+        picture=picture(f"slaq-shares-{source}", draw),
+        findings=tuple(findings),
+        commands=commands_of([run.circumstances for run in group]),
+    )
+
+
+def mean_thirds(runs: Sequence[ScheduleRun]) -> FloatArray:
+    """Return the mean share of the cores of the worst, middle and best third, shape (3,)."""
+    shares = []
+    for run in runs:
+        busy = run.series.jobs >= len(GROUPS)
+        if busy.any():
+            shares.append(run.series.third_shares[:, busy].mean(axis=1))
+    return np.mean(shares, axis=0) if shares else np.full(len(GROUPS), np.nan)
+
+
+def training_schedules(runs: Sequence[ScheduleRun]) -> list[Exhibit | Missing]:
+    """Return SLAQ's time to reduce losses, from runs whose jobs train, and the time of decisions."""
+    trained = [run for run in runs if all(kind is Kind.TRAINING for kind in run.jobs.kinds)]
+    found: list[Exhibit | Missing] = []
+    if trained:
+        source = trained[-1].source
+        groups = _most_alike(settings([run for run in trained if run.source == source]))
+        found.append(_losses(groups[0], source))
+    else:
+        command = "relaqs simulate --training 100% --out tpch-results"
+        found.append(
+            Missing("Average loss, and time to reduce it", "SLAQ, among figures 3.5 to 3.10", command)
+        )
+    known = [run for run in runs if math.isfinite(run.decision_ms_mean)]
+    if known:
+        found.append(_decisions(known))
+    return found
+
+
+def _losses(group: Sequence[ScheduleRun], source: str) -> Exhibit:
+    rows = compare(group)
+    until = max(float(run.series.at_seconds[-1]) for run in group)
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        chosen = styles([row.policy for row in rows])
+        for row in rows:
+            role, line, _ = chosen[row.policy]
+            at, values = _mean_over(row.runs, "mean_error", until)
+            axes[0].plot(
+                at, 100 * values, color=palette[role], linestyle=line, label=policy_label(row.policy)
+            )
+        axes[0].set(
+            title="normalised loss", xlabel="seconds", ylabel="mean over arrived jobs, %", ylim=(0, None)
+        )
+        width = 0.8 / len(rows)
+        for index, row in enumerate(rows):
+            means = [figure.mean for figure in row.reduced[1:]]
+            places = np.arange(len(means)) + index * width
+            axes[1].bar(
+                places, means, width, color=palette[chosen[row.policy][0]], label=policy_label(row.policy)
+            )
+        axes[1].set_xticks(np.arange(2) + 0.4 - width / 2, ["−90 %", "−95 %"])
+        axes[1].set(title="mean seconds to a reduced loss", ylabel="seconds")
+        shared_legend(axes[0])
+
+    findings = [
+        Finding(
+            f"{policy_label(row.policy)}: time to −{level * 100:.0f} % of the loss",
+            NOT_GIVEN,
+            signed(change) or "±0 %",
+        )
+        for row in rows
+        if row.policy != REFERENCE
+        for level, change in zip((0.9, 0.95), row.reduced_change[1:], strict=True)
+    ]
+    cap = "no cap" if math.isinf(group[0].cores_most) else f"at most {group[0].cores_most:g} cores a job"
+    return Exhibit(
+        name="slaq-losses",
+        title=f"Average loss over time, and the time to reduce it, {source}",
+        source="SLAQ, among figures 3.5 to 3.10",
+        caption=(
+            f"{_sentence(group)} Parallelism: {cap}; the gain depends on it and on the load, from "
+            "most of the "
+            "loss without a cap to nothing with a cap at the fair share."
+        ),
+        picture=picture("slaq-losses", draw, columns=2),
+        findings=tuple(findings),
+        commands=commands_of([run.circumstances for run in group]),
+    )
+
+
+def _decisions(runs: Sequence[ScheduleRun]) -> Exhibit:
+    names = list(dict.fromkeys(run.policy for run in runs))
+
+    def draw(axes: list[Axes], palette: Palette) -> None:
+        [panel] = axes
+        for name, (role, _, marker) in styles(names).items():
+            own = [run for run in runs if run.policy == name]
+            if own:
+                panel.scatter(
+                    [max(float(run.series.jobs.mean()), 0.5) for run in own],
+                    [run.decision_ms_mean for run in own],
+                    color=palette[role],
+                    marker=marker,
+                    s=22,
+                    label=policy_label(name),
+                )
+        panel.set(xlabel="jobs at once, on average", ylabel="milliseconds a plan", xscale="log", yscale="log")
+        panel.set_xlim(left=0.5)
+        panel.set_ylim(bottom=0.1)
+        plain_numbers(panel.xaxis)
+        plain_numbers(panel.yaxis)
+        shared_legend(panel)
+
+    most = max(runs, key=lambda run: float(run.series.jobs.mean()))
+    finding = Finding(
+        "the most jobs at once",
+        "4,000 jobs, 16,000 cores; time not given",
+        f"{most.series.jobs.mean():,.0f} jobs, {most.capacity_cores:,.0f} cores: "
+        f"{most.decision_ms_mean:.1f} ms",
+    )
+    return Exhibit(
+        name="slaq-decisions",
+        title="How long a decision takes",
+        source="SLAQ, among figures 3.5 to 3.10",
+        caption=(
+            "The mean time of a plan in each run, live or simulated, with all curves fitted anew "
+            "where simulated."
+        ),
+        picture=picture("slaq-decisions", draw),
+        findings=(finding,),
+        commands=commands_of([run.circumstances for run in runs]),
+    )
