@@ -28,6 +28,7 @@ from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
 from relaqs.policies import Kind
 from relaqs.progress import ResultDelta, cells_of
+from relaqs.refined_job import RefinedQueryJob
 from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
 
@@ -192,7 +193,7 @@ class ExactQueryJob:
         return own_columns(self.latest)
 
 
-QueryJob = MergeableQueryJob | ExactQueryJob | AroundQueryJob
+QueryJob = MergeableQueryJob | RefinedQueryJob | ExactQueryJob | AroundQueryJob
 
 
 def query_job(
@@ -226,6 +227,18 @@ def query_job(
             watch=watch,
         )
 
+    if plan.mode is Mode.REFINED:
+        return RefinedQueryJob(
+            id,
+            plan,
+            catalog,
+            database_config=database_config,
+            state_cursor=state_cursor,
+            request=request,
+            seed=seed,
+            batches=batches,
+            watch=watch,
+        )
     if plan.around is None:
         return part_job(plan, state_cursor)
     parts = [part_job(part, state_cursor.another()) for part in plan.around.parts]

@@ -73,6 +73,11 @@ class Outlook:
         return self.mode is not Mode.EXACT
 
     @property
+    def directness(self) -> int:
+        """Return how directly it is answered: at the end only, from two levels of estimates, or from one."""
+        return (Mode.EXACT, Mode.REFINED, Mode.MERGEABLE).index(self.mode)
+
+    @property
     def completes_small_groups(self) -> bool:
         """Whether groups too small to be estimated soon are complete as soon as they are seen."""
         return self.groups_are_local and self.group_rows < SMALL_GROUP_ROWS
@@ -82,10 +87,10 @@ class Outlook:
         return rows_to_wait_for(self.streamed_rows, self.rows)
 
     @property
-    def rank(self) -> tuple[bool, int, bool, int]:
+    def rank(self) -> tuple[int, int, bool, int]:
         """Return what is better in order of importance."""
         return (
-            self.is_progressive,
+            self.directness,
             -self.rows_to_wait_for,
             self.completes_small_groups,
             self.streamed_rows,
@@ -93,8 +98,8 @@ class Outlook:
 
     def is_notably_better_than(self, other: Outlook) -> bool:
         """Whether it is worth one more layout."""
-        if self.is_progressive is not other.is_progressive:
-            return self.is_progressive
+        if self.mode is not other.mode:
+            return self.directness > other.directness
         gained = other.rows_to_wait_for - self.rows_to_wait_for
         completes = self.completes_small_groups and not other.groups_are_local
         return gained >= NOTABLE_SHARE * self.rows or (gained >= 0 and completes)

@@ -90,6 +90,7 @@ class Cursor:
     def __init__(self, connection: duckdb.DuckDBPyConnection, result_limit_bytes: int | None = None) -> None:
         self._connection = connection
         self._result_limit_bytes = result_limit_bytes
+        self._others: list[Cursor] = []
 
     def table(self, sql: str) -> pa.Table:
         """Return the statement's result as an Arrow table. Raises DataError where it is over the limit."""
@@ -140,14 +141,21 @@ class Cursor:
             raise
 
     def another(self) -> Cursor:
-        """Return a cursor of the same database, with registered and temporary tables of its own."""
-        return Cursor(self._connection.cursor())
+        """Return a cursor of the same database, with registered and temporary tables of its own.
+
+        It closes with this one.
+        """
+        cursor = Cursor(self._connection.cursor())
+        self._others.append(cursor)
+        return cursor
 
     def interrupt(self) -> None:
         """Stop the statement that another thread is running here; it raises `Interrupted` there."""
         self._connection.interrupt()
 
     def close(self) -> None:
+        for cursor in self._others:
+            cursor.close()
         self._connection.close()
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import sqlglot
 
 from relaqs_engine.plan import Around, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.refinement import Refinement
 from relaqs_engine.sql.parse import DIALECT
 
 _KINDS = {
@@ -24,22 +27,65 @@ def explain(plan: OnlinePlan) -> str:
     if plan.mode is Mode.EXACT:
         return "\n".join([*parts, "", "exact SQL:", _pretty(plan.exact_sql)]) + "\n"
     parts.append("streams: " + ", ".join(stream.table for stream in plan.streams))
-    statics = [table for hoist in plan.hoists for table in hoist.tables]
+    hoists = (*plan.hoists, *(plan.refinement.statics if plan.refinement else ()))
+    statics = [table for hoist in hoists for table in hoist.tables]
     parts.append("static: " + (", ".join(statics) if statics else "none"))
     parts.append(f"error bars: {plan.method.value}" + (", groups are local" if plan.groups_are_local else ""))
     parts += ["", "columns:", *(f"  {output.name}: {_kind(output)}" for output in plan.outputs)]
     for hoist in plan.hoists:
         parts += ["", f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", _pretty(hoist.sql)]
+    return "\n".join([*parts, *(_refined(plan) if plan.refinement else _texts(plan))]) + "\n"
+
+
+def _texts(plan: OnlinePlan) -> Iterator[str]:
     for title, sql in (
         ("partial SQL, per task:", plan.partial_sql),
         ("merge SQL, over all partials:", plan.merge_sql),
         ("estimate SQL, after each mini-batch:", plan.estimate_sql),
         ("final SQL, after the last:", plan.final_sql),
     ):
-        if not sql:
-            continue
-        parts += ["", title, _pretty(sql)]
-    return "\n".join(parts) + "\n"
+        if sql:
+            yield from ("", title, _pretty(sql))
+
+
+def _refined(plan: OnlinePlan) -> Iterator[str]:
+    """Yield what a refined plan does, in the order in which it is done."""
+    refinement = plan.refinement
+    assert refinement is not None
+    yield from ("", f"cost: {_cost(refinement)}")
+    for stage in refinement.stages:
+        yield from ("", f"{stage.name}: {stage.title}")
+        for hoist in stage.plan.hoists:
+            yield from (f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", _pretty(hoist.sql))
+        yield from (f"partial SQL of {stage.name}, per task:", _pretty(stage.plan.partial_sql))
+        yield from (f"final SQL of {stage.name}:", _pretty(stage.plan.final_sql))
+    for static in refinement.statics:
+        yield from ("", f"{static.name} ({', '.join(static.tables)}), fetched once:", _pretty(static.sql))
+    belonging, kept = refinement.belonging, refinement.kept
+    if kept is not None:
+        yield from ("", "partial SQL, per task:", _pretty(kept.partial_sql))
+    if belonging is not None and belonging.threshold is not None:
+        yield from ("", "partial SQL, per task, once the range is known:", _pretty(belonging.ranged_sql))
+    if belonging is not None:
+        yield from ("", "rows that count, after each mini-batch:", _pretty(belonging.sql))
+    for title, sql in (
+        ("merge SQL, over the rows that count:", plan.merge_sql),
+        ("estimate SQL, after each mini-batch:", plan.estimate_sql),
+        ("final SQL, after the last:", plan.final_sql),
+    ):
+        if sql:
+            yield from ("", title, _pretty(sql))
+
+
+def _cost(refinement: Refinement) -> str:
+    """Return how a mini-batch's cost grows."""
+    if refinement.kept is None:
+        return "each mini-batch runs the final SQL anew, over the groups of its stages seen so far"
+    if refinement.belonging is None:
+        return "a mini-batch costs the same early and late"
+    if refinement.threshold is None:
+        return "grows with the rows seen: all candidates are kept and compared anew after each mini-batch"
+    return "grows with the rows near the threshold, which are kept and compared anew after each mini-batch"
 
 
 def _explain_around(plan: OnlinePlan, around: Around, parts: list[str]) -> str:

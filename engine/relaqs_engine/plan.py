@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relaqs_engine.refinement import Refinement
+
 # Names inside the SQL of a plan: the table of partial rows, the count of joined rows each carries, its
 # replicate block, and (while estimating) population rows / scanned rows.
 STATE = "state"
@@ -189,6 +191,8 @@ class OnlinePlan:
     merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
     the exact answer in DuckDB's own types.
     exact_sql: the query itself over hoists and whole layouts (mode "exact"). keys: internal names k0, k1, …
+    refinement: the inner stages of a refined plan. shared: columns of its stages' merged state that every
+    group has, with `shared_scale` for theirs.
     """
 
     sql: str
@@ -222,4 +226,11 @@ class OnlinePlan:
     counts_every_row: bool = False
     is_ordered: bool = False
     around: Around | None = None
+    refinement: Refinement | None = None
+    shared: tuple[BasisColumn, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def groups_are_final(self) -> bool:
+        """Whether a group's values are final as soon as it is seen: its rows are all there, and all count."""
+        return self.groups_are_local and (self.refinement is None or self.refinement.belonging is None)

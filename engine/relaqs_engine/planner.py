@@ -19,11 +19,12 @@ from relaqs_engine.plan import (
     OutputColumn,
     OutputKind,
 )
+from relaqs_engine.refined_planner import plan_refined
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.around import MOST_ROWS, plan_around
 from relaqs_engine.rewrite.carve import carve
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.rewrite.flatten import qualified_query
+from relaqs_engine.rewrite.flatten import flatten, qualified_query
 from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.rewrite.membership import keep_numeric_deciders
 from relaqs_engine.rewrite.render import (
@@ -55,10 +56,23 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
         try:
             plan = _online(draft, parsed.tables)
         except NotOnlineError as reason:
-            plan = _around(draft) or _exact(parsed, catalog, schema, str(reason))
+            plan = _around(draft) or _refined(draft, parsed) or _exact(parsed, catalog, schema, str(reason))
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
+
+
+def _refined(draft: Draft, parsed: ParsedQuery) -> OnlinePlan | None:
+    """Return the plan of a query with inner stages, None where it is not one."""
+    try:
+        with _bound_by_duckdb():
+            return plan_refined(flatten(draft), parsed.tables, complete=_mergeable, plan_flat=_plan_flat)
+    except NotOnlineError:
+        return None
+
+
+def _plan_flat(draft: Draft) -> OnlinePlan:
+    return _completed(_applied((*READING, *SAMPLING, *AGGREGATING), draft))
 
 
 def _online(draft: Draft, tables: frozenset[str]) -> OnlinePlan:
@@ -181,6 +195,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         counts_distinct=draft.distinct is not None,
         counts_every_row=draft.counts_every_row,
         warnings=draft.notes,
+        shared=draft.shared_basis,
     )
 
 

@@ -85,7 +85,7 @@ def test_the_layout_that_makes_the_query_local(sql: str, streams: list[str], bin
 
 
 def test_a_query_that_no_choice_helps_says_why_the_one_that_samples_most_does_not(binder: Binder) -> None:
-    sql = "SELECT count(*) FROM customer WHERE c_custkey > (SELECT avg(o_custkey) FROM orders)"
+    sql = "SELECT count(*) FROM customer WHERE c_custkey > ALL (SELECT o_custkey FROM orders)"
     assert plan(sql, binder, CATALOG).reasons[0].startswith("no table of its FROM is sampled")
     assert plan(sql, binder).reasons == (
         "a subquery reads rows of the sampled table orders in all partitions",

@@ -71,8 +71,8 @@ class World:
         while (step := job.next_step()) is not None:
             results = [TaskResult(task.key, task.work.run(job.id), 0.0) for task in step.tasks]
             report = job.fold(step, results)
-            assert job.latest is not None
-            yield job.latest
+            if job.latest is not None:  # None while rows are decided anew
+                yield job.latest
             if report.is_final:
                 return
 

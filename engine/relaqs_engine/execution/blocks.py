@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
-from relaqs_engine.execution.cells import ShownGroups, additive_columns
-from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.cells import ShownGroups, own_columns
+from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.plan import BLOCK, STATE, Basis, BasisColumn, OnlinePlan
 
 IntArray = NDArray[np.int64]
@@ -46,7 +46,7 @@ class BlockSums:
     sums: FloatArray
 
 
-def block_sums(plan: OnlinePlan, groups: ShownGroups, state: GroupState, cursor: Cursor) -> BlockSums:
+def block_sums(plan: OnlinePlan, groups: ShownGroups, state: PartialRows, cursor: Cursor) -> BlockSums:
     """Return the sums per block of the shown groups."""
     rows = state.in_arrow
     shown = None if rows is None else group_of_rows(groups.keys, rows.select(groups.keys.column_names))
@@ -85,7 +85,7 @@ def _in_numpy(plan: OnlinePlan, groups: ShownGroups, rows: pa.Table, group: IntA
     block = integers(rows.column(BLOCK))
     blocks = int(block.max(initial=0)) + 1
     pairs, pair = np.unique(group * blocks + block, return_inverse=True)
-    columns = additive_columns(plan)
+    columns = own_columns(plan)
     sums = np.empty((len(pairs), len(columns)))
     for i, column in enumerate(columns):
         sums[:, i] = np.bincount(pair, _additive(column, columns, groups.means[group], rows), len(pairs))
@@ -112,20 +112,20 @@ def _additive(
 
 
 def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
-    columns = additive_columns(plan)
+    columns = own_columns(plan)
     shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
     for i, column in enumerate(columns):
         if column.kind is Basis.MEAN:
             shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
     same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
-    values = ", ".join(f"sum({_additive_sql(column)})" for column in columns)
+    values = ", ".join(f"sum({additive_sql(column)})" for column in columns)
     with cursor.registered(shown=shown):
         table = cursor.table(f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r")
     sums = [doubles(column, null=0.0) for column in table.columns[2:]]
     return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1))
 
 
-def _additive_sql(column: BasisColumn) -> str:
+def additive_sql(column: BasisColumn) -> str:
     n, mean = column.count_of, column.mean_of
     match column.kind:
         case Basis.MEAN:

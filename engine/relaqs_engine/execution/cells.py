@@ -16,6 +16,7 @@ from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.execution.arrays import arrow, doubles
 from relaqs_engine.plan import ROWS, SCALE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.refinement import SHARED_SCALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,14 @@ class ShownGroups:
     rows: FloatArray
 
 
-def additive_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
+def own_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
+    """Return the additive columns that each group has for itself."""
     return tuple(column for column in plan.basis if column.is_additive)
+
+
+def additive_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
+    """Return each group's own additive columns, then those of inner stages, which all groups share."""
+    return own_columns(plan) + tuple(column for column in plan.shared if column.is_additive)
 
 
 def estimated_outputs(plan: OnlinePlan) -> tuple[OutputColumn, ...]:
@@ -81,19 +88,28 @@ class CellEvaluator:
         self._columns = additive_columns(plan)
         self._cursor = cursor
         expressions = [output.estimate_sql for output in estimated_outputs(plan)]
-        names = frozenset(column.name for column in self._columns) | {SCALE}
+        names = frozenset(column.name for column in self._columns) | {SCALE, SHARED_SCALE}
         compiled = [compile_arithmetic(sql, names) for sql in expressions]
         self._compiled = [function for function in compiled if function is not None]
         self._is_plain = len(self._compiled) == len(expressions)
         self._sql = f"SELECT {', '.join(f'CAST(TRY({sql}) AS DOUBLE)' for sql in expressions)} FROM variants"
 
-    def __call__(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
+    def __call__(
+        self,
+        groups: ShownGroups,
+        sums: FloatArray,
+        scale: FloatArray,
+        shared_scale: FloatArray | None = None,
+    ) -> FloatArray:
         """Return cells of shape (variants, groups, outputs); NaN where SQL gives NULL.
 
-        sums: additive and unscaled, shape (variants, groups, columns). scale: shape (variants,).
+        sums: additive and unscaled, shape (variants, groups, columns). scale: shape (variants,), of the
+        groups' own sums; shared_scale: of those that inner stages share, where it is another.
         """
         arrays = {column.name: self._basis(i, column, groups, sums) for i, column in enumerate(self._columns)}
-        arrays[SCALE] = np.repeat(scale[:, None], sums.shape[1], axis=1)
+        shared = scale if shared_scale is None else shared_scale
+        for name, of_variants in ((SCALE, scale), (SHARED_SCALE, shared)):
+            arrays[name] = np.repeat(of_variants[:, None], sums.shape[1], axis=1)
         if not self._is_plain:
             return self._in_duckdb(groups, arrays)
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -12,11 +12,16 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate, FloatArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.cells import ShownGroups, shown_groups
-from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, IntervalRequest
+from relaqs_engine.execution.interval import (
+    CellIntervals,
+    IntervalEstimator,
+    IntervalRequest,
+    VarianceOfCells,
+)
 from relaqs_engine.execution.membership import decided_groups
 from relaqs_engine.execution.present import Bounds, present_estimate, present_exact
-from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.variance import Scan
+from relaqs_engine.execution.state import PartialRows
+from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import (
     DISTINCT_ESTIMATE,
@@ -36,6 +41,7 @@ MIN_ROWS_TO_SCALE_RANKED = 30
 # gigabytes and minutes at each mini-batch.
 MOST_GROUPS_SHOWN = 100_000
 _POINT = "point"  # the prepared statement's name
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,13 @@ class Estimator:
     """Turns the state of a mergeable plan into estimates, and at the end into the exact answer."""
 
     def __init__(
-        self, plan: OnlinePlan, leading: Layout, state: GroupState, cursor: Cursor, request: IntervalRequest
+        self,
+        plan: OnlinePlan,
+        leading: Layout,
+        state: PartialRows,
+        cursor: Cursor,
+        request: IntervalRequest,
+        variance: VarianceOfCells | None = None,
     ) -> None:
         self._plan = plan
         self._leading = leading
@@ -69,7 +81,8 @@ class Estimator:
         self._cursor = cursor
         self._request = request
         self._prepared: set[str] = set()
-        self._intervals_of = IntervalEstimator(plan, leading, state, cursor, request)
+        self._variance = VarianceEstimator(plan, state, cursor)
+        self._intervals_of = IntervalEstimator(plan, leading, request, variance or self._variance)
 
     @property
     def is_complete(self) -> bool:
@@ -109,13 +122,13 @@ class Estimator:
         """
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
         most = None if plan.has_limit else most_groups
-        point = self._point(1.0 if plan.groups_are_local or not is_scaled else scan.scale, most)
+        point = self.point(1.0 if plan.groups_are_local or not is_scaled else scan.scale, most)
         groups = shown_groups(plan, point)
         are_all = most is None or point.num_rows < most
         tiny = plan.has_limit and bool((groups.rows[: plan.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any())
         so_far = (tiny or not is_scaled) and not plan.groups_are_local
         if so_far and is_scaled:
-            point = self._point(1.0)
+            point = self.point(1.0)
             groups = shown_groups(plan, point)  # HAVING lets others through
         found = self._intervals(point, groups, scan, so_far)
         decided = decided_groups(plan, found, groups.rows)
@@ -140,10 +153,14 @@ class Estimator:
     def without_each_block(self, so_far: SoFar) -> FloatArray:
         """Return the estimated outputs without each block with rows, shape (blocks, groups, outputs)."""
         shown = sum(output.kind is OutputKind.ESTIMATE for output in self._plan.outputs)
-        return self._intervals_of.without_each_block(so_far.groups, so_far.scan)[:, :, :shown]
+        return self._variance.without_each_block(so_far.groups, so_far.scan)[:, :, :shown]
 
-    def _point(self, scale: float, most_groups: int | None = None) -> pa.Table:
-        """Return the estimate. Prepared at the first, once there is a state: parsing costs a third of it."""
+    def point(self, scale: float, most_groups: int | None = None) -> pa.Table:
+        """Return the values so far, with keys and merged state. scale: population rows / scanned rows.
+
+        most_groups: the first so many alone. Prepared at the first, once there is a state: parsing costs a
+        third of it.
+        """
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         if name not in self._prepared:
             limit = "" if most_groups is None else f" LIMIT {most_groups}"
@@ -153,13 +170,17 @@ class Estimator:
 
     def _intervals(self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)
-        if plan.groups_are_local:
-            return CellIntervals.known(cells)
+        if plan.groups_are_local and not plan.shared:
+            return CellIntervals.known(cells) if plan.groups_are_final else CellIntervals.unknown(cells)
         if so_far and cells.size:
             return self._intervals_of.at_least(groups, cells)
-        if plan.method is Method.NONE or not cells.size:
+        if not cells.size or (plan.method is Method.NONE and not plan.groups_are_final):
             return CellIntervals.unknown(cells)
-        return self._intervals_of(groups, cells, scan)
+        found = self._intervals_of(groups, cells, scan)
+        if not plan.groups_are_final:
+            return found
+        # What varies is the inner stage that complete groups are compared with.
+        return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
     def _bounds(self, point: pa.Table, fraction: float) -> Bounds:
         """Return what each COUNT(DISTINCT) lies between, for each row of the answer."""

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
 
-from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
-from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.variance import Scan, VarianceEstimator
+from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Basis, BasisColumn, Method, OnlinePlan
 
@@ -51,22 +50,35 @@ class CellIntervals:
             self.value[:count], self.low[:count], self.high[:count], certified, self.standard_error[:count]
         )
 
+    def or_known(self, known: BoolArray) -> CellIntervals:
+        """Return the intervals with the cells named as final values."""
+        return CellIntervals(
+            self.value,
+            np.where(known, self.value, self.low),
+            np.where(known, self.value, self.high),
+            self.certified | (known & np.isfinite(self.value)),
+            np.where(known, 0.0, self.standard_error),
+        )
+
     @classmethod
     def known(cls, value: FloatArray) -> CellIntervals:
         """Return values that are final: groups whose every row has been seen."""
         return cls(value, value, value, np.isfinite(value), np.zeros_like(value))
 
 
+VarianceOfCells = Callable[[ShownGroups, FloatArray, Scan], tuple[Variance, FloatArray]]
+
+
 class IntervalEstimator:
     """Intervals for one query's answers, from what its state holds of the groups shown."""
 
     def __init__(
-        self, plan: OnlinePlan, leading: Layout, state: GroupState, cursor: Cursor, request: IntervalRequest
+        self, plan: OnlinePlan, leading: Layout, request: IntervalRequest, variance: VarianceOfCells
     ) -> None:
         self._plan = plan
         self._leading = leading
         self._request = request
-        self._variance = VarianceEstimator(plan, state, cursor)
+        self._variance = variance
         self._columns = additive_columns(plan)
         # For each estimated output the column it totals, or None where it is anything but a plain total.
         by_name = {column.name: column for column in self._columns}
@@ -94,10 +106,6 @@ class IntervalEstimator:
         error = np.sqrt(variance.variance)
         result = CellIntervals(cells, found.low, found.high, found.certified, error)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
-
-    def without_each_block(self, groups: ShownGroups, scan: Scan) -> FloatArray:
-        """Return the cells with each block that holds rows left out, shape (blocks, groups, outputs)."""
-        return self._variance.without_each_block(groups, scan)
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
         """Return values so far: a total that cannot fall is at least that, of the rest nothing is known."""

@@ -24,13 +24,14 @@ def decided_groups(plan: OnlinePlan, found: CellIntervals, rows: FloatArray) -> 
     if plan.membership_is_opaque:
         return np.zeros(count, dtype=bool)
     decided = np.ones(count, dtype=bool)
+    enough = (rows >= MIN_ROWS) | plan.groups_are_final
     first = sum(output.kind is OutputKind.ESTIMATE for output in plan.outputs)
     for i, decider in enumerate(plan.deciders, start=first):
         value, error = found.value[:, i], found.standard_error[:, i]
         if decider.ranks:
             decided &= _ahead(value, error, rows, count)
         else:
-            decided &= ((np.abs(value) > STANDARD_ERRORS * error) & (rows >= MIN_ROWS))[:count]
+            decided &= ((np.abs(value) > STANDARD_ERRORS * error) & enough)[:count]
     return decided
 
 

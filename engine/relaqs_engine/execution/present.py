@@ -89,7 +89,7 @@ def present_estimate(
             low, high = bounds[i]
             value, sure = doubles(point.column(i)), np.ones(point.num_rows, dtype=bool)
         else:
-            sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_local))
+            sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_final))
             values.append(np.full(point.num_rows, np.nan))
             halves.append(np.full(point.num_rows, np.nan))
             certified.append(np.zeros(point.num_rows, dtype=bool))

@@ -7,6 +7,7 @@ the cursor, which spills to DuckDB's temporary folder beyond its memory limit.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,20 @@ from relaqs_engine.schedule import MiniBatch
 
 # Partial rows kept in Arrow before they move to DuckDB.
 ARROW_ROWS = 50_000
+
+
+class PartialRows(Protocol):
+    """What answers are estimated from: partial rows, which a cursor sees as `state`."""
+
+    @property
+    def block_rows(self) -> NDArray[np.int64]:
+        """Rows scanned of each block, whether they match or not, shape (blocks,)."""
+        ...
+
+    @property
+    def in_arrow(self) -> pa.Table | None:
+        """The partial rows; None once they are in DuckDB."""
+        ...
 
 
 class GroupState:

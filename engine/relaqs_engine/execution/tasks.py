@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Method, OnlinePlan
+from relaqs_engine.refinement import RANGE_HIGH, RANGE_LOW, Range, Refinement
 from relaqs_engine.rewrite.method import MANY_GROUPS
 from relaqs_engine.schedule import (
     BATCH_SHARE,
@@ -28,6 +31,26 @@ def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...],
         # A folder of the user's may be called "year=2020"; DuckDB would take that for a column.
         text = text.replace(stream.token, f"read_parquet({files}, hive_partitioning = false)")
     return text
+
+
+def kept_within(refinement: Refinement, within: Range) -> OnlinePlan:
+    """Return how rows of a refined plan are kept by tasks that decide those outside of a range."""
+    kept, belonging = refinement.kept, refinement.belonging
+    assert kept is not None
+    if belonging is None or belonging.threshold is None or not within.decides:
+        return kept
+    ends = {RANGE_LOW: repr(within.low), RANGE_HIGH: repr(within.high)}
+
+    def filled(text: str) -> str:
+        for mark, end in ends.items():
+            text = text.replace(mark, f"'{end}'")
+        return text
+
+    return replace(
+        kept,
+        partial_sql=filled(belonging.ranged_sql),
+        partial_by_block_sql=filled(belonging.ranged_by_block_sql),
+    )
 
 
 def leading_stream(plan: OnlinePlan, catalog: Catalog) -> Layout:
@@ -67,6 +90,10 @@ def used_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:
 
     A table that the query names several times, as in a self-join, is read as often.
     """
+    if plan.refinement is not None:
+        parts = [*([plan.refinement.kept] if plan.refinement.kept else [])]
+        parts += [stage.plan for stage in plan.refinement.stages]
+        return max(used_bytes_per_partition(part, catalog) for part in parts)
     total = 0.0
     for stream in plan.streams:
         layout = catalog.table(stream.table)

@@ -18,7 +18,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
-from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.plan import Method, OnlinePlan
 
 # Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
@@ -57,7 +57,7 @@ class VarianceEstimator:
     The gradient is by the unscaled sums, the scale held fixed.
     """
 
-    def __init__(self, plan: OnlinePlan, state: GroupState, cursor: Cursor) -> None:
+    def __init__(self, plan: OnlinePlan, state: PartialRows, cursor: Cursor) -> None:
         self._plan = plan
         self._state = state
         self._cursor = cursor
@@ -95,7 +95,7 @@ class VarianceEstimator:
         """Evaluate every block's absence, and every sum's step, in one statement."""
         occupied = scan.block_rows > 0
         rest, rest_rows = _rest(groups, blocks, scan)
-        variants, steps = _stepped(groups.sums)
+        variants, steps = stepped(groups.sums)
         scales = np.concatenate([scan.population_rows / rest_rows, np.full(len(variants), scan.scale)])
         moved = self._evaluate(groups, np.concatenate([rest, variants]), scales)
         variance = jackknife_variance(
@@ -105,14 +105,14 @@ class VarianceEstimator:
             groups.rows.astype(np.int64),
             scan.fraction,
         )
-        return variance, _differences(moved[len(rest) :], cells, steps)
+        return variance, differences(moved[len(rest) :], cells, steps)
 
     def _gradient(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> FloatArray:
         if self._are_totals:
             return self._gradient_of_totals(len(cells), scan.scale)
-        variants, steps = _stepped(groups.sums)
+        variants, steps = stepped(groups.sums)
         moved = self._evaluate(groups, variants, np.full(len(variants), scan.scale))
-        return _differences(moved, cells, steps)
+        return differences(moved, cells, steps)
 
     def _gradient_of_totals(self, group_count: int, scale: float) -> FloatArray:
         names = [column.name for column in additive_columns(self._plan)]
@@ -131,7 +131,7 @@ def _rest(groups: ShownGroups, blocks: BlockSums, scan: Scan) -> tuple[FloatArra
     return leave_one_out(dense[occupied], scan.block_rows[occupied])
 
 
-def _stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+def stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps.
 
     A sum that is NaN or infinite has a step too, so that what does not depend on it is seen not to move.
@@ -144,7 +144,7 @@ def _stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     return variants, steps
 
 
-def _differences(moved: FloatArray, cells: FloatArray, steps: FloatArray) -> FloatArray:
+def differences(moved: FloatArray, cells: FloatArray, steps: FloatArray) -> FloatArray:
     """Return the forward differences as a gradient, shape (groups, outputs, columns)."""
     slopes = (moved - cells[None]) / steps.T[:, :, None]
     return np.asarray(np.moveaxis(slopes, 0, 2))

@@ -64,6 +64,7 @@ class _Splitter:
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
+        self._shared = {value.name: _Final(exp.column(value.name), value.estimate) for value in draft.shared}
 
     @property
     def basis(self) -> tuple[BasisColumn, ...]:
@@ -107,6 +108,8 @@ class _Splitter:
                 node, exp.Query
             ):
                 return exp.paren(side(self._final(node)), copy=False)
+            if isinstance(node, exp.Column) and not node.table and node.name in self._shared:
+                return exp.paren(side(self._shared[node.name]).copy(), copy=False)
             if isinstance(node, exp.Column) and not node.table and node.name in positions:
                 return exp.column(output_name(positions[node.name]))
             if isinstance(node, exp.Query):

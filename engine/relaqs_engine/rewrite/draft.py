@@ -44,6 +44,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedValue:
+    """The value of an inner stage as a column of every group. type: DuckDB's own.
+
+    estimate: its expression over `basis`, the stage's merged columns under names of their own.
+    """
+
+    name: str
+    stage: str
+    type: str
+    estimate: exp.Expr
+    basis: tuple[BasisColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Draft:
     """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
 
@@ -83,12 +97,21 @@ class Draft:
     groups_are_local: bool = False
     counts_every_row: bool = False
     notes: tuple[str, ...] = field(default=())
+    shared: tuple[SharedValue, ...] = ()
 
     @property
     def select(self) -> exp.Select:
         """The flattened query. Valid once `flatten` has run."""
         assert isinstance(self.tree, exp.Select)
         return self.tree
+
+    @property
+    def shared_basis(self) -> tuple[BasisColumn, ...]:
+        return tuple(column for value in self.shared for column in value.basis)
+
+    @property
+    def shared_stages(self) -> tuple[str, ...]:
+        return tuple(value.stage for value in self.shared)
 
     @property
     def streams(self) -> tuple[Source, ...]:

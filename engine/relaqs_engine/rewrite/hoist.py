@@ -62,7 +62,7 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
     if not source.nullable:
         conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
         conditions += _semi_joins(draft, source, work)
-    hoist = _add(work, _projection(draft.select, source, source.layout, conditions), source.layout.table)
+    hoist = _add(work, projection(draft.select, source, source.layout, conditions), source.layout.table)
     work.of_alias[source.alias] = hoist
     if conditions:
         work.reduced.add(source.alias)
@@ -96,7 +96,7 @@ def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expr]:
     return found
 
 
-def _projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expr]) -> str:
+def projection(select: exp.Select, source: Source, layout: Layout, conditions: list[exp.Expr]) -> str:
     """Return the SELECT that reads the used columns of a table and the rows that meet the conditions."""
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
@@ -195,7 +195,7 @@ def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> N
     if layout.table in draft.local_tables:
         name = stream_token(layout.table)
     else:
-        name = _add(work, _projection(draft.select, source, layout, []), layout.table).name
+        name = _add(work, projection(draft.select, source, layout, []), layout.table).name
     table.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
 
 

@@ -12,7 +12,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.plan import Decider, OutputColumn, OutputKind
+from relaqs_engine.plan import SCALE, Decider, OutputColumn, OutputKind
+from relaqs_engine.refinement import SHARED_SCALE
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.rewrite.render import merged_columns
@@ -92,9 +93,9 @@ def _difference(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 def _decider(draft: Draft, value: exp.Expr, *, ranks: bool) -> Decider | None:
     """Return the decider, or None where its value is not an estimate with a standard error."""
-    additive = {column.name for column in draft.basis if column.is_additive}
+    additive = {column.name for column in (*draft.basis, *draft.shared_basis) if column.is_additive}
     keys = {f"k{i}" for i in range(len(draft.keys))}
-    used = {column.name for column in value.find_all(exp.Column)} - keys - {"scale"}
+    used = {column.name for column in value.find_all(exp.Column)} - keys - {SCALE, SHARED_SCALE}
     if not used <= additive:
         return None
     return Decider(OutputColumn("", OutputKind.ESTIMATE, "DOUBLE", value.sql(DIALECT)), ranks)

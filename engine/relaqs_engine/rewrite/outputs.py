@@ -28,7 +28,7 @@ def classify_outputs(draft: Draft) -> Draft:
     items = draft.estimate_tree.expressions
     if len(items) != len(draft.schema):
         raise NotOnlineError("one of its outputs stands for several columns")
-    basis = {column.name: column for column in draft.basis}
+    basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
     outputs = tuple(
         _output(name, type_, item.unalias(), basis)
         for (name, type_), item in zip(draft.schema, items, strict=True)

@@ -25,6 +25,7 @@ from relaqs_engine.plan import (
     OutputKind,
     Stream,
 )
+from relaqs_engine.refinement import SHARED, SHARED_SCALE
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import stream_token
@@ -55,7 +56,7 @@ def partial_types(draft: Draft) -> dict[str, str]:
         if value := original.args.get(part):
             over_tables.set(part, value.copy())
     over_tables.set("joins", [join.copy() for join in original.args.get("joins") or []])
-    sql = _partial(draft, over_tables, block=None)
+    sql = partial_of(draft, over_tables, block=None)
     if draft.returns_rows:
         sql, _ = rows_sql(replace(draft, scan=over_tables))
     return dict(draft.binder.describe(sql))
@@ -66,21 +67,34 @@ def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
     merged = dict(types)
     if draft.distinct is not None:
         merged |= {DISTINCT_SEEN: "BIGINT", DISTINCT_ONCE: "BIGINT", DISTINCT_ESTIMATE: "DOUBLE"}
-    return ", ".join([f"NULL::{type_} AS {name}" for name, type_ in merged.items()] + [f"1.0 AS {SCALE}"])
+    merged |= {value.name: value.type for value in draft.shared}
+    merged |= {column.name: "DOUBLE" for column in draft.shared_basis}
+    columns = [f"NULL::{type_} AS {name}" for name, type_ in merged.items()]
+    return ", ".join([*columns, f"1.0 AS {SCALE}", f"1.0 AS {SHARED_SCALE}"])
 
 
 def render(draft: Draft) -> Texts:
     assert draft.scan is not None
     return Texts(
-        partial=_partial(draft, draft.scan, block=None),
-        partial_by_block=_partial(draft, draft.scan, block=_block(draft)),
-        merge=_merge(draft),
+        partial=partial_of(draft, draft.scan, block=None),
+        partial_by_block=partial_of(draft, draft.scan, block=block_of(draft)),
+        merge=_with_shared(draft, merge_of(draft, key_names(draft))),
         estimate=_final(draft, estimated=True),
         final=_final(draft, estimated=False),
     )
 
 
-def _block(draft: Draft) -> exp.Expr:
+def _with_shared(draft: Draft, merge: str) -> str:
+    """Return the merge with the values of inner stages beside each group."""
+    if not draft.shared:
+        return merge
+    values = [f"CAST({value.name} AS {value.type}) AS {value.name}" for value in draft.shared]
+    values += [column.name for column in draft.shared_basis]
+    columns = ", ".join(["merged_groups.*", *values, SHARED_SCALE])
+    return f"SELECT {columns} FROM ({merge}) AS merged_groups CROSS JOIN {SHARED}"
+
+
+def block_of(draft: Draft) -> exp.Expr:
     """Return the block of a joined row. Co-clustered rows share it; an outer join may hide one side's."""
     columns = [exp.column(BLOCK_COLUMN, source.alias, quoted=True) for source in draft.streams]
     preserved = [c for c, s in zip(columns, draft.streams, strict=True) if not s.nullable]
@@ -90,7 +104,7 @@ def _block(draft: Draft) -> exp.Expr:
     return exp.Mod(this=block, expression=exp.Literal.number(draft.block_count))
 
 
-def _partial(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
+def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
     if draft.distinct is not None:
         keys.append(exp.alias_(draft.distinct.copy(), VALUE))
@@ -140,20 +154,21 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
     return column.sql
 
 
-def _merge(draft: Draft) -> str:
-    """Return the SELECT of one row per group over the state, in the partial query's own types."""
+def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> str:
+    """Return the SELECT of one row per group over the state, in the partial query's own types.
+
+    key_columns: what makes a group. source: a query of some rows of the state, not of all.
+    """
     if draft.distinct is not None:
         return _merge_values(draft)
-    keys = ", ".join(key_names(draft))
-    source, columns = _state(draft), [_merged(column) for column in draft.basis]
+    keys, columns = ", ".join(key_columns), [_merged(column) for column in draft.basis]
+    source = source or _state(draft)
     moments = [column for column in draft.basis if column.kind is Basis.MEAN]
     if moments:
         over = f"(PARTITION BY {keys})" if keys else "()"
         grand = ", ".join(f"{_weighted_mean(c, f' OVER {over}')} AS grand_{c.name}" for c in moments)
         source = f"(SELECT *, {grand} FROM {source})"
-    select = ", ".join(
-        list(key_names(draft)) + columns + [f"CAST(coalesce(sum({ROWS}), 0) AS BIGINT) AS {ROWS}"]
-    )
+    select = ", ".join(list(key_columns) + columns + [f"CAST(coalesce(sum({ROWS}), 0) AS BIGINT) AS {ROWS}"])
     return f"SELECT {select} FROM {source}" + (f" GROUP BY {keys}" if keys else "")
 
 
@@ -222,7 +237,8 @@ def _final(draft: Draft, *, estimated: bool) -> str:
             if output.kind is OutputKind.ESTIMATE
         ]
         select += [f"CAST(d{i} AS DOUBLE) AS d{i}" for i in range(len(deciders))]
-        select += [*key_names(draft), *(column.name for column in draft.basis), ROWS]
+        basis = (*draft.basis, *draft.shared_basis)
+        select += [*key_names(draft), *(column.name for column in basis), ROWS]
         if draft.distinct is not None:
             select += [DISTINCT_SEEN, DISTINCT_ONCE]
     sql = f"SELECT {', '.join(select)} FROM ({inner})"

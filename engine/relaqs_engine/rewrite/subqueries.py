@@ -51,6 +51,16 @@ def check_subqueries(draft: Draft) -> Draft:
     return replace(draft, local_tables=frozenset(local))
 
 
+def is_local_query(draft: Draft, query: exp.Expr) -> bool:
+    """Whether all that a subquery sees of sampled tables has the outer row's cluster key."""
+    for table in query.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier) and draft.catalog.table(table.name).is_sampled:
+            select = table.find_ancestor(exp.Select)
+            if select is None or not _is_local(draft, select, table):
+                return False
+    return True
+
+
 def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
     """Whether the subquery sees, of this table, only rows with the outer row's cluster key."""
     if relates_all_rows(query) or query.parent_select is not draft.select:

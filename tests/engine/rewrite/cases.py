@@ -18,6 +18,7 @@ from pathlib import Path
 
 import sqlglot
 from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn
+from relaqs_engine.refinement import Refinement
 from relaqs_engine.sql.parse import DIALECT
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rewrite"
@@ -104,6 +105,23 @@ def _parts(plan: OnlinePlan, shows: tuple[str, ...]) -> Iterator[tuple[str, str]
     for title, sql in texts.items():
         if title in shows and sql:
             yield title, sql
+    if plan.refinement is not None and "stages" in shows:
+        yield from _refined_parts(plan.refinement)
+        if plan.refinement.kept is None:
+            yield "final", plan.final_sql
+
+
+def _refined_parts(refinement: Refinement) -> Iterator[tuple[str, str]]:
+    for stage in refinement.stages:
+        yield f"{stage.name}: {stage.title}", stage.plan.partial_sql
+    for static in refinement.statics:
+        yield f"fetched of {', '.join(static.tables)}", static.sql
+    if refinement.kept is not None:
+        yield "kept", refinement.kept.partial_sql
+    if (belonging := refinement.belonging) is not None:
+        yield "rows that count", belonging.sql
+        if belonging.threshold is not None:
+            yield "kept within a range", belonging.ranged_sql
 
 
 def _pretty(sql: str, plan: OnlinePlan) -> str:
@@ -113,8 +131,12 @@ def _pretty(sql: str, plan: OnlinePlan) -> str:
 
 def _readable(text: str, plan: OnlinePlan) -> str:
     """Return the text with hoists numbered and streams named by their tables, in the place of digests."""
-    for number, hoist in enumerate(plan.hoists):
+    refinement = plan.refinement
+    stages = [hoist for stage in refinement.stages for hoist in stage.plan.hoists] if refinement else []
+    for number, hoist in enumerate(dict.fromkeys([*plan.hoists, *stages])):
         text = text.replace(hoist.name, f"hoist_{number}")
+    for number, static in enumerate(refinement.statics if refinement else ()):
+        text = text.replace(static.name, f"static_{number}")
     for stream in plan.streams:
         text = text.replace(stream.token, f"stream_{stream.table}")
     return text

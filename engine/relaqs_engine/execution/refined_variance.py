@@ -1,0 +1,179 @@
+"""Variances of answers that hang on inner stages: a block is left out of the stages and the groups alike.
+
+A row counts, or not, by its stage's value; leaving a block out moves that value a little, and the rows
+between the old value and the new one change sides. Only those rows are summed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from relaqs_bootstrap import Variance, jackknife_variance, leave_one_out
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import BoolArray, FloatArray
+from relaqs_engine.execution.arrays import arrow, doubles, integers
+from relaqs_engine.execution.blocks import additive_sql, block_sums
+from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns
+from relaqs_engine.execution.stage import Replicates
+from relaqs_engine.execution.state import PartialRows
+from relaqs_engine.execution.variance import Scan, differences, stepped
+from relaqs_engine.plan import BLOCK, STATE, OnlinePlan
+
+# Cells times blocks evaluated at most: 2 million take about a tenth of a second.
+MAX_REPLICATE_CELLS = 2_000_000
+# The answer's shifts when the stage's value moves so many standard errors up and down must be opposite, to
+# this share of the larger one, or be small beside the answer's standard error: else the value stands near
+# many equal rows, and blocks do not tell what happens when it passes them.
+LOOKED_AT_STANDARD_ERRORS = 3.0
+MOST_CURVATURE = 0.5
+SMALL_SHIFT = 0.5
+_NO_BLOCK = -1
+
+Blocks = NDArray[np.int64]
+
+
+class RefinedVariance:
+    """Variances and gradients of the cells of a refined plan, as `VarianceEstimator` has them.
+
+    counted: the partial rows that count, which `cursor` sees as state. kept: sees the rows kept. `replicates`
+    is set before each use: the stages by name, None for those that have no error bars.
+    """
+
+    def __init__(self, plan: OnlinePlan, counted: PartialRows, cursor: Cursor, kept: Cursor) -> None:
+        assert plan.refinement is not None
+        self._plan = plan
+        self._refinement = plan.refinement
+        self._counted = counted
+        self._cursor = cursor
+        self._kept = kept
+        self._evaluate = CellEvaluator(plan, cursor)
+        self.replicates: Mapping[str, Replicates | None] = {}
+
+    def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> tuple[Variance, FloatArray]:
+        gradient = self._gradient(groups, cells, scan)
+        stages = self._needed()
+        if stages is None or scan.occupied_blocks * cells.size > MAX_REPLICATE_CELLS:
+            return _unknown(cells), gradient
+        left_out = self._own_sums(groups, scan)
+        variance = self._jackknife(groups, cells, scan, left_out, stages)
+        if (threshold := self._refinement.threshold) is None:
+            return variance, gradient
+        stage, blocks = stages[threshold.stage], np.flatnonzero(scan.block_rows > 0)
+        moved = left_out + self._moved_rows(groups, blocks, stage.values, stage.value)
+        trusted = self._near_linear(groups, cells, scan, variance, stage)
+        variance = self._jackknife(groups, cells, scan, moved, stages)
+        spread = np.where(trusted, variance.variance, np.nan)
+        return Variance(spread, variance.degrees_of_freedom, variance.effective_terms), gradient
+
+    def _gradient(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> FloatArray:
+        variants, steps = stepped(groups.sums)
+        return differences(self._cells(groups, variants, np.full(len(variants), scan.scale)), cells, steps)
+
+    def _cells(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
+        """Return the cells of variants of the sums. scale: of what is a sample, shape (variants,)."""
+        own_scale = np.ones_like(scale) if self._plan.groups_are_local else scale
+        return self._evaluate(groups, sums, own_scale, scale)
+
+    def _jackknife(
+        self,
+        groups: ShownGroups,
+        cells: FloatArray,
+        scan: Scan,
+        left_out: FloatArray,
+        stages: Mapping[str, Replicates],
+    ) -> Variance:
+        """Return the variance. left_out: the groups' own sums, shape (blocks, groups, columns)."""
+        shared = [stages[name].sums for name in self._refinement.shared]
+        of_groups = [np.repeat(sums[:, None], len(cells), axis=1) for sums in shared]
+        rows = scan.block_rows[scan.block_rows > 0]
+        scale = scan.population_rows / (rows.sum() - rows)
+        replicates = self._cells(groups, np.concatenate([left_out, *of_groups], axis=2), scale)
+        matched = groups.rows.astype(np.int64)
+        if self._plan.groups_are_local:  # what varies is the stages: their rows are the sample
+            matched = np.full_like(matched, min(int(stage.groups.rows[0]) for stage in stages.values()))
+        return jackknife_variance(cells, replicates, rows, matched, scan.fraction)
+
+    def _needed(self) -> dict[str, Replicates] | None:
+        """Return the stages that matter, None where one of them cannot be told yet."""
+        threshold = self._refinement.threshold
+        names = {*self._refinement.shared, *([threshold.stage] if threshold else [])}
+        found = {name: self.replicates.get(name) for name in names}
+        known = {name: r for name, r in found.items() if r is not None and np.isfinite(r.standard_error)}
+        return known if len(known) == len(found) else None
+
+    def _own_sums(self, groups: ShownGroups, scan: Scan) -> FloatArray:
+        """Return the groups' own sums with each block left out, shape (blocks, groups, columns).
+
+        A group that is complete keeps its sums: it is no sample.
+        """
+        columns, rows = len(own_columns(self._plan)), scan.block_rows[scan.block_rows > 0]
+        if self._plan.groups_are_local:
+            return np.repeat(groups.sums[None, :, :columns], len(rows), axis=0)
+        blocks = block_sums(self._plan, groups, self._counted, self._cursor)
+        dense = np.zeros((len(scan.block_rows), len(groups.rows), columns))
+        dense[blocks.block, blocks.group] = blocks.sums
+        rest, _ = leave_one_out(dense[scan.block_rows > 0], rows)
+        return rest
+
+    def _moved_rows(
+        self, groups: ShownGroups, left_out: Blocks, values: FloatArray, value: float
+    ) -> FloatArray:
+        """Return the sums that groups gain when rows are compared with other values, one variant a value.
+
+        left_out: the block without which, shape (variants,). Returns shape (variants, groups, columns).
+        """
+        threshold = self._refinement.threshold
+        assert threshold is not None
+        columns, row, operator = own_columns(self._plan), threshold.row_key, threshold.operator
+        low, high = float(min(values.min(), value)), float(max(values.max(), value))
+        shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
+        variants = pa.table(
+            {
+                "variant": arrow(np.arange(len(values))),
+                "left_out": arrow(left_out),
+                "v": arrow(values),
+            }
+        )
+        was = f"{row} {operator} CAST({value!r} AS DOUBLE)"
+        same = (
+            " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in self._plan.keys)
+            or "true"
+        )
+        sums = ", ".join(
+            f"sum(CASE WHEN {was} THEN -({additive_sql(c)}) ELSE {additive_sql(c)} END)" for c in columns
+        )
+        with self._kept.registered(shown=shown, variants=variants):
+            table = self._kept.table(
+                f"SELECT variant, g, {sums} FROM {STATE} JOIN shown ON {same} JOIN variants "
+                f"ON {STATE}.{BLOCK} <> left_out AND ({was}) <> ({row} {operator} v) "
+                f"WHERE {threshold.sure_key} IS NULL AND {row} BETWEEN CAST({low!r} AS DOUBLE) "
+                f"AND CAST({high!r} AS DOUBLE) GROUP BY variant, g"
+            )
+        result = np.zeros((len(values), len(groups.rows), len(columns)))
+        found = np.stack([doubles(column, null=0.0) for column in table.columns[2:]], axis=1)
+        result[integers(table.column(0)), integers(table.column(1))] = found
+        return result
+
+    def _near_linear(
+        self, groups: ShownGroups, cells: FloatArray, scan: Scan, fixed: Variance, stage: Replicates
+    ) -> BoolArray:
+        """Return the cells that the stage's value moves alike, up and down, or little.
+
+        fixed: the variance if the stage's value did not vary.
+        """
+        ends = LOOKED_AT_STANDARD_ERRORS * stage.standard_error * np.array([-1.0, 1.0])
+        gained = self._moved_rows(groups, np.full(2, _NO_BLOCK), stage.value + ends, stage.value)
+        sums = np.repeat(groups.sums[None], 2, axis=0)
+        sums[:, :, : gained.shape[2]] += gained
+        down, up = self._cells(groups, sums, np.full(2, scan.scale)) - cells
+        largest = np.maximum(np.abs(down), np.abs(up))
+        is_small = largest <= SMALL_SHIFT * np.sqrt(fixed.variance)
+        return np.asarray(is_small | (np.abs(down + up) <= MOST_CURVATURE * largest))
+
+
+def _unknown(cells: FloatArray) -> Variance:
+    return Variance(np.full_like(cells, np.nan), np.ones_like(cells), np.zeros_like(cells))

@@ -1,0 +1,129 @@
+"""An inner stage while it runs: its merged state, its answer so far, and how its one value varies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from relaqs_bootstrap import jackknife_variance, leave_one_out
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.blocks import block_sums
+from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns, shown_groups
+from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.variance import Scan
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.plan import ROWS, Method, OutputKind
+from relaqs_engine.refinement import Range, Stage
+from relaqs_engine.schedule import MiniBatch
+
+# Rows a stage's one value must come from before anything is decided or certified by it: with fewer its
+# standard error is too uncertain, and its expression not yet near linear.
+MIN_ROWS = 30
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Replicates:
+    """A stage's one value, and itself with each block left out.
+
+    groups: its one group. sums: additive columns with one block left out, shape (blocks, columns). values:
+    shape (blocks,). standard_error: of the value, NaN where it cannot be told yet.
+    """
+
+    groups: ShownGroups
+    value: float
+    standard_error: float
+    sums: FloatArray
+    values: FloatArray
+
+    def around(self, standard_errors: float) -> Range:
+        """Return the values within so many standard errors, with those of all replicates, and of rounding."""
+        error = self.standard_error if np.isfinite(self.standard_error) else 0.0
+        half = standard_errors * error + _ROUNDING * abs(self.value)
+        low, high = float(self.values.min()), float(self.values.max())
+        return Range(min(low, self.value - half), max(high, self.value + half))
+
+
+class StageState:
+    """Folds the stage's partials. The answer so far is a table: o0, …, v0, …, keys and merged state."""
+
+    def __init__(self, stage: Stage, leading: Layout, cursor: Cursor, request: IntervalRequest) -> None:
+        self.stage = stage
+        self._leading = leading
+        self._cursor = cursor
+        self._state = GroupState(stage.plan, leading, cursor)
+        self._estimator = Estimator(stage.plan, leading, self._state, cursor, request)
+        self._evaluate = CellEvaluator(stage.plan, cursor)
+
+    @property
+    def block_rows(self) -> NDArray[np.int64]:
+        return self._state.block_rows
+
+    def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
+        self._state.fold(batch, partials)
+
+    def estimate(self, *, is_scaled: bool) -> pa.Table:
+        """Return the answer so far; totals as seen where it is not to be scaled."""
+        as_seen = self.stage.plan.groups_are_local or not is_scaled
+        return self._estimator.point(1.0 if as_seen else self._scan.scale)
+
+    @property
+    def has_tiny_groups(self) -> bool:
+        """Whether some group has too few rows to be ranked by its scaled totals."""
+        if self.stage.plan.groups_are_local:
+            return False
+        point = self._cursor.table(
+            f"SELECT coalesce(min({ROWS}), 0) AS least FROM ({self.stage.plan.merge_sql})"
+        )
+        return bool(point.column(0)[0].as_py() < MIN_ROWS_TO_SCALE_RANKED)
+
+    def exact(self) -> pa.Table:
+        """Return the answer after the last mini-batch: o0, …, in DuckDB's own types and arithmetic."""
+        plan = self.stage.plan
+        return self._cursor.table(f"WITH merged AS ({plan.merge_sql}) {plan.final_sql}")
+
+    def replicates(self, point: pa.Table, block_count: int) -> Replicates | None:
+        """Return how the stage's one value varies, None where it is not one estimate with error bars.
+
+        point: its answer so far. block_count: blocks that are told apart, a divisor of the stage's own.
+        """
+        plan, scan = self.stage.plan, self._scan
+        is_one = point.num_rows == 1 and not plan.keys and plan.outputs[0].kind is OutputKind.ESTIMATE
+        if not is_one or plan.method is not Method.REPLICATES or scan.occupied_blocks < 2:
+            return None
+        groups = shown_groups(plan, point)
+        blocks = block_sums(plan, groups, self._state, self._cursor)
+        dense = np.zeros((len(scan.block_rows), 1, len(own_columns(plan))))
+        dense[blocks.block, blocks.group] = blocks.sums
+        dense = coarser(dense, plan.block_count, block_count)
+        rows = coarser(scan.block_rows, plan.block_count, block_count)
+        occupied = rows > 0
+        rest, rest_rows = leave_one_out(dense[occupied], rows[occupied])
+        scales = np.append(self._leading.row_count / rest_rows, scan.scale)
+        cells = self._evaluate(groups, np.concatenate([rest, groups.sums[None]]), scales)
+        values, value = cells[:-1, :, :1], cells[-1, :, :1]
+        matched = groups.rows.astype(np.int64)
+        variance = jackknife_variance(value, values, rows[occupied], matched, scan.fraction).variance[0, 0]
+        error = float(np.sqrt(variance)) if matched[0] >= MIN_ROWS else float("nan")
+        return Replicates(groups, float(value[0, 0]), error, rest[:, 0], values[:, 0, 0])
+
+    @property
+    def _scan(self) -> Scan:
+        return Scan(self._state.block_rows, self._leading.row_count)
+
+
+def coarser(of_blocks: NDArray[Any], stored: int, block_count: int) -> NDArray[Any]:
+    """Return sums over blocks, the stored ones taken together by their number modulo block_count.
+
+    of_blocks: shape (stored + tasks, …): after the stored blocks each task is one.
+    """
+    together = of_blocks[:stored].reshape(-1, block_count, *of_blocks.shape[1:]).sum(axis=0)
+    return np.concatenate([together, of_blocks[stored:]])

@@ -1,0 +1,163 @@
+"""Which of the kept rows count: conditions on stages, as SQL over the kept rows.
+
+A comparison of a row's value with one stage's one value is decided where the value lies outside the stage's
+range: such rows are folded, or dropped, by the tasks already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from relaqs_engine.plan import BLOCK, STATE, OnlinePlan, OutputKind
+from relaqs_engine.refinement import RANGE_HIGH, RANGE_LOW, Belonging, Threshold
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
+from relaqs_engine.rewrite.render import block_of, key_names, merge_of, partial_of, partial_types
+from relaqs_engine.rewrite.stages import StageMaker, look_up_of
+from relaqs_engine.rewrite.travel import check_types_travel
+from relaqs_engine.sql.parse import DIALECT
+
+_COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE)
+_MIRRORED: dict[type[exp.Binary], type[exp.Binary]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`row <operator> stage`: row reads columns of the query, the stage has one value for all rows."""
+
+    row: exp.Expr
+    operator: type[exp.Binary]
+    look_up: exp.Expr
+    stage: str
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The conditions that stages decide. comparison: where it is one alone, and of a number."""
+
+    conditions: tuple[exp.Expr, ...]
+    comparison: Comparison | None = None
+
+    @classmethod
+    def of(cls, conditions: tuple[exp.Expr, ...], maker: StageMaker) -> Late:
+        for condition in conditions:
+            if others := [table for table in tables_in(condition) if not maker.is_stage(table)]:
+                raise NotOnlineError(f"{others[0].name} is read beside an aggregate over all partitions")
+        comparison = _comparison(conditions[0], maker) if len(conditions) == 1 else None
+        return cls(conditions, comparison)
+
+    @property
+    def columns(self) -> tuple[exp.Column, ...]:
+        """Return the query's columns that occur in the conditions, each once."""
+        found: dict[str, exp.Column] = {}
+        for condition in self.conditions:
+            for column in condition.find_all(exp.Column):
+                if column.table:
+                    found.setdefault(column.sql(DIALECT), column)
+        return tuple(found.values())
+
+
+def _comparison(condition: exp.Expr, maker: StageMaker) -> Comparison | None:
+    if not isinstance(condition, _COMPARISONS):
+        return None
+    left, right = _bare(condition.left), _bare(condition.right)
+    for row, other, kind in ((left, right, type(condition)), (right, left, _MIRRORED[type(condition)])):
+        name = look_up_of(other)
+        if name is None or row.find(exp.Query):
+            continue
+        if maker.stage(name).plan.outputs[0].kind is OutputKind.ESTIMATE:
+            return Comparison(row, kind, other, name)
+    return None
+
+
+def _bare(node: exp.Expr) -> exp.Expr:
+    while isinstance(node, exp.Paren):
+        node = node.this
+    return node
+
+
+def kept_columns(late: Late) -> tuple[exp.Expr, ...]:
+    """Return what rows are kept by beside the groups: what is compared, and whether they count for sure."""
+    if late.comparison is None:
+        return late.columns
+    return late.comparison.row, exp.cast(exp.null(), "BOOLEAN")
+
+
+def kept_plan(draft: Draft, plan: OnlinePlan, late: Late) -> OnlinePlan:
+    """Return how the rows are kept: a mergeable plan, by the query's keys and what is compared."""
+    kept = replace(draft, keys=(*draft.keys, *kept_columns(late)), shared=())
+    if late.conditions:
+        check_types_travel(kept, partial_types(kept))
+    assert kept.scan is not None
+    return replace(
+        plan,
+        keys=key_names(kept),
+        partial_sql=partial_of(kept, kept.scan, None),
+        partial_by_block_sql=partial_of(kept, kept.scan, block_of(kept)),
+        merge_sql=merge_of(kept, key_names(kept)),
+        estimate_sql="",
+        final_sql="",
+        shared=(),
+        deciders=(),
+    )
+
+
+def belonging_of(draft: Draft, late: Late) -> Belonging:
+    first = len(draft.keys)
+    if late.comparison is None:
+        names = {column.sql(DIALECT): f"k{first + i}" for i, column in enumerate(late.columns)}
+        condition = " AND ".join(f"({_renamed(each, names).sql(DIALECT)})" for each in late.conditions)
+        text = _counted(draft, condition)
+        return Belonging(text, text)
+    comparison = late.comparison
+    operator = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}[comparison.operator]
+    threshold = Threshold(comparison.stage, "v0", operator, f"k{first}", f"k{first + 1}")
+
+    def counted(value: str) -> str:
+        return _counted(draft, f"{threshold.sure_key} OR {threshold.row_key} {operator} {value}")
+
+    return Belonging(
+        sql=counted(threshold.compared_with),
+        exact_sql=counted(comparison.look_up.sql(DIALECT)),
+        threshold=threshold,
+        ranged_sql=_ranged(draft, comparison, by_block=False),
+        ranged_by_block_sql=_ranged(draft, comparison, by_block=True),
+    )
+
+
+def _counted(draft: Draft, condition: str) -> str:
+    """Return the SQL from kept rows to partial rows of the query: those that count, summed."""
+    source = f"(SELECT * FROM {STATE} WHERE {condition})"
+    return merge_of(draft, (*key_names(draft), BLOCK), source)
+
+
+def _ranged(draft: Draft, comparison: Comparison, *, by_block: bool) -> str:
+    """Return the partial query inside a range: rows certainly out are dropped, those certainly in summed."""
+    rises = comparison.operator in (exp.GT, exp.GTE)
+    loose, tight = (RANGE_LOW, RANGE_HIGH) if rises else (RANGE_HIGH, RANGE_LOW)
+
+    def compared(end: str) -> exp.Expr:
+        value = exp.cast(exp.Literal.string(end.strip("'")), "DOUBLE")
+        return comparison.operator(this=exp.paren(comparison.row.copy()), expression=value)
+
+    row = exp.case().when(exp.not_(exp.paren(compared(tight))), comparison.row.copy())
+    sure = exp.case().when(compared(tight), exp.true())
+    kept = replace(draft, keys=(*draft.keys, row, sure), shared=())
+    assert draft.scan is not None
+    scan = draft.scan.copy().where(compared(loose))
+    return partial_of(kept, scan, block_of(kept) if by_block else None)
+
+
+def _renamed(condition: exp.Expr, names: dict[str, str]) -> exp.Expr:
+    def rename(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.table:
+            return exp.column(names[node.sql(DIALECT)], STATE)  # a stage's table has keys of its own
+        return node
+
+    return condition.copy().transform(rename)

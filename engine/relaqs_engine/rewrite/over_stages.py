@@ -1,0 +1,128 @@
+"""Refined plans over inner stages: what is left of the query reads their answers, and static tables, alone.
+
+It runs as it is, where the stages' states are, over their answers so far, and at the end over their exact
+ones. Static tables are fetched once. No interval is known: it may do anything with the estimates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from relaqs_engine.plan import Hoist, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.refinement import Refinement
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    Source,
+    aliases_in,
+    conjuncts_of,
+    own_nodes,
+    tables_in,
+)
+from relaqs_engine.rewrite.hoist import projection
+from relaqs_engine.rewrite.refine import all_streams
+from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
+from relaqs_engine.sql.parse import DIALECT
+
+
+def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> OnlinePlan:
+    """Return the plan of a flattened query whose own FROM samples nothing. Raises NotOnlineError."""
+    tree = draft.select.copy()
+    maker = StageMaker(draft, plan_stage)
+    _put_stages(tree, maker)
+    if not maker.stages:
+        raise NotOnlineError("no subquery of it aggregates sampled rows")
+    streams = all_streams((), maker)
+    layouts = [draft.catalog.table(stream.table) for stream in streams]
+    if len({len(layout.partitions) for layout in layouts}) > 1:
+        raise NotOnlineError("its tables are laid out in different numbers of partitions")
+    from_stages = _aliases_of_stages(tree, maker)
+    outputs = tuple(
+        OutputColumn(name, _kind(item, from_stages), type_, "")
+        for (name, type_), item in zip(draft.schema, _items(draft, tree), strict=True)
+    )
+    statics = tuple(dict.fromkeys(_statics(draft, tree, maker)))
+    titles = ", ".join(stage.title for stage in maker.stages)
+    return OnlinePlan(
+        sql=draft.sql,
+        mode=Mode.REFINED,
+        reasons=(f"it is computed anew each time from {titles}, which are estimated per group",),
+        streams=streams,
+        hoists=(),
+        outputs=outputs,
+        leading=max(layouts, key=lambda layout: (layout.row_count, layout.table)).table,
+        expected_groups=max(stage.plan.expected_groups for stage in maker.stages),
+        final_sql=tree.sql(DIALECT),
+        refinement=Refinement(maker.stages, statics=statics, picks_extremes=_picks_extremes(tree)),
+        warnings=(f"computed from estimates of {titles}: rows may still enter or leave the answer",),
+    )
+
+
+def _put_stages(query: exp.Expr, maker: StageMaker) -> None:
+    """Put look-ups in the place of the outermost subqueries that are stages."""
+    for child in child_queries(query):
+        if not maker.reads_sampled(child):
+            continue
+        try:
+            maker.put(child)
+        except NotOnlineError:
+            if not child_queries(child):
+                raise
+            _put_stages(child, maker)
+    if maker.reads_sampled(query):
+        tables = ", ".join(table.name for table in tables_in(query) if maker.reads_sampled(table))
+        raise NotOnlineError(f"rows of the sampled table {tables} are compared with those of all partitions")
+
+
+def _items(draft: Draft, tree: exp.Select) -> list[exp.Expr]:
+    if len(tree.expressions) != len(draft.schema):
+        raise NotOnlineError("one of its outputs stands for several columns")
+    return [item.unalias() for item in tree.expressions]
+
+
+def _picks_extremes(tree: exp.Select) -> bool:
+    """Whether the query shows the largest or smallest of what stages give."""
+    extremes = (exp.Min, exp.Max, exp.ArgMax, exp.ArgMin, exp.Limit, exp.Fetch, exp.Window, exp.All)
+    return tree.find(*extremes) is not None
+
+
+def _aliases_of_stages(tree: exp.Select, maker: StageMaker) -> frozenset[str]:
+    return frozenset(
+        derived.alias for derived in tree.find_all(exp.Subquery) if derived.alias and maker.stages_in(derived)
+    )
+
+
+def _kind(item: exp.Expr, from_stages: frozenset[str]) -> OutputKind:
+    """Columns of static tables are as they are; the rest is computed from estimates, or over groups."""
+    computed = own_nodes(item, exp.AggFunc) or own_nodes(item, exp.Window) or item.find(exp.Query)
+    return OutputKind.OPAQUE if computed or aliases_in(item) & from_stages else OutputKind.KEY
+
+
+def _statics(draft: Draft, tree: exp.Select, maker: StageMaker) -> Iterator[Hoist]:
+    """Put the fetched table in the place of each static one, and yield what is fetched."""
+    for table in list(tables_in(tree)):
+        if maker.is_stage(table) or not isinstance(table.this, exp.Identifier):
+            continue
+        layout = draft.catalog.table(table.name)
+        source = Source(table.alias_or_name, table, layout)
+        sql = projection(tree, source, layout, _own_conditions(table))
+        name = f"static_{hashlib.sha256(sql.encode()).hexdigest()[:16]}"
+        fetched = exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True)
+        for part in ("joins", "laterals"):
+            if value := table.args.get(part):
+                fetched.set(part, value)
+        table.replace(fetched)
+        yield Hoist(name, sql, (layout.table,))
+
+
+def _own_conditions(table: exp.Table) -> list[exp.Expr]:
+    """Return the conditions on one table of its SELECT, where no outer join could revive what fails them."""
+    select = table.parent_select
+    if select is None or any(join.side for join in select.args.get("joins") or []):
+        return []
+    conditions = conjuncts_of(where.this if (where := select.args.get("where")) else None)
+    alias = table.alias_or_name
+    return [c for c in conditions if aliases_in(c) == {alias} and not c.find(exp.Query)]

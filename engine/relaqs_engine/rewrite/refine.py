@@ -1,0 +1,157 @@
+"""Refined plans over streamed rows: inner stages decide which rows count, or what groups are compared with.
+
+What stages decide about rows is taken out of WHERE. The rest is an ordinary mergeable query; its rows are
+kept with what the conditions taken out compare, summed where they agree in it (`Refinement.kept`). A stage
+that is compared after aggregation is a column that every group has (`rewrite/shared.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from relaqs_engine.plan import Basis, Method, Mode, OnlinePlan, OutputColumn, OutputKind, Stream
+from relaqs_engine.refinement import Refinement
+from relaqs_engine.rewrite import AGGREGATING, SAMPLING
+from relaqs_engine.rewrite.belonging import Late, belonging_of, kept_plan
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
+from relaqs_engine.rewrite.hoist import hoist_statics
+from relaqs_engine.rewrite.method import MANY_GROUPS
+from relaqs_engine.rewrite.shape import check_shape
+from relaqs_engine.rewrite.shared import push_arithmetic_inside, share_values
+from relaqs_engine.rewrite.sources import choose_streams
+from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
+from relaqs_engine.rewrite.subqueries import is_local_query
+
+Complete = Callable[[Draft], OnlinePlan]
+
+
+def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> OnlinePlan:
+    """Return the plan of a flattened query that samples tables of its own FROM.
+
+    plan_stage: plans a stage by itself. complete: makes a plan of a draft to which all rules were applied.
+    Raises NotOnlineError.
+    """
+    tree = draft.select.copy()
+    push_arithmetic_inside(tree)
+    maker = StageMaker(draft, plan_stage)
+    sampled = choose_streams(replace(draft, tree=tree))
+    for query in _subqueries(tree):
+        if maker.reads_sampled(query) and not is_local_query(sampled, query):
+            maker.put(query)
+    if not maker.stages:
+        raise NotOnlineError("no subquery of it aggregates sampled rows of all partitions")
+    late = _taken_out(tree, maker)
+    draft = share_values(replace(draft, tree=tree), maker)
+    draft = check_shape(draft)
+    if draft.returns_rows:
+        raise NotOnlineError("its rows depend on an aggregate over all partitions")
+    for rule in (*SAMPLING, *AGGREGATING):
+        draft = rule(draft)
+    draft = _as_far_as_known(_with_columns(draft, late), late)
+    plan = complete(draft)
+    draft = replace(draft, basis=plan.basis)
+    _check_partitions(draft, plan, maker)
+    return replace(
+        plan,
+        mode=Mode.REFINED,
+        reasons=(_reason(late, maker), *plan.reasons[1:]),
+        streams=all_streams(plan.streams, maker),
+        refinement=Refinement(
+            stages=maker.stages,
+            kept=kept_plan(draft, plan, late),
+            belonging=belonging_of(draft, late) if late.conditions else None,
+            shared=draft.shared_stages,
+        ),
+        warnings=(*plan.warnings, *_warnings(late, maker)),
+    )
+
+
+def _subqueries(tree: exp.Select) -> list[exp.Expr]:
+    """Return the subqueries of a SELECT, those that stand in its FROM left out."""
+
+    def is_source(query: exp.Expr) -> bool:
+        derived = query.parent
+        return isinstance(derived, exp.Subquery) and isinstance(derived.parent, exp.From | exp.Join)
+
+    return [query for query in child_queries(tree) if not is_source(query)]
+
+
+def _taken_out(tree: exp.Select, maker: StageMaker) -> Late:
+    """Take the conditions on stages out of WHERE and return them."""
+    if any(maker.stages_in(join) for join in tree.args.get("joins") or []):
+        raise NotOnlineError("an aggregate over all partitions stands in the condition of a join")
+    conditions = conjuncts_of(where.this if (where := tree.args.get("where")) else None)
+    late = tuple(condition for condition in conditions if maker.stages_in(condition))
+    rest = [condition for condition in conditions if condition not in late]
+    tree.set("where", exp.Where(this=exp.and_(*rest, copy=True)) if rest else None)
+    return Late.of(late, maker)
+
+
+def _with_columns(draft: Draft, late: Late) -> Draft:
+    """Return the draft with static sides that keep the columns which the late conditions compare."""
+    tree = draft.select.copy()
+    tree.set("expressions", [*tree.expressions, *(column.copy() for column in late.columns)])
+    hoisted = hoist_statics(replace(draft, tree=tree))
+    return replace(draft, hoists=hoisted.hoists, scan=hoisted.scan)
+
+
+def _as_far_as_known(draft: Draft, late: Late) -> Draft:
+    """Return the draft with what can still be said where rows may leave, or groups are compared."""
+    basis = tuple(column for column in draft.basis if column.kind is not Basis.PRODUCT)
+    has_bars = draft.method is not Method.NONE and draft.expected_groups <= MANY_GROUPS
+    if draft.groups_are_local and draft.shared:  # the groups are complete; the stages' blocks tell the rest
+        has_bars = draft.intervals
+    if late.conditions:
+        if draft.distinct is not None or draft.grouping_sets:
+            raise NotOnlineError(
+                "it groups several times over, or counts distinct values, of rows that may leave"
+            )
+        moments = any(column.kind in (Basis.MEAN, Basis.M2) for column in basis)
+        decides = late.comparison is not None and not moments and not draft.groups_are_local
+        has_bars = has_bars and decides
+        outputs = tuple(_without_bounds(output) for output in draft.outputs)
+        draft = replace(draft, outputs=outputs, counts_every_row=False)
+    return replace(draft, basis=basis, method=Method.REPLICATES if has_bars else Method.NONE)
+
+
+def _without_bounds(output: OutputColumn) -> OutputColumn:
+    """What was seen bounds nothing while it is not certain that it counts."""
+    if output.kind is OutputKind.BOUND:
+        return replace(output, kind=OutputKind.OPAQUE, side=None)
+    return replace(output, total=None)
+
+
+def _check_partitions(draft: Draft, plan: OnlinePlan, maker: StageMaker) -> None:
+    """Stages and outer query are read together, so their tables must have the same partitions."""
+    streams = all_streams(plan.streams, maker)
+    if len({len(draft.catalog.table(stream.table).partitions) for stream in streams}) > 1:
+        raise NotOnlineError("its tables are laid out in different numbers of partitions")
+
+
+def all_streams(streams: Sequence[Stream], maker: StageMaker) -> tuple[Stream, ...]:
+    """Return the streams and those of the stages, each once, by name."""
+    found = {stream.table: stream for stream in streams}
+    found |= {stream.table: stream for stage in maker.stages for stream in stage.plan.streams}
+    return tuple(found[table] for table in sorted(found))
+
+
+def _reason(late: Late, maker: StageMaker) -> str:
+    titles = ", ".join(stage.title for stage in maker.stages)
+    if not late.conditions:
+        return f"groups are compared with {titles}, which is estimated from the same mini-batches"
+    if late.comparison is None:
+        return f"which rows count depends on {titles}; all candidates are kept, and tried again each time"
+    return (
+        f"which rows count depends on {titles}; rows far from it are folded at once, the others kept and "
+        "tried again each time, which costs more as they grow in number"
+    )
+
+
+def _warnings(late: Late, maker: StageMaker) -> tuple[str, ...]:
+    if not late.conditions or late.comparison is not None:
+        return ()
+    titles = ", ".join(stage.title for stage in maker.stages)
+    return (f"which rows count depends on {titles}, an estimate per row: no interval is known",)

@@ -1,0 +1,102 @@
+"""Values of stages that groups are compared with: in HAVING, ORDER BY and the outputs.
+
+Each is a column of every group: exact, the stage's own value; estimated, its expression over the columns of
+the stage's merged state, so that error bars see the stage and the groups vary together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlglot
+from sqlglot import exp
+
+from relaqs_engine.plan import SCALE, BasisColumn, OutputKind
+from relaqs_engine.refinement import SHARED_SCALE
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, SharedValue, conjuncts_of
+from relaqs_engine.rewrite.stages import StageMaker, child_queries, look_up_of
+from relaqs_engine.sql.parse import DIALECT
+
+_COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ)
+
+
+def share_values(draft: Draft, maker: StageMaker) -> Draft:
+    """Return the draft with a column in the place of each look-up around its aggregates."""
+    tree = draft.select
+    names: dict[str, SharedValue] = {}
+    for subquery in list(tree.find_all(exp.Subquery)):
+        if not (stages := maker.stages_in(subquery)) or subquery.find_ancestor(exp.From, exp.Join):
+            continue
+        name = look_up_of(subquery)
+        if name is None:
+            raise NotOnlineError("a subquery per group reads sampled rows of all partitions")
+        value = names.setdefault(stages[0], _shared_value(stages[0], maker))
+        subquery.replace(exp.column(value.name))
+    if taken := next((item.alias for item in tree.expressions if item.alias in names), None):
+        raise NotOnlineError(f"an output is called {taken}")
+    return replace(draft, shared=tuple(names.values()))
+
+
+def _shared_value(name: str, maker: StageMaker) -> SharedValue:
+    plan = maker.stage(name).plan
+    output = plan.outputs[0]
+    if output.kind is not OutputKind.ESTIMATE:
+        raise NotOnlineError(f"{maker.stage(name).title} has no estimate that groups could be compared with")
+    columns = {column.name: f"{name}_{column.name}" for column in plan.basis}
+
+    def rename(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column):
+            return exp.column(SHARED_SCALE if node.name == SCALE else columns[node.name])
+        return node
+
+    return SharedValue(
+        name=f"{name}_value",
+        stage=name,
+        type=output.type,
+        estimate=sqlglot.parse_one(output.estimate_sql, dialect=DIALECT).transform(rename),
+        basis=tuple(_prefixed(column, name) for column in plan.basis),
+    )
+
+
+def _prefixed(column: BasisColumn, stage: str) -> BasisColumn:
+    return replace(
+        column,
+        name=f"{stage}_{column.name}",
+        count_of=column.count_of and f"{stage}_{column.count_of}",
+        mean_of=column.mean_of and f"{stage}_{column.mean_of}",
+    )
+
+
+def push_arithmetic_inside(tree: exp.Select) -> None:
+    """Turn `2 * (SELECT avg(x) …) + 1` on one side of a condition into `(SELECT 2 * avg(x) + 1 …)`.
+
+    So that the stage's value is what is compared. Only without correlation: over no rows such a subquery
+    still has a row.
+    """
+    where = tree.args.get("where")
+    for condition in conjuncts_of(where.this if where else None):
+        if isinstance(condition, _COMPARISONS):
+            for side in (condition.left, condition.right):
+                _push(side)
+
+
+def _push(side: exp.Expr) -> None:
+    queries = child_queries(side)
+    if len(queries) != 1 or isinstance(side.unnest(), exp.Select | exp.Subquery):
+        return
+    query = queries[0]
+    inside = {id(column) for column in query.find_all(exp.Column)}
+    plain = isinstance(query, exp.Select) and isinstance(query.parent, exp.Subquery)
+    if not plain or any(id(column) not in inside for column in side.find_all(exp.Column)):
+        return
+    if side.find(exp.In, exp.Exists, exp.Any, exp.All) or len(query.expressions) != 1:
+        return
+    select = query.copy()
+    value = select.expressions[0].unalias()
+    if select.args.get("group") or not value.find(exp.AggFunc):
+        return
+    assert query.parent is not None
+    query.parent.replace(exp.paren(value))
+    pushed = side.copy()
+    select.set("expressions", [exp.alias_(pushed, "value", quoted=True)])
+    side.replace(exp.Subquery(this=select))

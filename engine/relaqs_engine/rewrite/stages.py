@@ -1,0 +1,273 @@
+"""Inner stages: subqueries that aggregate streamed rows of all partitions become queries of their own.
+
+In their place stands a look-up in the table that holds the stage's answer so far. A correlated subquery is
+one group for each value of the columns that an equality correlates it by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from sqlglot import exp
+
+from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.refinement import Stage
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    aliases_in,
+    conjuncts_of,
+    own_nodes,
+    tables_in,
+)
+from relaqs_engine.sql.parse import DIALECT
+
+PlanStage = Callable[[exp.Select, Draft], OnlinePlan]
+
+# What is NULL over no rows wherever its aggregates are: other expressions may have a value there.
+_STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.Literal, exp.DataType)
+_NULL_OVER_NOTHING = (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp, exp.StddevPop)
+_TITLE_LENGTH = 60
+
+
+class StageMaker:
+    """Puts look-ups in the place of subqueries, and collects the stages; equal subqueries are one stage.
+
+    draft: flattened, with the layouts chosen. plan_stage: plans one SELECT, or raises NotOnlineError.
+    """
+
+    def __init__(self, draft: Draft, plan_stage: PlanStage) -> None:
+        self._draft = draft
+        self._plan_stage = plan_stage
+        self._stages: dict[str, Stage] = {}
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return tuple(self._stages.values())
+
+    def stage(self, name: str) -> Stage:
+        return next(stage for stage in self._stages.values() if stage.name == name)
+
+    def is_stage(self, table: exp.Table) -> bool:
+        return any(table.name == stage.name for stage in self._stages.values())
+
+    def stages_in(self, node: exp.Expr) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(table.name for table in tables_in(node) if self.is_stage(table)))
+
+    def reads_sampled(self, node: exp.Expr) -> bool:
+        """Whether it reads a sampled table other than through a stage."""
+        return any(self._is_sampled(table) for table in tables_in(node))
+
+    def put(self, query: exp.Expr) -> None:
+        """Put a look-up in the place of a subquery. Raises NotOnlineError where it is no stage."""
+        if not isinstance(query, exp.Select):
+            raise NotOnlineError(f"{query.key.upper()} inside it combines whole answers")
+        container = query.parent
+        if isinstance(container, exp.Exists):
+            raise NotOnlineError("EXISTS over all partitions is known at the end only")
+        if isinstance(container, exp.Subquery):
+            container = container.parent
+        if isinstance(container, exp.Any | exp.All):
+            raise NotOnlineError("ANY and ALL over all partitions are not rewritten")
+        if isinstance(container, exp.From | exp.Join):
+            self._put_derived_table(query)
+        elif isinstance(container, exp.In):
+            self._put_set(query)
+        elif len(query.expressions) == 1:
+            self._put_value(query)
+        else:
+            raise NotOnlineError("a subquery with several columns is compared as a whole")
+
+    def _is_sampled(self, table: exp.Table) -> bool:
+        if self.is_stage(table) or not isinstance(table.this, exp.Identifier):
+            return False
+        return self._draft.catalog.table(table.name).is_sampled
+
+    def _put_derived_table(self, query: exp.Select) -> None:
+        _refuse_correlation(query)
+        stage = self._stage(query)
+        columns = [
+            exp.alias_(_column(stage, i), item.alias_or_name, quoted=True)
+            for i, item in enumerate(query.expressions)
+        ]
+        query.replace(exp.select(*columns).from_(stage.name))
+
+    def _put_set(self, query: exp.Select) -> None:
+        _refuse_correlation(query)
+        if len(query.expressions) != 1:
+            raise NotOnlineError("a subquery with several columns is compared as a whole")
+        stage = self._stage(query)
+        query.replace(exp.select(_column(stage, 0)).from_(stage.name))
+
+    def _put_value(self, query: exp.Select) -> None:
+        if not _outer_columns(query):
+            stage = self._stage(query)
+            query.replace(exp.select(_column(stage, 0)).from_(stage.name))
+            return
+        select, equalities = _decorrelated(query)
+        enclosing = query.parent_select
+        if isinstance(enclosing, exp.Select):
+            select = select.where(*self._restrictions(enclosing, equalities))
+        stage = self._stage(select)
+        look_up = exp.select(_column(stage, len(equalities))).from_(stage.name)
+        look_up = look_up.where(
+            *(
+                exp.EQ(this=_column(stage, i), expression=outer.copy())
+                for i, (_, outer) in enumerate(equalities)
+            )
+        )
+        if not isinstance(query.expressions[0].unalias(), exp.Count):
+            query.replace(look_up)
+            return
+        zero = exp.Coalesce(this=look_up.subquery(), expressions=[exp.Literal.number(0)])
+        place = query.parent if isinstance(query.parent, exp.Subquery) else query
+        assert place is not None
+        place.replace(zero)
+
+    def _restrictions(
+        self, enclosing: exp.Select, equalities: list[tuple[exp.Column, exp.Expr]]
+    ) -> Iterator[exp.Expr]:
+        """Yield `inner IN (SELECT outer FROM static WHERE …)`: no other group is looked up."""
+        conditions = conjuncts_of(where.this if (where := enclosing.args.get("where")) else None)
+        for inner, outer in equalities:
+            if not isinstance(outer, exp.Column) or (table := _table_of(enclosing, outer.table)) is None:
+                continue
+            own = [c for c in conditions if self._is_about_static(c, table)]
+            if own and not self._is_sampled(table):
+                keys = exp.select(outer.copy()).from_(table.copy()).where(*(c.copy() for c in own))
+                yield exp.In(this=inner.copy(), query=keys.subquery())
+
+    def _is_about_static(self, condition: exp.Expr, table: exp.Table) -> bool:
+        inside = {each.alias_or_name for each in tables_in(condition)}
+        if table.alias_or_name in inside or self.stages_in(condition) or self.reads_sampled(condition):
+            return False
+        return aliases_in(condition) - inside == {table.alias_or_name}
+
+    def _stage(self, select: exp.Select) -> Stage:
+        sql = select.sql(DIALECT)
+        if sql not in self._stages:
+            plan = self._plan_stage(select.copy(), self._draft)
+            self._stages[sql] = Stage(f"stage_{len(self._stages)}", _title(select), plan)
+        return self._stages[sql]
+
+
+def _title(select: exp.Select) -> str:
+    """Return what a stage computes, for people: its value, or else what its groups are chosen by."""
+    value, having = select.expressions[-1].unalias(), select.args.get("having")
+    about = exp.paren(value if value.find(exp.AggFunc) or not having else having.this).copy()
+    for column in list(about.find_all(exp.Column)):
+        column.replace(exp.column(column.name))
+    title: str = about.this.sql(DIALECT)
+    return title if len(title) <= _TITLE_LENGTH else title[: _TITLE_LENGTH - 1] + "…"
+
+
+def look_up_of(node: exp.Expr) -> str | None:
+    """Return the stage whose one value the subquery is, or None where it is anything else."""
+    select = node.this if isinstance(node, exp.Subquery) else None
+    if not isinstance(select, exp.Select) or select.args.get("where") or node.alias:
+        return None
+    tables = tables_in(select)
+    is_column = (
+        isinstance(select.expressions[0].find(exp.Column), exp.Column) and len(select.expressions) == 1
+    )
+    return str(tables[0].name) if len(tables) == 1 and is_column else None
+
+
+def child_queries(query: exp.Expr) -> list[exp.Expr]:
+    """Return the SELECTs and set operations directly inside a query, not those inside them."""
+    found: list[exp.Expr] = []
+
+    def visit(node: exp.Expr) -> None:
+        for child in node.iter_expressions():
+            if isinstance(child, exp.Select | exp.SetOperation):
+                found.append(child)
+            else:
+                visit(child)
+
+    visit(query)
+    return found
+
+
+def _column(stage: Stage, position: int) -> exp.Expr:
+    """Return a column of the stage's answer, of the type that DuckDB gives it: Arrow has not all of them."""
+    return exp.cast(exp.column(f"o{position}"), stage.plan.outputs[position].type, dialect=DIALECT)
+
+
+def _outer_columns(query: exp.Expr) -> list[exp.Column]:
+    inside = {table.alias_or_name for table in tables_in(query)}
+    inside |= {derived.alias for derived in query.find_all(exp.Subquery) if derived.alias}
+    return [column for column in query.find_all(exp.Column) if column.table and column.table not in inside]
+
+
+def _refuse_correlation(query: exp.Select) -> None:
+    if columns := _outer_columns(query):
+        raise NotOnlineError(
+            f"a subquery over all partitions depends on {columns[0].sql(DIALECT)} outside it"
+        )
+
+
+def _table_of(select: exp.Select, alias: str) -> exp.Table | None:
+    """Return the table of an inner join with this alias; others may fill its columns with NULL."""
+    joins = select.args.get("joins") or []
+    if any(join.side for join in joins) or select.args.get("from_") is None:
+        return None
+    items = [select.args["from_"].this, *(join.this for join in joins)]
+    return next((t for t in items if isinstance(t, exp.Table) and t.alias_or_name == alias), None)
+
+
+def _decorrelated(query: exp.Select) -> tuple[exp.Select, list[tuple[exp.Column, exp.Expr]]]:
+    """Return the subquery grouped by what correlates it, and the equalities (its own column, what outside).
+
+    Raises NotOnlineError unless it is one aggregate, NULL (or a plain count) over no rows, correlated by
+    equalities alone.
+    """
+    value = query.expressions[0].unalias()
+    _check_value_over_nothing(query, value)
+    equalities, kept = [], []
+    for condition in conjuncts_of(where.this if (where := query.args.get("where")) else None):
+        if not _is_correlated(query, condition):
+            kept.append(condition)
+        else:
+            equalities.append(_equality(query, condition))
+    select = query.copy()
+    select.set("where", None)
+    select = select.where(*(condition.copy() for condition in kept))
+    keys = [exp.alias_(inner.copy(), f"c{i}", quoted=True) for i, (inner, _) in enumerate(equalities)]
+    select.set("expressions", [*keys, exp.alias_(value.copy(), "value", quoted=True)])
+    select = select.group_by(*(inner.copy() for inner, _ in equalities))
+    _refuse_correlation(select)
+    return select, equalities
+
+
+def _check_value_over_nothing(query: exp.Select, value: exp.Expr) -> None:
+    parts = ("group", "having", "limit", "offset", "distinct", "qualify", "order")
+    aggregates = own_nodes(value, exp.AggFunc)
+    if any(query.args.get(part) for part in parts) or not aggregates:
+        raise NotOnlineError("a correlated subquery over all partitions is more than one aggregate")
+    if isinstance(value, exp.Count):
+        return
+
+    def is_strict(node: exp.Expr) -> bool:
+        if isinstance(node, _NULL_OVER_NOTHING):
+            return True
+        return isinstance(node, _STRICT) and all(is_strict(child) for child in node.iter_expressions())
+
+    if not is_strict(value):
+        raise NotOnlineError(f"{value.sql(DIALECT)} may have a value over no rows")
+
+
+def _is_correlated(query: exp.Select, condition: exp.Expr) -> bool:
+    outside = {id(column) for column in _outer_columns(query)}
+    return any(id(column) in outside for column in condition.find_all(exp.Column))
+
+
+def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.Expr]:
+    if isinstance(condition, exp.EQ):
+        outside = {id(column) for column in _outer_columns(query)}
+        for inner, outer in ((condition.left, condition.right), (condition.right, condition.left)):
+            inner, outer = inner.unnest(), outer.unnest()
+            columns = list(outer.find_all(exp.Column))
+            is_outer = bool(columns) and all(id(column) in outside for column in columns)
+            if isinstance(inner, exp.Column) and id(inner) not in outside and is_outer:
+                return inner, outer
+    raise NotOnlineError(f"a subquery over all partitions is correlated by {condition.sql(DIALECT)}")
