@@ -219,20 +219,20 @@ def wrapped(draw: st.DrawFn, source: From) -> From:
     chosen = draw(st.lists(st.sampled_from(source.fields), min_size=4, max_size=7, unique=True))
     chosen += [field for field in source.fields if field.kind in NUMERIC and field not in chosen][:1]
     outputs = ", ".join(f"{field.sql} AS c{i}" for i, field in enumerate(chosen))
-    inner = f"SELECT {outputs} FROM {source.sql}" + _where(draw(conditions(source)))
+    inner = f"SELECT {outputs} FROM {source.sql}" + where_clause(draw(conditions(source)))
     fields = tuple(replace(field, sql=f"c{i}") for i, field in enumerate(chosen))
     name = draw(st.sampled_from(["t", "lineitem", "nation"])) if how == "cte" else "t"
     return From(f"({inner}) AS t" if how == "derived" else f"WITH {name} AS ({inner}) | {name}", fields)
 
 
-def _where(parts: Sequence[str]) -> str:
+def where_clause(parts: Sequence[str]) -> str:
     return " WHERE " + " AND ".join(parts) if parts else ""
 
 
 def _select(outputs: str, source: From, parts: Sequence[str]) -> str:
     """Return SELECT … FROM … WHERE …, a WITH before it where the source has one."""
     with_, _, name = source.sql.rpartition(" | ")
-    return f"{with_} SELECT {outputs} FROM {name}{_where(parts)}".strip()
+    return f"{with_} SELECT {outputs} FROM {name}{where_clause(parts)}".strip()
 
 
 @st.composite
@@ -398,7 +398,7 @@ def other_queries(draw: st.DrawFn, source: From) -> Generated:
     fields = source.fields
     key, number = draw(keys(fields)), draw(numbers(fields, 1))[0]
     column, other = (draw(st.sampled_from([f for f in fields if f.kind in EXACT])).sql for _ in range(2))
-    base = f"FROM {source.sql}{_where(draw(conditions(source)))}"
+    base = f"FROM {source.sql}{where_clause(draw(conditions(source)))}"
     groups = f"SELECT {key} AS a, count(*) AS n {base} GROUP BY 1"
     ranked = f"SELECT {column} AS a, {other} AS b, {key} AS c {base} ORDER BY 1 DESC NULLS LAST, b, c"
     forms = [

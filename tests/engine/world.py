@@ -22,6 +22,7 @@ from relaqs_engine.planner import plan_query
 from relaqs.job import TaskResult
 from relaqs.query_job import query_job
 from tests.conftest import Oracle
+from tests.engine.soundness import Tally, unsound
 
 MEMORY_BYTES = 1 << 30
 RELATIVE = 1e-9  # what two orders of adding doubles may differ by
@@ -82,13 +83,20 @@ class World:
         return own_columns(final)
 
     def check(
-        self, sql: str, *, ordered: bool = False, seed: int = 0, batches: int | None = None
+        self,
+        sql: str,
+        *,
+        ordered: bool = False,
+        seed: int = 0,
+        batches: int | None = None,
+        tally: Tally | None = None,
     ) -> OnlinePlan:
-        """Assert that every estimate is well formed and that the last one is DuckDB's own answer."""
+        """Assert that every estimate is well formed and sound, and that the last is DuckDB's own answer."""
         wanted = self.oracle.table(sql)
         plan = self.plan(sql)
         estimates = list(self.estimates(plan, seed=seed, batches=batches))
         problems = [*difference(own_columns(estimates[-1]), wanted, ordered), *flaws(estimates)]
+        problems += unsound(plan, estimates, tally or Tally())
         assert not problems, f"{sql}\n({plan.mode.value}, {plan.method.value})\n" + "\n".join(problems[:5])
         return plan
 

@@ -237,5 +237,9 @@ def _combined(query: exp.SetOperation, parts: Sequence[OnlinePlan]) -> Level:
 def _alike(left: Value, right: Value) -> Value:
     if left.trust is Trust.KEY and right.trust is Trust.KEY:
         return Value(Trust.KEY)
+    sources = set(left.sources + right.sources)
     taken_over = left.sources and right.sources and left.trust is not Trust.KEY is not right.trust
-    return Value(Trust.NONE, sources=left.sources + right.sources) if taken_over else _UNSURE
+    # A row is known by its answer alone, so that all rows of one answer must take over the same output.
+    if not taken_over or len({part for part, _ in sources}) < len(sources):
+        return _UNSURE
+    return Value(Trust.NONE, sources=tuple(sorted(sources)))
