@@ -15,7 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BINARIES = Path(sys.executable).parent
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-SMALLER = {"--scale": "0.001"}  # what a test can wait for
+SMALLER = {"--scale": "0.001", "--jobs": "2", "--seeds": "1"}  # what a test can wait for
 
 
 def blocks(language: str) -> list[str]:

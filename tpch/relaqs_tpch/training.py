@@ -15,9 +15,9 @@ l_tax * 10 AS tax,
 ROWS = "FROM lineitem WHERE l_orderkey % 16 = 0"
 OPEN_LINES = f"SELECT {FEATURES}, l_linestatus = 'O' AS is_open {ROWS}"
 PRICED = f"SELECT {FEATURES}, l_extendedprice * (1 - l_discount) / 100000 AS net {ROWS}"
-COUNTS = f"""\
+COUNTS = """\
 SELECT l_quantity AS pieces, l_linenumber AS line, l_discount * 100 AS discount, l_tax * 100 AS tax,
-l_receiptdate - l_shipdate AS days, month(l_shipdate) AS month {ROWS}"""
+l_receiptdate - l_shipdate AS days, month(l_shipdate) AS month FROM lineitem WHERE l_orderkey % 256 = 0"""
 MOST_STEPS = 40  # passes over the data: losses are flat before
 
 ALGORITHMS = (
