@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import sqlglot
-
-from relaqs_engine.plan import Around, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plan import Around, Method, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.readable import readable_sql
 from relaqs_engine.refinement import Refinement
-from relaqs_engine.sql.parse import DIALECT
 
 _KINDS = {
     OutputKind.KEY: "group key",
@@ -17,21 +15,45 @@ _KINDS = {
     OutputKind.BOUND: "bound",
     OutputKind.OPAQUE: "value so far, no interval",
 }
+_METHODS = {
+    Method.REPLICATES: "from replicates, the estimate repeated leaving out one block of the sample at a time",
+    Method.CLOSED_FORM: "closed form, from sums of squares and products over each group's rows",
+    Method.NONE: "none, nothing is estimated with an interval",
+}
+_LEGEND = (
+    "In the SQL below k0, k1, … are group keys, b0, b1, … partial aggregates, and m counts rows;\n"
+    "state holds what all tasks returned, merged one row per group; totals are multiplied by scale."
+)
 
 
 def explain(plan: OnlinePlan) -> str:
     """Return the plan as readable text, one part a paragraph."""
+    text = _explained(plan)
+    refinement = plan.refinement
+    plans = [plan, *(stage.plan for stage in refinement.stages)] if refinement else [plan]
+    for stream in {stream for each in plans for stream in each.streams}:
+        text = text.replace(stream.token, f"partitions_of_{stream.table}")
+    hoists = [hoist for each in plans for hoist in each.hoists] + [
+        *(refinement.statics if refinement else ())
+    ]
+    for number, name in enumerate(dict.fromkeys(hoist.name for hoist in hoists), start=1):
+        text = text.replace(name, f"static_{number}")
+    return text
+
+
+def _explained(plan: OnlinePlan) -> str:
     parts = [f"mode: {plan.mode.value}", *(f"why: {reason}" for reason in plan.reasons)]
     if plan.around is not None:
         return _explain_around(plan, plan.around, parts)
     if plan.mode is Mode.EXACT:
-        return "\n".join([*parts, "", "exact SQL:", _pretty(plan.exact_sql)]) + "\n"
+        return "\n".join([*parts, "", "exact SQL, over whole tables:", _pretty(plan.sql)]) + "\n"
     parts.append("streams: " + ", ".join(stream.table for stream in plan.streams))
     hoists = (*plan.hoists, *(plan.refinement.statics if plan.refinement else ()))
     statics = [table for hoist in hoists for table in hoist.tables]
     parts.append("static: " + (", ".join(statics) if statics else "none"))
-    parts.append(f"error bars: {plan.method.value}" + (", groups are local" if plan.groups_are_local else ""))
-    parts += ["", "columns:", *(f"  {output.name}: {_kind(output)}" for output in plan.outputs)]
+    parts.append(f"error bars: {_error_bars(plan)}")
+    parts += ["", "columns:", *(f"  {output.name}: {_kind(output, plan)}" for output in plan.outputs)]
+    parts += ["", *([] if plan.returns_rows else [_LEGEND])]
     for hoist in plan.hoists:
         parts += ["", f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", _pretty(hoist.sql)]
     return "\n".join([*parts, *(_refined(plan) if plan.refinement else _texts(plan))]) + "\n"
@@ -90,18 +112,29 @@ def _cost(refinement: Refinement) -> str:
 
 def _explain_around(plan: OnlinePlan, around: Around, parts: list[str]) -> str:
     """Return the plan of a query over answers, then the plan of each."""
-    parts += ["", "columns:", *(f"  {output.name}: {_kind(output)}" for output in plan.outputs)]
+    parts += ["", "columns:", *(f"  {output.name}: {_kind(output, plan)}" for output in plan.outputs)]
     parts += ["", "final SQL, over the answers below:", _pretty(around.final_sql)]
     for index, part in enumerate(around.parts):
         parts += ["", f"part_{index}, the answer of:", _pretty(part.sql), "", explain(part).rstrip()]
     return "\n".join(parts) + "\n"
 
 
-def _kind(output: OutputColumn) -> str:
+def _error_bars(plan: OnlinePlan) -> str:
+    if plan.groups_are_local:
+        return "none needed, all rows of a group lie in one partition: a group shown is complete"
+    if plan.returns_rows:
+        return "none needed, a row found is final"
+    return _METHODS[plan.method]
+
+
+def _kind(output: OutputColumn, plan: OnlinePlan) -> str:
+    if plan.groups_are_local and output.kind is not OutputKind.KEY:
+        return "complete once its group is shown"
+    if plan.returns_rows:
+        return "exact for every row shown"
     side = {"least": " (at least)", "most": " (at most)"}.get(output.side or "", "")
     return _KINDS[output.kind] + side
 
 
 def _pretty(sql: str) -> str:
-    text = sqlglot.parse_one(sql, dialect=DIALECT).sql(DIALECT, pretty=True)
-    return "\n".join("  " + line for line in text.splitlines())
+    return "\n".join("  " + line for line in readable_sql(sql).splitlines())
