@@ -32,7 +32,7 @@ def cluster_update(status: ClusterStatus, shown: Mapping[str, Shown], at_ms: int
 
 
 def _anonymous(job: JobStatus) -> str:
-    return "another user's query" if job.kind == "query" else job.kind
+    return "another query" if job.kind == "query" else job.kind
 
 
 def _job(job: JobStatus, shown: Shown) -> ClusterJob:

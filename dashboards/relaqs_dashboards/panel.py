@@ -110,9 +110,9 @@ class Panel:
         """Return why the panel stands as it does, in words; None where its state says it all."""
         if self.run is None:
             return None if self.failure is not None else "planning the query"
-        if self.run.reason is not None:
-            return self.run.reason
         state = self._state()
+        if self.run.reason is not None and state in ("waiting", "paused", "stopped"):
+            return self.run.reason
         if state == "waiting":
             return self._board.why_waiting(self.run)
         if state == "target_met":

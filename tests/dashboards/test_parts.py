@@ -117,7 +117,7 @@ def test_jobs_of_others_are_told_without_their_sql() -> None:
     update = cluster_update(status(0.0, a=1.0, b=3.0), {"a": Shown("Revenue", "p1")}, 7)
     mine, other = update.jobs
     assert (mine.name, mine.panel, mine.quality) == ("Revenue", "p1", None)
-    assert (other.name, other.panel) == ("another user's query", None)
+    assert (other.name, other.panel) == ("another query", None)
     assert mine.history == ((0.2, 0.1235),)
     assert "secret" not in encoded(update)
 
