@@ -40,6 +40,12 @@ class Turnstile:
             if not self._changed.wait_for(lambda: self._left > 0, timeout=2 * PATIENCE_SECONDS):
                 raise TimeoutError("the test never let this task through")
             self._left -= 1
+            self._changed.notify_all()
+
+    def wait_until_used(self) -> None:
+        """Wait until as many tasks went through as were let."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._left == 0, PATIENCE_SECONDS)
 
 
 @pytest.fixture

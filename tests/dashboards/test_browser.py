@@ -111,7 +111,10 @@ def write_sql(page: Page, title: str, sql: str) -> None:
     card = panel_of(page, title)
     card.locator("summary", has_text="SQL").focus()
     page.keyboard.press("Enter")
-    field = card.get_by_role("textbox", name=f"SQL of {title}")
+    field = card.locator(
+        f".cm-content[aria-label='SQL of {title}']"
+    )  # the editor is loaded when it is asked for
+    expect(field).to_be_visible()
     field.focus()
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(sql)

@@ -205,6 +205,23 @@ def test_a_run_ends_with_its_last_viewer_after_a_grace_time(serve: Serve, turnst
     assert served.dashboard.runs.all == ()
 
 
+def test_a_new_server_goes_on_where_the_last_one_was(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS), grace_seconds=0.05)
+    with served.page() as page:
+        turnstile.let(6)
+        before = page.until_panel("p1", state="refining")
+        (run,) = served.dashboard.runs.all
+        turnstile.wait_until_used()
+    assert run.query is not None
+    assert run.query.wait(20)
+    with serve(panel(FLAGS)).page() as page:  # not one task runs here
+        after = page.until_panel("p1", state="refining")
+        assert after["fraction"] >= before["fraction"]
+        assert after["elapsed_seconds"] >= before["elapsed_seconds"]
+        turnstile.let()
+        page.until_panel("p1", state="exact")
+
+
 def test_within_the_grace_time_a_reload_finds_its_run(serve: Serve, turnstile: Turnstile) -> None:
     served = serve(panel(FLAGS), grace_seconds=60.0)
     with served.page() as page:
