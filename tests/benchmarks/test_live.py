@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from relaqs_tpch.queries import query
 
+from benchmarks import mixed_live, record
 from benchmarks.live import Clock, Driver, LiveJob, LiveRun
 from benchmarks.live_record import lowest_losses, query_trace, schedule_run, training_trace
 from benchmarks.policies_live import query_job
@@ -75,3 +77,16 @@ def test_the_work_clock_counts_core_seconds_and_skips_idle_time() -> None:
     assert clock.now() == 4.0
     clock.begin()
     assert clock.now() == 0.0
+
+
+def test_queries_and_training_shared_and_split_are_compared(
+    tpch_warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(record, "RESULTS", tmp_path)
+    words = ["--seeds", "3", "--each", "1", "--cores", "2", "--arrival", "0.01"]
+    mixed_live.main([str(tpch_warehouse), *words])
+    [path] = tmp_path.iterdir()
+    [seed] = json.loads(path.read_text())["split_and_shared"]
+    assert set(seed) == {"query", "training"}
+    assert all(value > 0 for pair in seed.values() for each in pair for value in each)
+    assert "training" in capsys.readouterr().out
