@@ -25,7 +25,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.base import Done, client_name
 from relaqs.executors.dask.connection import checked, connect
-from relaqs.executors.dask.errors import explained, is_resent, lost
+from relaqs.executors.dask.errors import CONNECTION_LOST, RESTARTED, explained, lost, reason_of
 from relaqs.executors.dask.flights import Flight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
@@ -71,7 +71,12 @@ class DaskExecutor:
         self._session = uuid.uuid4().hex[:8]
         wish = None if policy == DEFAULT_POLICY else chosen_policy(policy)
         self._link = Link(
-            self._client, self._session, wish, on_back=self._register_again, on_lost=self._fail_all
+            self._client,
+            self._session,
+            wish,
+            on_back=self._register_again,
+            on_lost=self._fail_all,
+            on_restarted=self._send_unsent,
         )
         self._address = self._link.address
         assert self._client.loop is not None  # it is connected
@@ -190,7 +195,7 @@ class DaskExecutor:
         if flight is None:
             return  # cancelled meanwhile
         flight.parcels |= {parcel.key: parcel for parcel in parcels}
-        if self._link.is_up:  # else they go when it is again
+        if self._link.takes_tasks:  # else they go when it does
             self._dispatch(flight, parcels)
 
     def _dispatch(self, flight: Flight, parcels: Sequence[Parcel]) -> None:
@@ -241,18 +246,34 @@ class DaskExecutor:
 
     async def _is_lost(self, error: BaseException) -> bool:
         """Return whether a task is to be sent again, now or to a scheduler that comes back."""
+        if self._is_out():
+            return False
         if isinstance(error, OSError):  # of a fetch; perhaps the scheduler's connection breaks, too
             await asyncio.sleep(BREAK_SECONDS)
             return not self._link.is_up and not self._is_out()
-        return is_resent(error) and not self._is_out()
+        if reason_of(error) == RESTARTED:
+            self._link.note_restart()
+        return reason_of(error) in (CONNECTION_LOST, RESTARTED)
 
     def _is_out(self) -> bool:
         return self._client.status in ("closing", "closed")
 
     def _resend(self, flight: Flight, key: TaskKey) -> None:
         flight.futures.pop(key, None)
-        if key in flight.parcels and self._link.is_up:  # else all are sent when it is
+        if key in flight.parcels and self._link.takes_tasks:
             self._dispatch(flight, [flight.parcels[key]])
+
+    def _send_unsent(self) -> None:
+        """Send what was kept back while workers were restarted."""
+        for flight in self._flights.values():
+            held = {parcel.key for parcel in flight.held}
+            unsent = [
+                parcel
+                for key, parcel in flight.parcels.items()
+                if key not in flight.futures and key not in held
+            ]
+            if unsent and self._link.takes_tasks:
+                self._dispatch(flight, unsent)
 
     def _cancel(self, job_id: str) -> None:
         flight = self._flights.pop(job_id, None)

@@ -10,13 +10,15 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.job import TaskKey
 
-# Why Dask cancels a task that nobody asked to cancel: the connection broke, or someone restarted the cluster.
-RESENT_REASONS = ("scheduler-connection-lost", "scheduler-restart")
+# Why Dask cancels a task that nobody asked to cancel; such a task is simply sent again.
+CONNECTION_LOST = "scheduler-connection-lost"
+RESTARTED = "scheduler-restart"  # somebody called Client.restart
 
 
-def is_resent(error: BaseException) -> bool:
-    """Return whether a task that ended like this is simply sent again."""
-    return getattr(error, "reason", None) in RESENT_REASONS
+def reason_of(error: BaseException) -> str | None:
+    """Return why Dask cancelled the task, None if it did not."""
+    reason: str | None = getattr(error, "reason", None)
+    return reason
 
 
 def lost(address: str, error: BaseException) -> ClusterError:

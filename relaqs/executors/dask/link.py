@@ -22,7 +22,8 @@ from relaqs.executors.dask.task import InterruptReleased
 from relaqs.policies import Policy
 from relaqs.scheduling import ClusterStatus
 
-POLL_SECONDS = 0.05  # how often to see whether Dask's client has found its scheduler again
+POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there
+RESTART_SECONDS = 30.0  # for workers to end that somebody restarts
 
 
 class CreditsWarning(UserWarning):
@@ -34,7 +35,8 @@ class Link:
 
     Dask's client connects again by itself to a scheduler that was restarted, which then knows of no plugin
     and no job. on_back: called when the plugin is there again. on_lost: with the reason, when Dask's client
-    has given up, or the new scheduler cannot be used.
+    has given up, or the new scheduler cannot be used. on_restarted: called when somebody has restarted the
+    workers, by `Client.restart`, which drops all tasks.
     """
 
     def __init__(
@@ -45,12 +47,15 @@ class Link:
         *,
         on_back: Callable[[], None] = lambda: None,
         on_lost: Callable[[ClusterError], None] = lambda error: None,
+        on_restarted: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._session = session
         self._policy = policy
         self._on_back = on_back
         self._on_lost = on_lost
+        self._on_restarted = on_restarted
+        self._restart: asyncio.Task[None] | None = None
         self._comm: object = None  # that of the scheduler whose plugin was prepared
         self._recovery: asyncio.Task[None] | None = None
         assert client.scheduler is not None  # it is connected
@@ -64,6 +69,11 @@ class Link:
         if not is_up and self._comm is not None and self._recovery is None:
             self._recovery = asyncio.ensure_future(self._recover())
         return is_up
+
+    @property
+    def takes_tasks(self) -> bool:
+        """Whether tasks may be sent now; if not, `on_back` or `on_restarted` will be called."""
+        return self.is_up and self._restart is None
 
     @property
     def needs_credits(self) -> bool:
@@ -87,6 +97,11 @@ class Link:
                     {"op": STREAM_OP, "call": call, "arguments": pickle.dumps(arguments)}
                 )
 
+    def note_restart(self) -> None:
+        """Send no tasks until the workers of now are gone: what is sent to them dies with them."""
+        if self._restart is None:
+            self._restart = asyncio.ensure_future(self._wait_for_restart())
+
     async def status(self) -> ClusterStatus:
         """Return how the jobs of all clients stand."""
         status: ClusterStatus = pickle.loads(await getattr(self._client.scheduler, STATUS_RPC)())
@@ -96,8 +111,9 @@ class Link:
         """End the session, and look for the scheduler no more."""
         self.tell("bye", self._session)
         self._comm = None
-        if self._recovery is not None:
-            self._recovery.cancel()
+        for task in (self._recovery, self._restart):
+            if task is not None:
+                task.cancel()
 
     async def _install(self) -> None:
         policy = None if self._policy is None else pickle.dumps(self._policy)
@@ -135,6 +151,21 @@ class Link:
                 stacklevel=2,
             )
         return hello
+
+    async def _wait_for_restart(self) -> None:
+        try:
+            with contextlib.suppress(OSError, TimeoutError):  # gone altogether, or some worker just stays
+                async with asyncio.timeout(RESTART_SECONDS):
+                    old = await self._workers()
+                    while old & await self._workers():
+                        await asyncio.sleep(POLL_SECONDS)
+        finally:
+            self._restart = None
+        self._on_restarted()
+
+    async def _workers(self) -> set[str]:
+        assert self._client.scheduler is not None
+        return set(await self._client.scheduler.ncores())
 
     async def _recover(self) -> None:
         """Wait for Dask's client to have a scheduler again, and prepare that one."""
