@@ -10,6 +10,7 @@ from sqlglot import exp
 from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.over_stages import refine_over_stages
 from relaqs_engine.rewrite.refine import refine_rows
 from relaqs_engine.rewrite.stages import child_queries
@@ -28,6 +29,7 @@ def plan_refined(
     """
     if not child_queries(draft.select):
         raise NotOnlineError("it has no subquery")
+    draft = read_no_outputs_of_exists(draft)
     refused = NotOnlineError("no choice of layouts was tried")
     found: list[tuple[int, OnlinePlan]] = []
     for choice in draft.catalog.choices(tables):

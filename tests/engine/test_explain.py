@@ -40,6 +40,11 @@ def test_what_is_known_of_columns_is_said(tpch: World, sql: str, said: str) -> N
     assert said in explain(tpch.plan(sql))
 
 
+@pytest.mark.parametrize("number", [4, 21, 22])
+def test_exists_reads_no_columns_but_those_of_its_conditions(tpch: World, number: int) -> None:
+    assert "comment" not in explain(tpch.plan(query(number))).split("SQL, per task:")[-1]
+
+
 def test_sql_is_laid_out_for_reading() -> None:
     assert readable_sql('SELECT SUM("t"."a" * (1 - "t"."b")) AS "x" FROM "t" /* note */') == (
         "SELECT\n  SUM(t.a * (1 - t.b)) AS x\nFROM t"
