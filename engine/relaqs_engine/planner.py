@@ -109,6 +109,8 @@ def _around(draft: Draft) -> OnlinePlan | None:
 
 def _part(draft: Draft, query: exp.Query) -> OnlinePlan | None:
     """Return the plan of a query that another one is computed from, None where there is none."""
+    if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
+        return None  # a table function has no name to look up
     sql = query.sql(DIALECT)
     tables = frozenset(table.name for table in tables_in(query))
     try:
