@@ -81,7 +81,7 @@ def test_an_error_that_the_engine_knows_is_taken_and_a_target_ends_it(
         while pacer.report_result({"mean": [1.0]}, next(fractions), error=next(errors)):
             given += 1
     assert given == 3
-    assert [report.quality for report in reports] == [0.5, 0.2]
+    assert [report.quality for report in reports] == [0.5, 0.2, 0.04]
 
 
 def test_the_error_told_from_movement_is_the_standard_error() -> None:
