@@ -61,10 +61,11 @@ def _panels(name: str, layout: Layout) -> Iterator[_Draft]:
     yield f"Rows of {name}", f"SELECT count(*) AS rows FROM {table}", "number", "small", None, "rows"
     for time in times[:1]:
         yield _over_time(table, time)
-    for group in groups[:2]:
-        yield _counts(table, group)
-    for group, measure in zip(groups[:3] * 3, measures[:3], strict=False):
-        yield _means(table, group, measure)
+    for i in range(2):  # side by side: a wide one and a small one
+        if groups[i:]:
+            yield _counts(table, groups[i])
+        if groups and measures[i:]:
+            yield _means(table, groups[i % len(groups)], measures[i])
     for measure in measures[:2]:
         yield from _histogram(table, measure)
     if groups and len(measures) > 1:
@@ -138,7 +139,7 @@ def _is_measure(column: Column, layout: Layout) -> bool:
     """Whether a mean of it says something: numbers, but not those that count or name the rows."""
     is_key = column.name in layout.cluster_key or re.search(r"(?i)(^|_)(id|key)$|key$", column.name)
     names_rows = _WHOLE.fullmatch(column.type) and column.distinct_count > 0.8 * layout.row_count
-    return bool(_NUMBERS.fullmatch(column.type)) and not is_key and not names_rows
+    return bool(_NUMBERS.fullmatch(column.type)) and column.distinct_count > 1 and not (is_key or names_rows)
 
 
 def _days(column: Column) -> int:
