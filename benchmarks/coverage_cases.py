@@ -34,6 +34,14 @@ class Units:
 
 CASES: tuple[Case, ...] = (
     *(Case(f"Q{number}", "tpch", tpch_query(number)) for number in (1, 6, 14, 19)),
+    # Rows that count depend on an average, which no value is equal to.
+    Case(
+        "above",
+        "tpch",
+        "SELECT l_returnflag, count(*) AS n, sum(l_quantity) AS s, avg(l_tax) AS a FROM lineitem "
+        "WHERE l_extendedprice > (SELECT 1.5 * avg(l_extendedprice) FROM lineitem WHERE l_shipmode = 'AIR') "
+        "GROUP BY l_returnflag",
+    ),
     # 185 groups of 1 to 5,124 flights, with delays of either sign and a long tail.
     Case(
         "delays",

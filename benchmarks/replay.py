@@ -21,6 +21,7 @@ from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
 from relaqs_engine.plan import Method, OnlinePlan, OutputKind
@@ -30,6 +31,7 @@ from relaqs_engine.schedule import MiniBatch
 from benchmarks.tally import FloatArray, Look
 
 MEMORY_LIMIT_BYTES = 2 << 30
+_WHOLE = ""
 
 
 class Replay:
@@ -43,19 +45,19 @@ class Replay:
         self._leading = leading_stream(self.plan, catalog)
         database = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
         cursor = database.cursor()
-        for hoist in self.plan.hoists:
+        parts = _parts(self.plan)
+        for hoist in {hoist.name: hoist for part in parts.values() for hoist in part.hoists}.values():
             cursor.run(f"CREATE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
-        self._by_block = self._partials(cursor, by_block=True)
-        self._plain = self._partials(cursor, by_block=False)
+        self._by_block = {n: self._partials(part, cursor, by_block=True) for n, part in parts.items()}
+        self._plain = {n: self._partials(part, cursor, by_block=False) for n, part in parts.items()}
         database.close()
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
 
-    def _partials(self, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
+    def _partials(self, part: OnlinePlan, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
         """Return the partial aggregates of each partition, by its number."""
         numbers = range(len(self._leading.partitions))
         return [
-            cursor.table(partial_sql(self.plan, self._catalog, (number,), by_block=by_block))
-            for number in numbers
+            cursor.table(partial_sql(part, self._catalog, (number,), by_block=by_block)) for number in numbers
         ]
 
     def batches(self, seed: int) -> tuple[MiniBatch, ...]:
@@ -67,20 +69,45 @@ class Replay:
     ) -> Iterator[tuple[int, Estimate]]:
         """Yield (mini-batch, estimate) where wanted, before the last mini-batch, which is exact."""
         cursor = self._states.cursor()
-        state = GroupState(self.plan, self._leading, cursor)
-        estimator = Estimator(self.plan, self._leading, state, cursor, request)
+        fold, estimate = self._folding(cursor, request)
         for batch in self.batches(seed)[:-1]:
-            state.fold(batch, [self._task_result(batch, task) for task in batch.tasks])
-            if wanted(batch.index):
-                yield batch.index, estimator.estimate()
+            fold(batch)
+            if wanted(batch.index) and (found := estimate()) is not None:
+                yield batch.index, found
         cursor.close()
 
-    def _task_result(self, batch: MiniBatch, partitions: tuple[int, ...]) -> pa.Table:
-        partials = self._by_block if batch.by_block else self._plain
-        return pa.concat_tables([partials[number] for number in partitions])
+    def _folding(
+        self, cursor: Cursor, request: IntervalRequest
+    ) -> tuple[Callable[[MiniBatch], None], Callable[[], Estimate | None]]:
+        """Return what folds a mini-batch, and what estimates after it. Refined plans decide no row early."""
+        if self.plan.refinement is None:
+            state = GroupState(self.plan, self._leading, cursor)
+            estimator = Estimator(self.plan, self._leading, state, cursor, request)
+            return lambda batch: state.fold(batch, self._results(_WHOLE, batch)), estimator.estimate
+        answer = RefinedAnswer(self.plan, self._leading, cursor, request)
+        stages = [stage.name for stage in self.plan.refinement.stages]
+
+        def fold(batch: MiniBatch) -> None:
+            answer.fold_stages(batch, {name: self._results(name, batch) for name in stages})
+            answer.fold_kept(batch, self._results(_WHOLE, batch))
+
+        return fold, answer.estimate
+
+    def _results(self, part: str, batch: MiniBatch) -> list[pa.Table]:
+        """Return what each task of a mini-batch would return for a part of the plan."""
+        partials = (self._by_block if batch.by_block else self._plain)[part]
+        return [pa.concat_tables([partials[number] for number in task]) for task in batch.tasks]
 
     def close(self) -> None:
         self._states.close()
+
+
+def _parts(plan: OnlinePlan) -> dict[str, OnlinePlan]:
+    """Return what is aggregated per partition: the query itself, or its kept rows and its stages."""
+    if plan.refinement is None:
+        return {_WHOLE: plan}
+    assert plan.refinement.kept is not None, "a query over stages alone has no error bars"
+    return {_WHOLE: plan.refinement.kept, **{stage.name: stage.plan for stage in plan.refinement.stages}}
 
 
 def nearest_batches(batches: tuple[MiniBatch, ...], fractions: tuple[float, ...]) -> tuple[int, ...]:

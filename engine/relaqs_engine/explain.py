@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from relaqs_engine.plan import Around, Method, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plan import Around, Hoist, Method, Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.readable import readable_sql
 from relaqs_engine.refinement import Refinement
 
@@ -48,15 +48,24 @@ def _explained(plan: OnlinePlan) -> str:
     if plan.mode is Mode.EXACT:
         return "\n".join([*parts, "", "exact SQL, over whole tables:", _pretty(plan.sql)]) + "\n"
     parts.append("streams: " + ", ".join(stream.table for stream in plan.streams))
-    hoists = (*plan.hoists, *(plan.refinement.statics if plan.refinement else ()))
-    statics = [table for hoist in hoists for table in hoist.tables]
-    parts.append("static: " + (", ".join(statics) if statics else "none"))
+    hoists, refinement = _hoists(plan), plan.refinement
+    fetched = refinement.statics if refinement else ()
+    statics = dict.fromkeys(table for hoist in (*hoists, *fetched) for table in hoist.tables)
+    parts.append("static: " + (", ".join(statics) or "none"))
     parts.append(f"error bars: {_error_bars(plan)}")
+    if refinement is not None:
+        parts.append(f"cost: {_cost(refinement)}")
     parts += ["", "columns:", *(f"  {output.name}: {_kind(output, plan)}" for output in plan.outputs)]
     parts += ["", *([] if plan.returns_rows else [_LEGEND])]
-    for hoist in plan.hoists:
+    for hoist in hoists:
         parts += ["", f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", _pretty(hoist.sql)]
     return "\n".join([*parts, *(_refined(plan) if plan.refinement else _texts(plan))]) + "\n"
+
+
+def _hoists(plan: OnlinePlan) -> tuple[Hoist, ...]:
+    """Return what workers prepare, for stages as well, each once."""
+    stages = plan.refinement.stages if plan.refinement else ()
+    return tuple(dict.fromkeys([*plan.hoists, *(hoist for stage in stages for hoist in stage.plan.hoists)]))
 
 
 def _texts(plan: OnlinePlan) -> Iterator[str]:
@@ -74,11 +83,8 @@ def _refined(plan: OnlinePlan) -> Iterator[str]:
     """Yield what a refined plan does, in the order in which it is done."""
     refinement = plan.refinement
     assert refinement is not None
-    yield from ("", f"cost: {_cost(refinement)}")
     for stage in refinement.stages:
         yield from ("", f"{stage.name}: {stage.title}")
-        for hoist in stage.plan.hoists:
-            yield from (f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", _pretty(hoist.sql))
         yield from (f"partial SQL of {stage.name}, per task:", _pretty(stage.plan.partial_sql))
         yield from (f"final SQL of {stage.name}:", _pretty(stage.plan.final_sql))
     for static in refinement.statics:

@@ -137,12 +137,27 @@ _NATIONS_OF_REGIONS = (
     "SELECT n_regionkey AS r, max(n_name) AS last, min(n_nationkey) AS k FROM nation GROUP BY 1"
 )
 
+# Compared with aggregates over all partitions.
+_ABOVE_ALL = "l_extendedprice > (SELECT 1.2 * avg(x.l_extendedprice) FROM lineitem AS x WHERE x.l_tax > 0.01)"
+_BELOW_ALL = "(SELECT max(x.l_linenumber) - 2 FROM lineitem AS x) > l_linenumber"
+_OF_SUPPLIER = (
+    "l_extendedprice < (SELECT 0.5 * max(x.l_extendedprice) FROM lineitem AS x WHERE x.l_suppkey = l_partkey)"
+)
+_BUSY = "l_suppkey IN (SELECT x.l_suppkey FROM lineitem AS x GROUP BY 1 HAVING count(*) > 600)"
+_CHEAP = "o_totalprice <= (SELECT avg(x.o_totalprice) FROM orders AS x)"
+_FEW = "2 >= (SELECT count(*) FROM lineitem AS x WHERE x.l_partkey = o_custkey)"
+_STAGES = (_ABOVE_ALL, _BELOW_ALL, _OF_SUPPLIER, _BUSY)
+
 TPCH_SOURCES: tuple[From, ...] = (
     From("lineitem", lineitem(), subqueries=(_IN_SUPPLIERS, _ABOVE_MEAN, _PER_PART, _NO_SUPPLIER)),
+    From("lineitem", lineitem(), subqueries=_STAGES),
     From("lineitem AS l", lineitem("l.")),
     From("orders", orders(), subqueries=(_LATE_LINE, _NO_LINE, _DEAR, _BIG)),
+    From("orders", orders(), subqueries=(_CHEAP, _FEW)),
     From(
-        "lineitem JOIN orders ON l_orderkey = o_orderkey", lineitem() + orders(), subqueries=(_IN_SUPPLIERS,)
+        "lineitem JOIN orders ON l_orderkey = o_orderkey",
+        lineitem() + orders(),
+        subqueries=(_IN_SUPPLIERS, _ABOVE_ALL, _CHEAP),
     ),
     From("lineitem, orders", lineitem() + orders(), ("l_orderkey = o_orderkey",)),
     From("lineitem JOIN supplier ON l_suppkey = s_suppkey", lineitem() + SUPPLIER),
@@ -360,7 +375,7 @@ def grouped_queries(draw: st.DrawFn, source: From) -> Generated:
     sql = _select(", ".join(outputs), source, draw(conditions(source)))
     sql += _group_by(draw(st.integers(0, 3)), key_list)
     if draw(st.integers(0, 3)) == 0:
-        sql += f" HAVING {draw(_having(value_list))}"
+        sql += f" HAVING {draw(_having(value_list, _sampled_table(fields)))}"
     if not key_list or draw(st.booleans()):
         return Generated(sql)
     leading = [f"v{i}" for i, value in enumerate(value_list) if value.is_exact][: draw(st.integers(0, 2))]
@@ -385,11 +400,17 @@ def _group_by(style: int, key_list: Sequence[str]) -> str:
     return f" GROUP BY {ways[style]}"
 
 
+def _sampled_table(fields: Sequence[Field]) -> str:
+    """Return a sampled table of the data that the fields are of."""
+    return "flights" if any(field in FLIGHTS for field in fields) else "orders"
+
+
 @st.composite
-def _having(draw: st.DrawFn, value_list: Sequence[Aggregate]) -> str:
+def _having(draw: st.DrawFn, value_list: Sequence[Aggregate], table: str) -> str:
     totals = [v.sql for v in value_list if v.is_exact and not v.sql.startswith(("min", "max"))]
     chosen = draw(st.sampled_from([*totals, "count(*)"]))
-    return f"{chosen} {draw(st.sampled_from(['>', '<', '<>']))} {draw(st.sampled_from(['0', '20', '500']))}"
+    limits = ["0", "20", "500", f"(SELECT count(*) / 90 FROM {table} AS x)"]
+    return f"{chosen} {draw(st.sampled_from(['>', '<', '<>']))} {draw(st.sampled_from(limits))}"
 
 
 @st.composite

@@ -43,6 +43,8 @@ def _rows_stay(plan: OnlinePlan) -> bool:
     """Whether a row that was shown is one of the answer's, by its keys."""
     if plan.around is not None:
         return plan.around.rows_are_certain and all(_rows_stay(part) for part in plan.around.parts)
+    if plan.refinement is not None and (plan.refinement.belonging or plan.refinement.kept is None):
+        return False
     return not (plan.has_having or plan.has_limit)
 
 
