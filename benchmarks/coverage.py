@@ -3,9 +3,9 @@
     python -m benchmarks.coverage [--seeds 200] [--scale 1] [--quick] [--anytime]
 
 Four TPC-H queries, one with an inner average, and three over the flights, with rows and with clusters as
-sampling units. A cell is one number of one group of one snapshot. Counted are the cells the product certifies, and beside them all cells
-whose interval has two ends. With --anytime also: cells whose interval held at every look. What counts as
-outside the band of 93 to 97 % is derived in `benchmarks.tally`.
+sampling units. A cell is one number of one group of one snapshot. Counted are the cells the product
+certifies, and beside them all cells whose interval has two ends. With --anytime also: cells whose interval
+held at every look. What counts as outside the band of 93 to 97 % is derived in `benchmarks.tally`.
 """
 
 from __future__ import annotations
