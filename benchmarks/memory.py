@@ -28,7 +28,7 @@ from rich.console import Console
 from benchmarks import record
 from benchmarks.overhead import WrongAnswerError
 from relaqs.memory import memory_bytes
-from relaqs.session import connect
+from relaqs.opening import connect
 
 ROWS_PER_GROUP = 2
 PARTITIONS = 100

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from relaqs_engine.plan import OnlinePlan
 
     from relaqs.online_query import OnlineQuery
+    from relaqs.opening import connect, online_sql
     from relaqs.options import ArgumentError
     from relaqs.pacing import Pacer, report
     from relaqs.publisher import QueryTimeoutError
-    from relaqs.session import Session, connect, online_sql
+    from relaqs.session import Session
     from relaqs.snapshot import Snapshot
     from relaqs.training.run import TrainingRun
 
@@ -68,8 +69,8 @@ _HOMES = {
     "Snapshot": "relaqs.snapshot",
     "TrainingRun": "relaqs.training.run",
     "add_static": "relaqs_engine.layouts",
-    "connect": "relaqs.session",
-    "online_sql": "relaqs.session",
+    "connect": "relaqs.opening",
+    "online_sql": "relaqs.opening",
     "report": "relaqs.pacing",
     "shuffle": "relaqs_engine.layouts",
     "verify": "relaqs_engine.layouts",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import sys
 import threading
 import time
 import uuid
@@ -17,7 +16,7 @@ from getpass import getuser
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
@@ -27,32 +26,27 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.explain import explain
 from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
 from relaqs_engine.planner import plan_query
-from relaqs_engine.sql.views import check_views, expand_views
+from relaqs_engine.sql.views import expand_views
 
 from relaqs import worker
 from relaqs.background import background_thread
 from relaqs.checkpoint import Keeper
-from relaqs.executors import Executor, ThreadExecutor, open_executor
-from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
+from relaqs.executors import Executor, ThreadExecutor
 from relaqs.online_query import OnlineQuery
 from relaqs.options import (
-    ArgumentError,
     ErrorFunction,
     Fallback,
     Interval,
     QueryOptions,
     Watch,
-    check_count,
     relative_error,
     watched,
 )
-from relaqs.policies import DEFAULT_POLICY, Policy
 from relaqs.query_job import query_description, query_job
 from relaqs.runner import JobRunner
 from relaqs.scheduling import ClusterStatus
 
 if TYPE_CHECKING:
-    from distributed import Client
     from relaqs_engine.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
 
@@ -61,7 +55,6 @@ if TYPE_CHECKING:
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
-_MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _STATE_SHARE = 0.25  # of the limit: for the merged states of this session's queries; the rest runs tasks
 _PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
@@ -391,89 +384,6 @@ class Session:
     def _forget(self, job_id: str) -> None:
         """Called when a job is over; as long as it runs, so does the session."""
         del self._runners[job_id]
-
-
-def connect(
-    data: str | Path | None = None,
-    *,
-    tables: Mapping[str, str | Path] | None = None,
-    cluster: str | Client | None = None,
-    views: Mapping[str, str] | None = None,
-    threads: int | None = None,
-    memory_limit: int | str | None = None,
-    cache_directory: str | Path | None = None,
-    policy: str | Policy = DEFAULT_POLICY,
-    result_limit: int | str | None = None,
-) -> Session:
-    """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
-
-    tables: name → Parquet or CSV files (path, folder or glob). views: name → SELECT, over tables and the
-    views before it. cluster: a Dask scheduler's address or a client; without it queries run on threads of
-    this process. threads: how many. memory_limit: in bytes or as "4GB", of each process that runs queries;
-    default: half of this machine's memory, a quarter with a cluster. cache_directory: where plain files are
-    laid out; default: $RELAQS_CACHE or ~/.cache/relaqs. policy: who gets how many of the cores, by name, such
-    as "relaqs", "fair" or "max_sum", or an object with `plan`; see `relaqs.policies`. result_limit: as
-    memory_limit, what an answer may take; a query that goes beyond fails. Default: anything.
-    Raises LayoutError or DataError for tables that cannot be used, ClusterError for such a cluster.
-    PolicyError for an unknown policy.
-    """
-    limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    catalog = _open_catalog(data, tables or {}, cache_directory)
-    check_views(views or {}, catalog.tables)
-    cores = None if threads is None else check_count("threads", threads)
-    executor = open_executor(cluster, cores=cores, policy=policy)
-    exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
-    try:
-        return Session(
-            catalog,
-            views or {},
-            executor,
-            memory_limit_bytes=limit,
-            exact_threads=exact_threads,
-            result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
-        )
-    except BaseException:
-        executor.close()
-        raise
-
-
-def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:
-    """Start answering one SELECT over `data`; the options are those of `Session.online_sql` and `connect`.
-
-    The session behind it closes when the query is no longer referred to.
-    """
-    opening = {name: options.pop(name) for name in _CONNECT_OPTIONS & set(options)}
-    return connect(data, **opening).online_sql(sql, **options)
-
-
-_CONNECT_OPTIONS = {
-    "tables",
-    "cluster",
-    "views",
-    "threads",
-    "memory_limit",
-    "cache_directory",
-    "policy",
-    "result_limit",
-}
-
-
-def _open_catalog(
-    data: str | Path | None, tables: Mapping[str, str | Path], cache_directory: str | Path | None
-) -> Catalog:
-    if data is None and not tables:
-        raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    laid_out = Catalog.open(data).layouts if data is not None else ()
-    cache = None if cache_directory is None else Path(cache_directory)
-    return Catalog((*laid_out, *Catalog.of_sources(tables, cache, _announce).layouts))
-
-
-def _announce(message: str) -> None:
-    print(f"relaqs: {message}", file=sys.stderr)
-
-
-def _default_memory_bytes(is_cluster: bool) -> int:
-    return int(machine_memory_bytes() * _MEMORY_SHARE / (2 if is_cluster else 1))
 
 
 def _database_config(

@@ -15,7 +15,7 @@ def advise(query: str, data: str) -> None:
 
     Or why none is needed, or none would help. Nothing is read but what is known of the tables.
     """
-    from relaqs.session import connect
+    from relaqs.opening import connect
 
     with connect(data) as session:
         click.echo(session.advise(query))

@@ -51,7 +51,7 @@ def demo(data: Path, scale: float) -> None:
     from relaqs_tpch.exact import ExactDuckDB
 
     from relaqs.executors.threads import usable_cores
-    from relaqs.session import connect
+    from relaqs.opening import connect
 
     _make_data(data, scale)
     click.echo(f"{QUERY}\n")

@@ -12,7 +12,7 @@ from relaqs.cli.parameters import SqlCommand, data_option
 @data_option
 def explain(query: str, data: str) -> None:
     """Print the plan of SELECT: its mode and why, the tables it samples, and the SQL it runs."""
-    from relaqs.session import connect
+    from relaqs.opening import connect
 
     with connect(data) as session:
         click.echo(session.explain(query), nl=False)

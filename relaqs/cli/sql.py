@@ -68,7 +68,7 @@ def sql(
     goes to a file or a pipe has the last snapshot, or with --every all of them.
     """
     from relaqs.cli.output import write
-    from relaqs.session import connect
+    from relaqs.opening import connect
 
     with connect(data, cluster=cluster) as session:
         running = session.online_sql(

@@ -13,7 +13,7 @@ from relaqs_tpch import query
 
 import relaqs
 from relaqs.cli import program
-from relaqs.session import connect
+from relaqs.opening import connect
 from tests.conftest import Oracle
 
 DISTRIBUTION = query(13)  # orders per customer, over an outer join by customer key

@@ -16,9 +16,10 @@ from relaqs_tpch.data import ORIGINALS
 from relaqs import RelaqsError
 from relaqs.checkpoint import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, query_identity
 from relaqs.online_query import OnlineQuery
+from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.query_job import SavedState
-from relaqs.session import Session, connect
+from relaqs.session import Session
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
 
@@ -106,7 +107,7 @@ def test_a_query_survives_the_death_of_its_process(
 import relaqs.checkpoint, sys, threading
 relaqs.checkpoint.SECONDS_BETWEEN = 0.0
 relaqs.checkpoint.LARGEST_SHARE = 1.0
-from relaqs.session import connect
+from relaqs.opening import connect
 from relaqs.options import QueryOptions
 db = connect({str(tpch_warehouse)!r}, threads=2)
 query = db.start(db.plan({FLAGS!r}), QueryOptions(), checkpoint={str(path)!r})

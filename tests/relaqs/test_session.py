@@ -21,9 +21,10 @@ import relaqs
 from relaqs import session as session_module
 from relaqs.executors import ThreadExecutor
 from relaqs.job import StepReport
+from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
-from relaqs.session import Session, connect
+from relaqs.session import Session
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 from relaqs.cli import program
-from relaqs.session import connect
+from relaqs.opening import connect
 from relaqs.snapshot import Snapshot
 
 SQL = """
