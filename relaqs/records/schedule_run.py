@@ -69,7 +69,10 @@ class JobTimes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """The run over time, shape (points,) each; third_shares: (3, points), of the cores, see `GROUPS`."""
+    """The run over time, shape (points,) each; third_shares: (3, points), of the cores, see `GROUPS`.
+
+    Of a run that was over before anybody looked who has the cores, jobs, used_share and third_shares are NaN.
+    """
 
     at_seconds: FloatArray
     mean_error: FloatArray
@@ -83,11 +86,13 @@ class Series:
         at = np.linspace(0.0, outcome.end_seconds, SERIES_POINTS)
         error, progress = outcome.over_time(at)
         table = outcome.decisions.table
-        held = table[:, 1] > 0
-        newest = np.maximum(np.searchsorted(table[held, 0], at, side="right") - 1, 0)
-        jobs, thirds = table[held][newest, 2], table[held][newest, 3:].T
+        held = table[table[:, 1] > 0]
+        if not len(held):  # it was over before anybody looked
+            held = np.full((1, table.shape[1]), np.nan)
+        newest = np.maximum(np.searchsorted(held[:, 0], at, side="right") - 1, 0)
+        jobs, thirds = held[newest, 2], held[newest, 3:].T
         used = thirds.sum(axis=0)
-        shares = np.divide(thirds, used, out=np.zeros_like(thirds), where=used > 0)
+        shares = np.divide(thirds, used, out=np.zeros_like(thirds), where=used != 0)
         return cls(at, error, progress, jobs, used / capacity_cores, shares)
 
     @classmethod

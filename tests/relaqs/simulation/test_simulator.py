@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from relaqs.policies import Fair, Fifo, Index, Kind, Node, Policy
+from relaqs.records.schedule_run import Series
 from relaqs.simulation import (
     Options,
     Outcome,
@@ -19,6 +20,7 @@ from relaqs.simulation import (
     training_trace,
     workload_of,
 )
+from relaqs.simulation.outcome import Decisions
 from relaqs.simulation.workload import Workload
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -129,6 +131,14 @@ def test_errors_over_time() -> None:
     errors, progress = outcome.over_time(np.array([9.0, 10.0, 11.5, 13.0, 16.0]))
     assert errors == pytest.approx([np.nan, 1.0, 1.0, 0.5, 0.0], nan_ok=True)
     assert progress == pytest.approx([np.nan, 1.0, 1.0, 0.5, 0.0], nan_ok=True)
+
+
+def test_a_run_that_nobody_looked_into_has_no_shares() -> None:
+    outcome = replace(outcome_of([0.8, 0.0], [11, 12]), decisions=Decisions())
+    series = Series.of(outcome, 2.0)
+    assert np.isnan(series.used_share).all()
+    assert np.isnan(series.third_shares).all()
+    assert series.mean_error[-1] == 0.0
 
 
 def test_sampling_errors_follow_theory() -> None:

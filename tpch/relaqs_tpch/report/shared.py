@@ -389,7 +389,7 @@ def _decisions(runs: Sequence[ScheduleRun]) -> Exhibit:
         plain_numbers(panel.yaxis)
         shared_legend(panel)
 
-    most = max(runs, key=lambda run: float(run.series.jobs.mean()))
+    most = max(runs, key=lambda run: float(np.nan_to_num(run.series.jobs.mean())))
     finding = Finding(
         "the most jobs at once",
         "4,000 jobs, 16,000 cores; time not given",
