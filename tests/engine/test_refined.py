@@ -158,6 +158,20 @@ def test_a_threshold_among_equal_rows_is_not_certified(tpch: World) -> None:
     assert not any(estimate.certified.any() for estimate in estimates[:-1])
 
 
+def test_rows_are_compared_with_the_others_of_their_group(tpch: World) -> None:
+    """At a quarter, seven rows a group: testing rows against means that they are part of loses a third."""
+    sql = (
+        "SELECT sum(l_extendedprice) AS s FROM lineitem AS l "
+        "WHERE l_quantity < "
+        "(SELECT 0.2 * avg(x.l_quantity) FROM lineitem AS x WHERE x.l_partkey = l.l_partkey)"
+    )
+    first, *_, last = run(job_for(tpch, sql, batches=4))
+    assert first.fraction == pytest.approx(0.25, abs=0.05)
+    ours, exact = (float(each.table.column("s")[0].as_py()) for each in (first, last))
+    assert ours == pytest.approx(exact, rel=0.15)
+    assert not first.certified.any()
+
+
 def test_complete_groups_beside_an_estimated_value_are_certified_when_far_from_it(tpch: World) -> None:
     sql = QUERIES[16]
     *so_far, last = run(job_for(tpch, sql, batches=4))

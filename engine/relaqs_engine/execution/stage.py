@@ -13,6 +13,7 @@ from relaqs_bootstrap import jackknife_variance, leave_one_out
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns, shown_groups
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
@@ -20,7 +21,7 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import ROWS, Method, OutputKind
+from relaqs_engine.plan import ROWS, SCALE, Method, OutputKind
 from relaqs_engine.refinement import Range, Stage
 from relaqs_engine.schedule import MiniBatch
 
@@ -73,7 +74,9 @@ class StageState:
     def estimate(self, *, is_scaled: bool) -> pa.Table:
         """Return the answer so far; totals as seen where it is not to be scaled."""
         as_seen = self.stage.plan.groups_are_local or not is_scaled
-        return self._estimator.point(1.0 if as_seen else self._scan.scale)
+        scale = 1.0 if as_seen else self._scan.scale
+        point = self._estimator.point(scale)
+        return point.append_column(SCALE, arrow(np.full(point.num_rows, scale)))
 
     @property
     def has_tiny_groups(self) -> bool:

@@ -6,12 +6,14 @@ range: such rows are folded, or dropped, by the tasks already.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from relaqs_engine.plan import BLOCK, STATE, OnlinePlan, OutputKind
 from relaqs_engine.refinement import RANGE_HIGH, RANGE_LOW, Belonging, Threshold
+from relaqs_engine.rewrite.cross_fit import CrossFit, cross_fit_of
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.render import block_of, key_names, merge_of, partial_of, partial_types
 from relaqs_engine.rewrite.stages import StageMaker, look_up_of
@@ -82,16 +84,30 @@ def _bare(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def kept_columns(late: Late) -> tuple[exp.Expr, ...]:
-    """Return what rows are kept by beside the groups: what is compared, and whether they count for sure."""
+def kept_columns(late: Late, fits: Mapping[str, CrossFit]) -> tuple[exp.Expr, ...]:
+    """Return what rows are kept by beside the groups: what is compared, and whether they count for sure.
+
+    fits: of the look-ups by their text; what a row adds to its own group is compared as well.
+    """
     if late.comparison is None:
-        return late.columns
+        return (*late.columns, *(own for fit in fits.values() for own in fit.own))
     return late.comparison.row, exp.cast(exp.null(), "BOOLEAN")
 
 
-def kept_plan(draft: Draft, plan: OnlinePlan, late: Late) -> OnlinePlan:
+def cross_fits(draft: Draft, late: Late, maker: StageMaker) -> dict[str, CrossFit]:
+    """Return the look-ups, by their text, of groups that the row itself is in."""
+    found: dict[str, CrossFit] = {}
+    for condition in late.conditions if late.comparison is None else ():
+        for look_up in condition.find_all(exp.Select):
+            correlation = maker.correlation(look_up)
+            if correlation is not None and (fit := cross_fit_of(draft, correlation)) is not None:
+                found[look_up.sql(DIALECT)] = fit
+    return found
+
+
+def kept_plan(draft: Draft, plan: OnlinePlan, late: Late, fits: Mapping[str, CrossFit]) -> OnlinePlan:
     """Return how the rows are kept: a mergeable plan, by the query's keys and what is compared."""
-    kept = replace(draft, keys=(*draft.keys, *kept_columns(late)), shared=())
+    kept = replace(draft, keys=(*draft.keys, *kept_columns(late, fits)), shared=())
     if late.conditions:
         check_types_travel(kept, partial_types(kept))
     assert kept.scan is not None
@@ -108,13 +124,16 @@ def kept_plan(draft: Draft, plan: OnlinePlan, late: Late) -> OnlinePlan:
     )
 
 
-def belonging_of(draft: Draft, late: Late) -> Belonging:
+def belonging_of(draft: Draft, late: Late, fits: Mapping[str, CrossFit]) -> Belonging:
+    """Return which kept rows count. fits: as `kept_columns` has them."""
     first = len(draft.keys)
     if late.comparison is None:
         names = {column.sql(DIALECT): f"k{first + i}" for i, column in enumerate(late.columns)}
-        condition = " AND ".join(f"({_renamed(each, names).sql(DIALECT)})" for each in late.conditions)
-        text = _counted(draft, condition)
-        return Belonging(text, text)
+        fitted = [_fitted(condition, fits, first + len(names)) for condition in late.conditions]
+        return Belonging(
+            sql=_counted(draft, _all_of(fitted, names)),
+            exact_sql=_counted(draft, _all_of(late.conditions, names)),
+        )
     comparison = late.comparison
     operator = {exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}[comparison.operator]
     threshold = Threshold(comparison.stage, "v0", operator, f"k{first}", f"k{first + 1}")
@@ -138,7 +157,7 @@ def _counted(draft: Draft, condition: str) -> str:
 
 
 def _ranged(draft: Draft, comparison: Comparison, *, by_block: bool) -> str:
-    """Return the partial query inside a range: rows certainly out are dropped, those certainly in summed."""
+    """Return the partial query inside a range: rows surely out are dropped, those surely in summed."""
     rises = comparison.operator in (exp.GT, exp.GTE)
     loose, tight = (RANGE_LOW, RANGE_HIGH) if rises else (RANGE_HIGH, RANGE_LOW)
 
@@ -154,9 +173,25 @@ def _ranged(draft: Draft, comparison: Comparison, *, by_block: bool) -> str:
     return partial_of(kept, scan, block_of(kept) if by_block else None)
 
 
+def _all_of(conditions: Sequence[exp.Expr], names: dict[str, str]) -> str:
+    return " AND ".join(f"({_renamed(condition, names).sql(DIALECT)})" for condition in conditions)
+
+
+def _fitted(condition: exp.Expr, fits: Mapping[str, CrossFit], first: int) -> exp.Expr:
+    """Return the condition with values of the other rows of a group. first: the key of the first `own`."""
+    condition = condition.copy()
+    for text, fit in fits.items():
+        names = [f"{STATE}.k{first + i}" for i in range(len(fit.own))]
+        for look_up in list(condition.find_all(exp.Select)):
+            if look_up.sql(DIALECT) == text:
+                look_up.set("expressions", [fit.value(names)])
+        first += len(names)
+    return condition
+
+
 def _renamed(condition: exp.Expr, names: dict[str, str]) -> exp.Expr:
     def rename(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and node.table:
+        if isinstance(node, exp.Column) and node.sql(DIALECT) in names:
             return exp.column(names[node.sql(DIALECT)], STATE)  # a stage's table has keys of its own
         return node
 

@@ -15,7 +15,7 @@ from sqlglot import exp
 from relaqs_engine.plan import Basis, Method, Mode, OnlinePlan, OutputColumn, OutputKind, Stream
 from relaqs_engine.refinement import Refinement
 from relaqs_engine.rewrite import AGGREGATING, SAMPLING
-from relaqs_engine.rewrite.belonging import Late, belonging_of, kept_plan
+from relaqs_engine.rewrite.belonging import Late, belonging_of, cross_fits, kept_plan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.method import MANY_GROUPS
@@ -54,6 +54,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Onli
     plan = complete(draft)
     draft = replace(draft, basis=plan.basis)
     _check_partitions(draft, plan, maker)
+    fits = cross_fits(draft, late, maker)
     return replace(
         plan,
         mode=Mode.REFINED,
@@ -61,8 +62,8 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Onli
         streams=all_streams(plan.streams, maker),
         refinement=Refinement(
             stages=maker.stages,
-            kept=kept_plan(draft, plan, late),
-            belonging=belonging_of(draft, late) if late.conditions else None,
+            kept=kept_plan(draft, plan, late, fits),
+            belonging=belonging_of(draft, late, fits) if late.conditions else None,
             shared=draft.shared_stages,
         ),
         warnings=(*plan.warnings, *_warnings(late, maker)),

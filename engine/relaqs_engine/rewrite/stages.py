@@ -7,11 +7,13 @@ one group for each value of the columns that an equality correlates it by.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from sqlglot import exp
 
 from relaqs_engine.plan import OnlinePlan
 from relaqs_engine.refinement import Stage
+from relaqs_engine.rewrite.cross_fit import Correlation
 from relaqs_engine.rewrite.draft import (
     Draft,
     NotOnlineError,
@@ -40,6 +42,7 @@ class StageMaker:
         self._draft = draft
         self._plan_stage = plan_stage
         self._stages: dict[str, Stage] = {}
+        self._correlations: dict[str, Correlation] = {}
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -47,6 +50,10 @@ class StageMaker:
 
     def stage(self, name: str) -> Stage:
         return next(stage for stage in self._stages.values() if stage.name == name)
+
+    def correlation(self, look_up: exp.Expr) -> Correlation | None:
+        """Return how the subquery behind this look-up was correlated; None if it read a join."""
+        return self._correlations.get(look_up.sql(DIALECT))
 
     def is_stage(self, table: exp.Table) -> bool:
         return any(table.name == stage.name for stage in self._stages.values())
@@ -105,6 +112,7 @@ class StageMaker:
             query.replace(exp.select(_column(stage, 0)).from_(stage.name))
             return
         select, equalities = _decorrelated(query)
+        conditions = conjuncts_of(where.this if (where := select.args.get("where")) else None)
         enclosing = query.parent_select
         if isinstance(enclosing, exp.Select):
             select = select.where(*self._restrictions(enclosing, equalities))
@@ -116,6 +124,7 @@ class StageMaker:
                 for i, (_, outer) in enumerate(equalities)
             )
         )
+        self._note(look_up, Correlation(stage, "", "", conditions, tuple(equalities)), select)
         if not isinstance(query.expressions[0].unalias(), exp.Count):
             query.replace(look_up)
             return
@@ -123,6 +132,12 @@ class StageMaker:
         place = query.parent if isinstance(query.parent, exp.Subquery) else query
         assert place is not None
         place.replace(zero)
+
+    def _note(self, look_up: exp.Select, correlation: Correlation, select: exp.Select) -> None:
+        source = select.args["from_"].this
+        if isinstance(source, exp.Table) and not select.args.get("joins"):
+            named = replace(correlation, table=source.name, alias=source.alias_or_name)
+            self._correlations[look_up.sql(DIALECT)] = named
 
     def _restrictions(
         self, enclosing: exp.Select, equalities: list[tuple[exp.Column, exp.Expr]]
