@@ -19,6 +19,11 @@ from relaqs_bootstrap.intervals import (
 )
 from relaqs_bootstrap.jackknife import jackknife_variance
 from relaqs_bootstrap.linearised import linearised_variance
+from relaqs_bootstrap.order_statistics import (
+    quantile_ranks,
+    share_variance_of_blocks,
+    share_variance_of_rows,
+)
 from relaqs_bootstrap.unseen import unseen_groups
 from relaqs_bootstrap.variance import Variance
 
@@ -37,7 +42,10 @@ __all__ = [
     "largest_influence",
     "leave_one_out",
     "linearised_variance",
+    "quantile_ranks",
     "scale_factor",
+    "share_variance_of_blocks",
+    "share_variance_of_rows",
     "student_interval",
     "unseen_groups",
     "unseen_units_bound",

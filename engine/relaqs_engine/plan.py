@@ -56,6 +56,7 @@ class Basis(StrEnum):
     ARG_MAX = "arg_max"
     MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
     M2 = "m2"
+    VALUES = "values"  # all of them, as a list
     PRODUCT = "product"  # of two columns' row contributions, summed; upper triangle, row by row
 
 
@@ -91,8 +92,17 @@ class OutputKind(StrEnum):
     KEY = "key"  # a function of group keys alone: exact for every row shown
     ESTIMATE = "estimate"  # a number with an interval
     DISTINCT = "distinct"  # COUNT(DISTINCT x): between the values seen and those that may be unseen
+    QUANTILE = "quantile"  # between two values of the sample, by their ranks
     BOUND = "bound"  # MIN or MAX: at most, at least
     OPAQUE = "opaque"  # depends on aggregates, without a sound interval
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileOf:
+    """A quantile of the values that the basis column `values` lists. share: of them that lie below it."""
+
+    values: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +111,8 @@ class OutputColumn:
 
     estimate_sql: the value over keys, basis and `scale`. total: the basis column when the output is a plain
     SUM or COUNT, whose interval may then use that it cannot be negative. side: for BOUND, "least" if the
-    value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN).
+    value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN). quantile: for
+    QUANTILE.
     """
 
     name: str
@@ -110,6 +121,7 @@ class OutputColumn:
     estimate_sql: str
     total: str | None = None
     side: str | None = None
+    quantile: QuantileOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +192,7 @@ class OnlinePlan:
     groups_are_local: each group's rows lie in one partition, so a group seen is complete.
     returns_rows: it has no aggregates, its state is the rows themselves (k0, …: outputs, then what they are
     ordered by). limit_rows: so many rows, any, are the whole answer.
+    rows_are_units: each joined row is a sampling unit of its own.
     counts_distinct: the state has a row per value that COUNT(DISTINCT) counts.
     deciders: what HAVING and LIMIT depend on. shown_rows: of the estimate's rows, those the answer shows; one
     more is kept where deciders rank. membership_is_opaque: it cannot be told before the end which groups
@@ -215,6 +228,7 @@ class OnlinePlan:
     exact_sql: str = ""
     returns_rows: bool = False
     limit_rows: int | None = None
+    rows_are_units: bool = False
     counts_distinct: bool = False
     deciders: tuple[Decider, ...] = ()
     membership_is_opaque: bool = False

@@ -194,6 +194,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
         groups_are_local=draft.groups_are_local,
         has_grouping_sets=bool(draft.grouping_sets),
+        rows_are_units=draft.rows_are_units,
         counts_distinct=draft.distinct is not None,
         counts_every_row=draft.counts_every_row,
         warnings=draft.notes,

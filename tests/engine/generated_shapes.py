@@ -23,7 +23,14 @@ def shapes(draw: st.DrawFn, source: From) -> Generated:
     if " | " in source.sql:  # behind a CTE
         return draw(subtotals(source))
     return draw(
-        st.one_of(around(source), nested(source), subtotals(source), combined(source), so_far(source))
+        st.one_of(
+            around(source),
+            nested(source),
+            subtotals(source),
+            combined(source),
+            so_far(source),
+            quantiles(source),
+        )
     )
 
 
@@ -154,4 +161,36 @@ def so_far(draw: st.DrawFn, source: From) -> Generated:
     chosen = draw(st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True))
     return Generated(
         f"SELECT {key} AS g, {', '.join(chosen)}, count(*) AS n {draw(_base(source))} GROUP BY 1"
+    )
+
+
+@st.composite
+def quantiles(draw: st.DrawFn, source: From) -> Generated:
+    """Return quantiles of one or several columns, also filtered, beside sums, compared and around groups."""
+    fields = [field for field in source.fields if field.kind != "text"]
+    columns = [draw(st.sampled_from(fields)).sql for _ in range(2)]
+    key, share = draw(keys(source.fields)), draw(st.sampled_from(["0", "0.1", "0.5", "0.99", "1"]))
+    forms = [
+        f"median({columns[0]})",
+        f"quantile_disc({columns[1]}, {share})",
+        f"quantile_cont({columns[0]}, {share}) FILTER (WHERE {draw(predicates(source.fields))})",
+        f"percentile_disc({share}) WITHIN GROUP (ORDER BY {columns[1]})",
+        "count(*)",
+        f"count(DISTINCT {columns[1]})",
+    ]
+    chosen = draw(st.lists(st.sampled_from(forms), min_size=1, max_size=3, unique=True))
+    values = ", ".join(f"{value} AS v{i}" for i, value in enumerate(chosen))
+    groups = f"SELECT {key} AS g, {values} {draw(_base(source))} GROUP BY 1"
+    return Generated(
+        draw(
+            st.sampled_from(
+                [
+                    groups,
+                    f"SELECT {values} {draw(_base(source))}",
+                    f"{groups} HAVING median({columns[0]}) > quantile_disc({columns[0]}, 0.4)",
+                    f"SELECT g, v0, rank() OVER (ORDER BY v0) AS r FROM ({groups}) AS t",
+                    f"SELECT max(v0) AS x, count(*) AS n FROM ({groups}) AS t",
+                ]
+            )
+        )
     )

@@ -89,9 +89,10 @@ def _cell(
         yield f"{where}: no bound"
     if kind is OutputKind.DISTINCT and low is not None and low > truth:
         yield f"{where}: fewer than were seen"
-    if kind is OutputKind.ESTIMATE and plan.groups_are_local and not _within(low, truth, high):
+    numbers = (OutputKind.ESTIMATE, OutputKind.QUANTILE)
+    if kind in numbers and plan.groups_are_local and not _within(low, truth, high):
         yield f"{where}: its group was complete"
-    if kind is OutputKind.ESTIMATE and certified:
+    if kind in numbers and certified:
         tally.certified += 1
         tally.held += _within(low, truth, high)
 

@@ -141,6 +141,25 @@ def test_extremes_of_every_type(odd: World, column: str) -> None:
     odd.check(f"SELECT kind % 2, min({column}), max({column}), count({column}) FROM figures GROUP BY 1")
 
 
+@pytest.mark.parametrize("column", [*NUMBERS, "yes", "day", "moment", "clock", "text"])
+@pytest.mark.parametrize("key", ["kind", "id"])
+def test_quantiles_of_every_type(odd: World, column: str, key: str) -> None:
+    """Also of groups of one row, of equal values, and of none."""
+    calls = f"quantile_disc({column}, 0.3), quantile_disc({column}, 0), count({column})"
+    if column not in ("yes", "text"):
+        calls += f", median({column}), quantile_cont({column}, 0.9), max({column})"
+    plan = odd.check(f"SELECT {key}, {calls} FROM figures GROUP BY {key}")
+    assert plan.mode is Mode.MERGEABLE
+
+
+def test_quantiles_beside_everything_else(odd: World) -> None:
+    odd.check(
+        "SELECT kind, median(d), count(DISTINCT id % 7), sum(id), median(id) + 1, mode(kind), "
+        "median(id) FILTER (WHERE id < 0), min(x) FROM figures GROUP BY kind HAVING median(id) > 500"
+    )
+    odd.check("SELECT kind, median(d), stddev(d), any_value(kind) FROM figures GROUP BY ROLLUP (kind)")
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_every_type_as_a_key(odd: World, key: str) -> None:
     plan = odd.check(f"SELECT {key}, count(*), sum(d), avg(f), max(id) FROM figures GROUP BY {key}")

@@ -192,6 +192,15 @@ def test_the_largest_of_small_groups_are_shown_as_seen(tpch: World) -> None:
     assert any("so far" in warning for warning in so_far[0].warnings)
 
 
+def test_distinct_values_of_a_group_whose_rows_are_folded_in_parts(tpch: World) -> None:
+    """Rows far from the average are folded at once, others later: what both count must not be added up."""
+    tpch.check(
+        "SELECT l_orderkey, count(DISTINCT l_suppkey) AS n FROM lineitem "
+        "WHERE l_quantity > (SELECT avg(l_quantity) FROM lineitem) GROUP BY 1",
+        batches=4,
+    )
+
+
 def test_a_range_only_narrows() -> None:
     assert Range(1.0, 5.0).within(Range(2.0, 9.0)) == Range(2.0, 5.0)
     assert not Range().decides

@@ -16,7 +16,7 @@ from relaqs.snapshot import Snapshot
 WORST = 1.0  # error of a cell: what is not shown yet, or off by more than itself
 ROUNDING = 1e-9  # relative: what a float sum in another order may differ by
 
-_MEASURED = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.BOUND)
+_MEASURED = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE, OutputKind.BOUND)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from relaqs_engine.execution.arrays import doubles, integers
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
-from relaqs_engine.execution.present import Bounds, present_estimate, present_exact
+from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
 from relaqs_engine.plan import GROUP, GROUP_ROWS, Around, OnlinePlan, OutputKind
 
 # Rows of all variants of an answer together on which the query around it is computed, at most: about 50 ms.
@@ -101,16 +101,17 @@ class AroundEstimator:
         return found
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> Bounds:
-        """Return what each COUNT(DISTINCT) that is taken over lies between."""
-        found: dict[int, tuple[FloatArray, FloatArray]] = {}
+        """Return what each COUNT(DISTINCT) and quantile that is taken over lies between."""
+        found: dict[int, CellBounds] = {}
         for i, output in enumerate(self._plan.outputs):
-            if output.kind is OutputKind.DISTINCT:
-                sides = np.full(point.num_rows, np.nan), np.full(point.num_rows, np.nan)
+            if output.kind in (OutputKind.DISTINCT, OutputKind.QUANTILE):
+                sides = CellBounds.unknown(point.num_rows)
                 for part, position in self._around.sources[i]:
                     rows, own = _rows_of(parts[part], integers(point.column(GROUP)))
-                    so_far = parts[part].so_far
-                    for side, known in zip(sides, so_far.bounds[position] if so_far else (), strict=False):
-                        side[rows] = known[own]
+                    if (so_far := parts[part].so_far) is not None:
+                        known = so_far.bounds[position]
+                        sides.low[rows], sides.high[rows] = known.low[own], known.high[own]
+                        sides.certified[rows] = known.certified[own]
                 found[i] = sides
         return found
 

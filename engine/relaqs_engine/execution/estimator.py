@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, unseen_groups
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import Estimate, FloatArray
+from relaqs_engine.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.cells import ShownGroups, shown_groups
 from relaqs_engine.execution.interval import (
@@ -19,7 +19,8 @@ from relaqs_engine.execution.interval import (
     VarianceOfCells,
 )
 from relaqs_engine.execution.membership import decided_groups
-from relaqs_engine.execution.present import Bounds, present_estimate, present_exact
+from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
+from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
@@ -49,7 +50,8 @@ class SoFar:
     """One answer so far, before it is presented.
 
     point: the plan's estimate query's result, of the groups shown. groups: one more where they are ranked.
-    bounds: of outputs that are COUNT(DISTINCT), by position. is_scaled: False where totals are as seen.
+    bounds: of outputs that are COUNT(DISTINCT) or quantiles, by position. is_scaled: False where
+    totals are as seen.
     """
 
     point: pa.Table
@@ -139,7 +141,7 @@ class Estimator:
             point=shown,
             groups=groups,
             found=found.of_groups(decided),
-            bounds=self._bounds(shown, scan.fraction),
+            bounds=self._bounds(shown, scan, decided),
             scan=scan,
             is_scaled=not so_far,
             unseen_groups=self._unseen(groups, scan.fraction) if are_all else None,
@@ -182,14 +184,17 @@ class Estimator:
         # What varies is the inner stage that complete groups are compared with.
         return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
-    def _bounds(self, point: pa.Table, fraction: float) -> Bounds:
-        """Return what each COUNT(DISTINCT) lies between, for each row of the answer."""
+    def _bounds(self, point: pa.Table, scan: Scan, decided: BoolArray) -> Bounds:
+        """Return what each COUNT(DISTINCT) and quantile lies between, for each row of the answer."""
+        found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
+        found = {i: replace(each, certified=each.certified & decided) for i, each in found.items()}
         if not self._plan.counts_distinct:
-            return {}
+            return found
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
-        sides = distinct_interval(seen, once, fraction, self._request.confidence)
+        low, high = distinct_interval(seen, once, scan.fraction, self._request.confidence)
+        sides = CellBounds(low, high, np.ones(point.num_rows, dtype=bool))
         kinds = enumerate(output.kind for output in self._plan.outputs)
-        return {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
+        return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
         if not self._plan.keys:

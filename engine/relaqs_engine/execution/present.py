@@ -7,6 +7,7 @@ underscore is added until the name is free, so a user's own x_low is never touch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,24 @@ from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, double
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
 
-# Low and high ends of a column's cells, by the position of the output.
-Bounds = Mapping[int, tuple[FloatArray, FloatArray]]
+_NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
 
-_NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT)
+
+@dataclass(frozen=True, slots=True)
+class CellBounds:
+    """What the cells of one column lie between, not from a variance, each of shape (groups,)."""
+
+    low: FloatArray
+    high: FloatArray
+    certified: BoolArray
+
+    @classmethod
+    def unknown(cls, count: int) -> CellBounds:
+        return cls(np.full(count, np.nan), np.full(count, np.nan), np.zeros(count, dtype=bool))
+
+
+# Of outputs that are COUNT(DISTINCT) or quantiles, by position.
+Bounds = Mapping[int, CellBounds]
 
 
 def approximate_columns(names: Sequence[str], positions: Sequence[int]) -> tuple[ApproximateColumn, ...]:
@@ -76,7 +91,7 @@ def present_estimate(
 ) -> Estimate:
     """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
 
-    bounds: low and high of each row's COUNT(DISTINCT), by the output's position.
+    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position.
     """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
@@ -85,9 +100,9 @@ def present_estimate(
             low, high = found.low[:, estimated], found.high[:, estimated]
             value, sure = found.value[:, estimated], found.certified[:, estimated]
             estimated += 1
-        elif output.kind is OutputKind.DISTINCT:
-            low, high = bounds[i]
-            value, sure = doubles(point.column(i)), np.ones(point.num_rows, dtype=bool)
+        elif i in bounds:
+            value = doubles(point.column(i))
+            low, high, sure = bounds[i].low, bounds[i].high, bounds[i].certified
         else:
             sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_final))
             values.append(np.full(point.num_rows, np.nan))

@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import BLOCK, ROWS, STATE, UNITS, VALUE, Method, OnlinePlan
+from relaqs_engine.plan import BLOCK, ROWS, STATE, UNITS, VALUE, Basis, Method, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
-# Partial rows kept in Arrow before they move to DuckDB.
+# Partial rows, and their bytes where rows hold lists, kept in Arrow before they move to DuckDB.
 ARROW_ROWS = 50_000
+ARROW_BYTES = 64 << 20
 
 
 class PartialRows(Protocol):
@@ -104,7 +105,7 @@ class GroupState:
             self._insert(rows)
         else:
             self._in_arrow = rows if self._in_arrow is None else pa.concat_tables([self._in_arrow, rows])
-            if self._row_count <= ARROW_ROWS:
+            if self._row_count <= ARROW_ROWS and self._in_arrow.nbytes <= ARROW_BYTES:
                 self._cursor.register(STATE, self._in_arrow)
             else:
                 self._move_to_duckdb(self._in_arrow)
@@ -125,6 +126,7 @@ class GroupState:
         grown = self._row_count > 2 * self._compacted_row_count
         plan = self._plan
         apart = plan.method is Method.REPLICATES or plan.counts_distinct or plan.returns_rows
+        apart |= any(column.kind is Basis.VALUES for column in plan.basis)
         if apart or not self._in_duckdb or not grown:
             return
         select = ", ".join(f"0::INTEGER AS {BLOCK}" if name == BLOCK else name for name in self._columns)

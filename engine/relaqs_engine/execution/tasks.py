@@ -7,7 +7,7 @@ from dataclasses import replace
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import Method, OnlinePlan
+from relaqs_engine.plan import Basis, Method, OnlinePlan
 from relaqs_engine.refinement import RANGE_HIGH, RANGE_LOW, Range, Refinement
 from relaqs_engine.rewrite.method import MANY_GROUPS
 from relaqs_engine.schedule import (
@@ -114,6 +114,8 @@ def result_bytes_per_partition(plan: OnlinePlan, catalog: Catalog) -> float:
         return 0.0
     leading = leading_stream(plan, catalog)
     rows = leading.row_count / len(leading.partitions)
+    lists = sum(column.kind is Basis.VALUES for column in plan.basis)
+    kept = rows * VALUE_BYTES * lists
     if not plan.returns_rows:
         rows = min(rows, plan.expected_groups)
-    return rows * VALUE_BYTES * (len(plan.keys) + len(plan.basis) + 1)
+    return kept + rows * VALUE_BYTES * (len(plan.keys) + len(plan.basis) + 1)

@@ -3,6 +3,7 @@
 SUM(x)     sum                        COUNT     count
 AVG(x)     sum / count                MIN, MAX  min, max; more in so_far.py
 VAR, STD   count, mean, m2 (merged by Chan, Golub and LeVeque 1979)
+quantiles  all values; see quantiles.py
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
+from relaqs_engine.rewrite.quantiles import MOST_VALUES, MergedValue, OfValues, of_values
 from relaqs_engine.rewrite.so_far import value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.parse import DIALECT
@@ -49,9 +51,13 @@ def split_aggregates(draft: Draft) -> Draft:
         draft,
         basis=splitter.basis,
         distinct=splitter.distinct,
+        of_values=splitter.of_values,
         exact_tree=exact,
         estimate_tree=estimate,
     )
+
+
+_AGGREGATE_NODES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 
 
 class _Splitter:
@@ -64,11 +70,16 @@ class _Splitter:
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
+        self._of_values_found: dict[tuple[str, str, float | None], MergedValue] = {}
         self._shared = {value.name: _Final(exp.column(value.name), value.estimate) for value in draft.shared}
 
     @property
     def basis(self) -> tuple[BasisColumn, ...]:
         return tuple(self._columns.values())
+
+    @property
+    def of_values(self) -> tuple[MergedValue, ...]:
+        return tuple(self._of_values_found.values())
 
     def rewritten(
         self, select: exp.Select, keys: tuple[exp.Expr, ...], side: Callable[[_Final], exp.Expr]
@@ -104,9 +115,7 @@ class _Splitter:
                     return exp.column(f"k{position}", quoted=True)
             if isinstance(node, exp.Grouping | exp.GroupingId):
                 return grouping_number(node, keys[:-1] if self._draft.grouping_sets else keys, self._outputs)
-            if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.AggFunc) and not isinstance(
-                node, exp.Query
-            ):
+            if isinstance(node, _AGGREGATE_NODES) and not isinstance(node, exp.Query):
                 return exp.paren(side(self._final(node)), copy=False)
             if isinstance(node, exp.Column) and not node.table and node.name in self._shared:
                 return exp.paren(side(self._shared[node.name]).copy(), copy=False)
@@ -142,6 +151,8 @@ class _Splitter:
         so_far = value_so_far(aggregate, lambda kind, each, of: self.column(kind, each, condition, of))
         if so_far is not None:
             return _Final(so_far, so_far.copy())
+        if (values := of_values(aggregate)) is not None:
+            return self._of_values(values, condition)
         build = _AGGREGATES.get(type(aggregate))
         if build is None:
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} has no mergeable estimate{_why(aggregate)}")
@@ -171,6 +182,21 @@ class _Splitter:
         if plain:
             return _count(self, aggregate, condition)
         return _Final(exp.column(DISTINCT_SEEN), exp.column(DISTINCT_ESTIMATE))
+
+    def _of_values(self, values: OfValues, condition: exp.Expr | None) -> _Final:
+        there = exp.paren(values.value.copy()).is_(exp.null()).not_()
+        condition = exp.Where(this=there if condition is None else exp.and_(condition.this, there))
+        name = self.column(Basis.VALUES, exp.func("list", values.value.copy(), dialect=DIALECT), condition)
+        kept = sum(column.kind is Basis.VALUES for column in self._columns.values()) * self._streamed_rows
+        if kept > MOST_VALUES:
+            raise NotOnlineError(f"it would keep {kept:,} values; up to {MOST_VALUES:,} are kept")
+        key = (name, values.function, values.share)
+        merged = self._of_values_found.setdefault(key, MergedValue(f"q{len(self._of_values_found)}", *key))
+        return _Final(exp.column(merged.name), exp.column(merged.name))
+
+    @property
+    def _streamed_rows(self) -> int:
+        return max(s.layout.row_count for s in self._draft.streams if s.layout is not None)
 
     def _is_cluster_key(self, value: exp.Expr) -> bool:
         source = next((s for s in self._draft.streams if s.alias == getattr(value, "table", None)), None)

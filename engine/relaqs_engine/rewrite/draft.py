@@ -11,6 +11,7 @@ from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.plan import BasisColumn, Decider, Hoist, Method, OutputColumn
+from relaqs_engine.rewrite.quantiles import MergedValue
 
 
 class NotOnlineError(Exception):
@@ -94,6 +95,9 @@ class Draft:
     # Sampled tables that subqueries read within the outer row's own partition.
     local_tables: frozenset[str] = frozenset()
     returns_rows: bool = False
+    rows_are_units: bool = False
+    # What quantiles and the like are in merged state.
+    of_values: tuple[MergedValue, ...] = ()
     groups_are_local: bool = False
     counts_every_row: bool = False
     notes: tuple[str, ...] = field(default=())

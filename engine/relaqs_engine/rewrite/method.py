@@ -25,18 +25,19 @@ def choose_method(draft: Draft) -> Draft:
     if draft.returns_rows:
         return draft
     local = groups_are_complete(draft)
-    estimated = any(output.kind is OutputKind.ESTIMATE for output in draft.outputs)
+    estimated = any(output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE) for output in draft.outputs)
     groups = _expected_groups(draft)
     draft = replace(
         draft,
         groups_are_local=local,
+        rows_are_units=_rows_are_units(draft),
         counts_every_row=_counts_every_row(draft),
         expected_groups=groups,
         block_count=BLOCK_COUNT if groups * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
     )
     if not draft.intervals or not estimated or local:
         return replace(draft, method=Method.NONE)
-    if _rows_are_units(draft) and groups > MANY_GROUPS and draft.distinct is None:
+    if draft.rows_are_units and groups > MANY_GROUPS and draft.distinct is None and not _has_moments(draft):
         return replace(draft, method=Method.CLOSED_FORM, basis=draft.basis + _products(draft.basis))
     return replace(draft, method=Method.REPLICATES)
 
@@ -47,10 +48,14 @@ def _counts_every_row(draft: Draft) -> bool:
 
 
 def _rows_are_units(draft: Draft) -> bool:
-    """Whether each joined row is a sampling unit, and every estimate is a function of plain sums of rows."""
+    """Whether each joined row is a sampling unit."""
     layout = draft.sources[0].layout
-    moments = any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis)
-    return len(draft.sources) == 1 and layout is not None and not layout.cluster_key and not moments
+    return len(draft.sources) == 1 and layout is not None and not layout.cluster_key
+
+
+def _has_moments(draft: Draft) -> bool:
+    """Whether some estimate is no function of plain sums of rows."""
+    return any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis)
 
 
 def _expected_groups(draft: Draft) -> int:

@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from relaqs_engine.plan import DISTINCT_ESTIMATE, Basis, BasisColumn, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.quantiles import MergedValue
 from relaqs_engine.sql.parse import DIALECT
 
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")
@@ -29,17 +30,28 @@ def classify_outputs(draft: Draft) -> Draft:
     if len(items) != len(draft.schema):
         raise NotOnlineError("one of its outputs stands for several columns")
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
+    of_values = {value.name: value for value in draft.of_values}
     outputs = tuple(
-        _output(name, type_, item.unalias(), basis)
+        _output(name, type_, item.unalias(), basis, of_values)
         for (name, type_), item in zip(draft.schema, items, strict=True)
     )
     return replace(draft, outputs=outputs)
 
 
-def _output(name: str, type_: str, value: exp.Expr, basis: dict[str, BasisColumn]) -> OutputColumn:
+def _output(
+    name: str,
+    type_: str,
+    value: exp.Expr,
+    basis: dict[str, BasisColumn],
+    of_values: dict[str, MergedValue],
+) -> OutputColumn:
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
         kind = OutputKind.DISTINCT if isinstance(value.unnest(), exp.Column) else OutputKind.OPAQUE
         return OutputColumn(name, kind, type_, value.sql(DIALECT))
+    if taken := [of_values[column.name] for column in _own_columns(value) if column.name in of_values]:
+        quantile = taken[0].quantile if isinstance(value.unnest(), exp.Column) and is_number(type_) else None
+        kind = OutputKind.OPAQUE if quantile is None else OutputKind.QUANTILE
+        return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile)
     used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
     bare = value.unnest()
     sql = value.sql(DIALECT)

@@ -105,8 +105,12 @@ def _as_far_as_known(draft: Draft, late: Late) -> Draft:
     has_bars = draft.method is not Method.NONE and draft.expected_groups <= MANY_GROUPS
     if draft.groups_are_local and draft.shared:  # the groups are complete; the stages' blocks tell the rest
         has_bars = draft.intervals
+    if any(column.kind is Basis.VALUES for column in basis):
+        raise NotOnlineError("it keeps all values of its groups, and compares with what is estimated")
     if late.conditions:
-        if draft.distinct is not None or draft.grouping_sets:
+        # Distinct values of a complete group too: its rows are folded in several parts.
+        counted = any(column.kind is Basis.COUNT and not column.row_sql for column in basis)
+        if draft.distinct is not None or counted or draft.grouping_sets:
             raise NotOnlineError(
                 "it groups several times over, or counts distinct values, of rows that may leave"
             )

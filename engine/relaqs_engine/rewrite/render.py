@@ -29,6 +29,7 @@ from relaqs_engine.refinement import SHARED, SHARED_SCALE
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import stream_token
+from relaqs_engine.rewrite.quantiles import with_values
 from relaqs_engine.rewrite.rows import rows_sql
 from relaqs_engine.sql.parse import DIALECT
 
@@ -70,6 +71,7 @@ def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
     merged |= {value.name: value.type for value in draft.shared}
     merged |= {column.name: "DOUBLE" for column in draft.shared_basis}
     columns = [f"NULL::{type_} AS {name}" for name, type_ in merged.items()]
+    columns += [value.empty(types[value.listed]) for value in draft.of_values]
     return ", ".join([*columns, f"1.0 AS {SCALE}", f"1.0 AS {SHARED_SCALE}"])
 
 
@@ -78,7 +80,7 @@ def render(draft: Draft) -> Texts:
     return Texts(
         partial=partial_of(draft, draft.scan, block=None),
         partial_by_block=partial_of(draft, draft.scan, block=block_of(draft)),
-        merge=_with_shared(draft, merge_of(draft, key_names(draft))),
+        merge=_with_shared(draft, _with_values(draft, merge_of(draft, key_names(draft)))),
         estimate=_final(draft, estimated=True),
         final=_final(draft, estimated=False),
     )
@@ -92,6 +94,17 @@ def _with_shared(draft: Draft, merge: str) -> str:
     values += [column.name for column in draft.shared_basis]
     columns = ", ".join(["merged_groups.*", *values, SHARED_SCALE])
     return f"SELECT {columns} FROM ({merge}) AS merged_groups CROSS JOIN {SHARED}"
+
+
+def _with_values(draft: Draft, merge: str) -> str:
+    if not draft.of_values:
+        return merge
+    return with_values(merge, draft.of_values, key_names(draft), STATE)
+
+
+def _mergeable(draft: Draft) -> tuple[BasisColumn, ...]:
+    """Return the columns of the state that merge to one of the same kind: all but lists of values."""
+    return tuple(column for column in draft.basis if column.kind is not Basis.VALUES)
 
 
 def block_of(draft: Draft) -> exp.Expr:
@@ -161,7 +174,7 @@ def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> st
     """
     if draft.distinct is not None:
         return _merge_values(draft)
-    keys, columns = ", ".join(key_columns), [_merged(column) for column in draft.basis]
+    keys, columns = ", ".join(key_columns), [_merged(column) for column in _mergeable(draft)]
     source = source or _state(draft)
     moments = [column for column in draft.basis if column.kind is Basis.MEAN]
     if moments:
@@ -176,7 +189,7 @@ def _merge_values(draft: Draft) -> str:
     """Return the merge of a state with a row per distinct value: first the values, then the groups."""
     if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
         raise NotOnlineError("it counts distinct values beside a variance")
-    basis = [_merged(column) for column in draft.basis] + [f"sum({ROWS})::BIGINT AS {ROWS}"]
+    basis = [_merged(column) for column in _mergeable(draft)] + [f"sum({ROWS})::BIGINT AS {ROWS}"]
     values = ", ".join([*key_names(draft), VALUE, *basis, f"sum({UNITS}) AS {UNITS}"])
     by_value = ", ".join([*key_names(draft), VALUE])
     counts = [
@@ -234,10 +247,10 @@ def _final(draft: Draft, *, estimated: bool) -> str:
         select += [
             f"CAST({output_name(i)} AS DOUBLE) AS v{i}"
             for i, output in enumerate(draft.outputs)
-            if output.kind is OutputKind.ESTIMATE
+            if output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE)
         ]
         select += [f"CAST(d{i} AS DOUBLE) AS d{i}" for i in range(len(deciders))]
-        basis = (*draft.basis, *draft.shared_basis)
+        basis = (*_mergeable(draft), *draft.shared_basis)
         select += [*key_names(draft), *(column.name for column in basis), ROWS]
         if draft.distinct is not None:
             select += [DISTINCT_SEEN, DISTINCT_ONCE]

@@ -1,0 +1,85 @@
+"""Which values of a sample a quantile of the whole table lies between, by their ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from relaqs_bootstrap.arrays import BoolArray, IntArray
+from relaqs_bootstrap.intervals import confidence_intervals
+from relaqs_bootstrap.linearised import linearised_variance
+from relaqs_bootstrap.variance import Variance, check_fraction
+
+
+def share_variance_of_rows(values: IntArray, share: float, fraction: float) -> Variance:
+    """Return the variance of the share of sampled values below a quantile, rows being sampling units.
+
+    values: of each group, shape (G,). share: p of the quantile. Returns shape (G, 1): p(1 − p)(1 − f)/n.
+    Source: Cochran 1977, Sampling Techniques, §3.2.
+    """
+    check_fraction(fraction)
+    count = values.astype(np.float64)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        variance = np.where(count > 0.0, share * (1.0 - share) * (1.0 - fraction) / count, np.nan)
+    return Variance(variance, np.maximum(count - 1.0, 1.0), count)
+
+
+def share_variance_of_blocks(
+    below: IntArray,
+    up_to: IntArray,
+    values: IntArray,
+    group_index: IntArray,
+    block_index: IntArray,
+    block_rows: IntArray,
+    group_count: int,
+    fraction: float,
+) -> Variance:
+    """Return the variance of the share of values below a quantile, by leaving out one block at a time.
+
+    below, up_to, values: of each (group, block), how many values are less than the group's quantile so far,
+    how many at most that, and how many there are, shape (P,). The others as for `linearised_variance`.
+    Returns shape (G, 1): where many values equal the quantile, the larger variance of both shares, as the
+    quantile may be next to its true place on either side.
+    Source: Woodruff 1952, Confidence intervals for medians and other position measures; Särndal, Swensson,
+    Wretman 1992, Model Assisted Survey Sampling, §5.11.
+    """
+    sums = np.stack([below, up_to, values], axis=1).astype(np.float64)
+    less, at_most, count = (np.bincount(group_index, column, group_count) for column in sums.T)
+    gradient = np.zeros((group_count, 2, 3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gradient[:, 0, 0] = gradient[:, 1, 1] = 1.0 / count
+        gradient[:, 0, 2], gradient[:, 1, 2] = -less / count**2, -at_most / count**2
+    rows = count.astype(np.int64)
+    both = linearised_variance(gradient, group_index, block_index, sums, block_rows, rows, fraction)
+    larger = np.argmax(both.variance, axis=1)[:, None]
+    return Variance(
+        np.take_along_axis(both.variance, larger, axis=1),
+        np.take_along_axis(both.degrees_of_freedom, larger, axis=1),
+        np.take_along_axis(both.effective_terms, larger, axis=1),
+    )
+
+
+def quantile_ranks(
+    values: IntArray, share: float, variance: Variance, *, fraction: float, confidence: float, anytime: bool
+) -> tuple[IntArray, IntArray, BoolArray]:
+    """Return the ranks, from 1, of the values that each group's quantile lies between, and if certified.
+
+    values: of each group, shape (G,). share: p of the quantile. variance: of the share of values below it,
+    shape (G, 1). A rank is 0 on either side where no value of the sample is low, or high, enough.
+    """
+    shares = np.full((len(values), 1), share)
+    found = confidence_intervals(
+        shares,
+        variance,
+        fraction=fraction,
+        confidence=confidence,
+        anytime=anytime,
+        rows_matched=values,
+        nonnegative_total=np.array([False]),
+        observed_total=np.full_like(shares, np.nan),
+        unit_ceiling=np.array([np.nan]),
+    )
+    low = np.floor(found.low[:, 0] * values)
+    high = np.ceil(found.high[:, 0] * values) + 1.0
+    low_rank = np.where(low >= 1.0, low, 0.0).astype(np.int64)
+    high_rank = np.where(high <= values, high, 0.0).astype(np.int64)
+    return low_rank, high_rank, found.certified[:, 0] & (low_rank > 0) & (high_rank > 0)

@@ -1,0 +1,132 @@
+"""Intervals of quantiles: the values of the sample between whose ranks the quantile of the table lies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from relaqs_bootstrap import (
+    Variance,
+    quantile_ranks,
+    share_variance_of_blocks,
+    share_variance_of_rows,
+)
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.estimate import BoolArray, FloatArray
+from relaqs_engine.execution.arrays import arrow, doubles, integers
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.present import CellBounds
+from relaqs_engine.execution.variance import Scan
+from relaqs_engine.plan import BLOCK, STATE, Method, OnlinePlan, OutputKind, QuantileOf
+
+IntArray = NDArray[np.int64]
+# Per group a quantile takes a few calls of numpy: above so many groups they have no intervals.
+MOST_GROUPS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """The values of each partial row, one row after another. starts: shape (rows,), into values.
+
+    group, block, counts: of each row; the rows of a group follow one another.
+    """
+
+    values: FloatArray
+    starts: IntArray
+    counts: IntArray
+    group: IntArray
+    block: IntArray
+
+    def count_where(self, condition: BoolArray) -> IntArray:
+        """Return how many values of each row meet a condition, shape (values,)."""
+        before = np.append(0, np.cumsum(condition))
+        return np.asarray(before[self.starts + self.counts] - before[self.starts], dtype=np.int64)
+
+    def at(self, ranks: IntArray, others: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return of each group the values of two ranks, counted from 1; NaN for rank 0."""
+        found = np.full((2, len(ranks)), np.nan)
+        rows = np.searchsorted(self.group, np.arange(len(ranks) + 1))
+        ends = np.append(self.starts, len(self.values))[rows]
+        for group, pair in enumerate(zip(ranks, others, strict=True)):
+            if wanted := sorted({int(rank) - 1 for rank in pair if rank}):
+                own = np.partition(self.values[ends[group] : ends[group + 1]], wanted)
+                found[:, group] = [own[rank - 1] if rank else np.nan for rank in pair]
+        return found[0], found[1]
+
+
+def quantile_bounds(
+    plan: OnlinePlan, point: pa.Table, scan: Scan, cursor: Cursor, request: IntervalRequest
+) -> dict[int, CellBounds]:
+    """Return what each quantile of the groups shown lies between, by position. point: with keys and basis."""
+    found = {}
+    for i, output in enumerate(plan.outputs):
+        if output.quantile is not None and output.kind is OutputKind.QUANTILE:
+            value = doubles(point.column(f"v{i}"))
+            if plan.groups_are_final:
+                found[i] = CellBounds(value, value, np.isfinite(value))
+            elif _is_known(plan, point, scan):
+                lists = _lists(plan, output.quantile, point, cursor)
+                found[i] = _between(plan, output.quantile.share, value, lists, scan, request)
+            else:
+                found[i] = CellBounds.unknown(point.num_rows)
+    return found
+
+
+def _is_known(plan: OnlinePlan, point: pa.Table, scan: Scan) -> bool:
+    if plan.method is Method.NONE or not 0 < point.num_rows <= MOST_GROUPS:
+        return False
+    return plan.rows_are_units or (plan.method is Method.REPLICATES and scan.occupied_blocks >= 2)
+
+
+def _between(
+    plan: OnlinePlan, share: float, value: FloatArray, lists: _Lists, scan: Scan, request: IntervalRequest
+) -> CellBounds:
+    """Return what the quantile of each group lies between. value: that of the sample, shape (groups,)."""
+    counts = np.bincount(lists.group, lists.counts, len(value)).astype(np.int64)
+    if plan.rows_are_units:
+        variance = share_variance_of_rows(counts, share, scan.fraction)
+    else:
+        variance = _variance_of_blocks(lists, value, scan)
+    low_rank, high_rank, certified = quantile_ranks(
+        counts,
+        share,
+        variance,
+        fraction=scan.fraction,
+        confidence=request.confidence,
+        anytime=request.anytime,
+    )
+    low, high = lists.at(low_rank, high_rank)
+    return CellBounds(low, high, certified & np.isfinite(low) & np.isfinite(high))
+
+
+def _lists(plan: OnlinePlan, quantile: QuantileOf, point: pa.Table, cursor: Cursor) -> _Lists:
+    """Return the values that the groups shown have in the state, as doubles."""
+    shown = point.select(list(plan.keys)).append_column("g", arrow(np.arange(point.num_rows)))
+    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
+    values = f"coalesce(CAST({quantile.values} AS DOUBLE[]), [])"
+    with cursor.registered(shown=shown):
+        table = cursor.table(f"SELECT g, {BLOCK}, {values} FROM {STATE} JOIN shown ON {same} ORDER BY g")
+    lists = table.column(2).combine_chunks()
+    counts = integers(lists.value_lengths())
+    return _Lists(
+        values=doubles(lists.flatten()),
+        starts=np.cumsum(counts) - counts,
+        counts=counts,
+        group=integers(table.column(0)),
+        block=integers(table.column(1)),
+    )
+
+
+def _variance_of_blocks(lists: _Lists, value: FloatArray, scan: Scan) -> Variance:
+    """Return how much the share of values below each group's quantile varies between blocks."""
+    limit = np.repeat(value[lists.group], lists.counts)
+    rows = lists.count_where(lists.values < limit), lists.count_where(lists.values <= limit), lists.counts
+    blocks = len(scan.block_rows)
+    pairs, pair = np.unique(lists.group * blocks + lists.block, return_inverse=True)
+    below, up_to, counts = (np.bincount(pair, each, len(pairs)).astype(np.int64) for each in rows)
+    return share_variance_of_blocks(
+        below, up_to, counts, pairs // blocks, pairs % blocks, scan.block_rows, len(value), scan.fraction
+    )

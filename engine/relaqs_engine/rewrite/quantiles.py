@@ -1,0 +1,103 @@
+"""Aggregates that need every value of a group: the partial aggregate is the list of them.
+
+MEDIAN, QUANTILE, QUANTILE_CONT, QUANTILE_DISC, PERCENTILE_… WITHIN GROUP, of one constant share
+MODE            the most frequent value; where several are, any of them
+
+DuckDB's own function of all the values is the answer, to the last digit and type. They stay in the state,
+which spills beyond its memory; only the function needs them at once, as in DuckDB itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relaqs_engine.plan import QuantileOf
+
+# Values that a query may keep of its sampled tables. Two columns of 6 million decimals end within a limit of
+# 2 GB, of which 500 MB are for states; three do not.
+MOST_VALUES = 12_500_000
+
+_QUANTILES: dict[type[exp.Expr], str] = {
+    exp.Quantile: "quantile",
+    exp.PercentileCont: "quantile_cont",
+    exp.PercentileDisc: "quantile_disc",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OfValues:
+    """DuckDB's function, and what it is taken over. share: None for what is no quantile."""
+
+    function: str
+    value: exp.Expr
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergedValue:
+    """A merged column: a function of all values that the state lists in another. name: its own, q0, …"""
+
+    name: str
+    listed: str
+    function: str
+    share: float | None
+
+    @property
+    def sql(self) -> str:
+        """Return the aggregate over the listed values, a row each."""
+        return f"{self.function}({self.listed}{self._share}) AS {self.name}"
+
+    def empty(self, list_type: str) -> str:
+        """Return the column without values, of the type that it has over lists of this type."""
+        return f"list_aggregate(NULL::{list_type}, '{self.function}'{self._share}) AS {self.name}"
+
+    @property
+    def quantile(self) -> QuantileOf | None:
+        """Return which quantile it is, None where it is none."""
+        if self.function == "mode":
+            return None
+        return QuantileOf(self.listed, 0.5 if self.share is None else self.share)
+
+    @property
+    def _share(self) -> str:
+        return "" if self.share is None else f", {self.share!r}"
+
+
+def of_values(aggregate: exp.Expr) -> OfValues | None:
+    """Return how an aggregate follows from the list of its values, None where it is none of these."""
+    value, share = aggregate.this, aggregate.args.get("quantile") or aggregate.expression
+    if isinstance(aggregate, exp.WithinGroup):
+        ordered = aggregate.expression.expressions
+        if len(ordered) != 1 or ordered[0].args.get("desc"):
+            return None
+        aggregate, share, value = aggregate.this, aggregate.this.this, ordered[0].this
+    if not isinstance(value, exp.Expr) or isinstance(value, exp.Distinct | exp.Order):
+        return None
+    if isinstance(aggregate, exp.Median):
+        return OfValues("median", value)
+    if isinstance(aggregate, exp.Mode):
+        return OfValues("mode", value)
+    if (function := _QUANTILES.get(type(aggregate))) is None or not _is_share(share):
+        return None
+    return OfValues(function, value, float(share.this))
+
+
+def _is_share(share: object) -> bool:
+    return isinstance(share, exp.Literal) and not share.is_string and 0.0 <= float(share.this) <= 1.0
+
+
+def with_values(merge: str, values: Sequence[MergedValue], keys: Sequence[str], state: str) -> str:
+    """Return the merge with the functions of all values beside each group. They are never in one list."""
+    listed = sorted({value.listed for value in values})
+    rows = ", ".join([*keys, *(f"unnest({column}) AS {column}" for column in listed)])
+    columns = ", ".join([*keys, *(value.sql for value in values)])
+    grouped = f"SELECT {columns} FROM (SELECT {rows} FROM {state})"
+    shown = ", ".join(["groups_alone.*", *(f"of_values.{value.name}" for value in values)])
+    if not keys:
+        return f"SELECT {shown} FROM ({merge}) AS groups_alone CROSS JOIN ({grouped}) AS of_values"
+    same = " AND ".join(f"groups_alone.{key} IS NOT DISTINCT FROM of_values.{key}" for key in keys)
+    grouped += f" GROUP BY {', '.join(keys)}"
+    return f"SELECT {shown} FROM ({merge}) AS groups_alone LEFT JOIN ({grouped}) AS of_values ON {same}"
