@@ -172,7 +172,7 @@ def _mergeable(draft: Draft) -> OnlinePlan:
     return OnlinePlan(
         sql=draft.sql,
         mode=Mode.MERGEABLE,
-        reasons=("every aggregate is a function of sums that merge", *_layout_reasons(draft)),
+        reasons=(_why_mergeable(draft), *_layout_reasons(draft)),
         streams=streams_of(draft),
         leading=leading_table(draft),
         hoists=draft.hoists,
@@ -221,6 +221,12 @@ def _rows(draft: Draft) -> OnlinePlan:
         returns_rows=True,
         limit_rows=limit_rows(draft),
     )
+
+
+def _why_mergeable(draft: Draft) -> str:
+    if draft.of_values:
+        return "every aggregate is a function of sums that merge, or of values that are kept"
+    return "every aggregate is a function of sums that merge"
 
 
 def _layout_reasons(draft: Draft) -> Iterator[str]:

@@ -83,7 +83,8 @@ def _cell(
     low, high, certified = row[width + 3 * place : width + 3 * place + 3]
     truth, kind = last[column.position], plan.outputs[column.position].kind
     where = f"at {fraction:.3f} {column.name} in [{low}, {high}], and is {truth}"
-    if truth is None or (isinstance(truth, float) and truth != truth):
+    # Neither NaN nor a STRUCT has an order in Python.
+    if truth is None or isinstance(truth, dict) or (isinstance(truth, float) and truth != truth):
         return
     if kind is OutputKind.BOUND and not _within(low, truth, high):
         yield f"{where}: no bound"

@@ -157,7 +157,7 @@ def test_quantiles_beside_everything_else(odd: World) -> None:
         "SELECT kind, median(d), count(DISTINCT id % 7), sum(id), median(id) + 1, mode(kind), "
         "median(id) FILTER (WHERE id < 0), min(x) FROM figures GROUP BY kind HAVING median(id) > 500"
     )
-    odd.check("SELECT kind, median(d), stddev(d), any_value(kind) FROM figures GROUP BY ROLLUP (kind)")
+    odd.check("SELECT kind, median(d), stddev(d), max(kind) FROM figures GROUP BY ROLLUP (kind)")
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -111,7 +111,8 @@ def present_estimate(
             continue
         sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
         values.append(value)
-        halves.append((high - low) / 2)
+        with np.errstate(invalid="ignore"):  # between infinities
+            halves.append((high - low) / 2)
         certified.append(sure)
     shape = (point.num_rows, len(sides))
     return _assemble(
