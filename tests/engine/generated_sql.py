@@ -375,7 +375,7 @@ def grouped_queries(draw: st.DrawFn, source: From) -> Generated:
     sql = _select(", ".join(outputs), source, draw(conditions(source)))
     sql += _group_by(draw(st.integers(0, 3)), key_list)
     if draw(st.integers(0, 3)) == 0:
-        sql += f" HAVING {draw(_having(value_list, _sampled_table(fields)))}"
+        sql += f" HAVING {draw(_having(value_list, _sampled_table(source)))}"
     if not key_list or draw(st.booleans()):
         return Generated(sql)
     leading = [f"v{i}" for i, value in enumerate(value_list) if value.is_exact][: draw(st.integers(0, 2))]
@@ -400,9 +400,9 @@ def _group_by(style: int, key_list: Sequence[str]) -> str:
     return f" GROUP BY {ways[style]}"
 
 
-def _sampled_table(fields: Sequence[Field]) -> str:
-    """Return a sampled table of the data that the fields are of."""
-    return "flights" if any(field in FLIGHTS for field in fields) else "orders"
+def _sampled_table(source: From) -> str:
+    """Return a sampled table of the data that the source is of."""
+    return "flights" if "flights" in source.sql else "orders"
 
 
 @st.composite
