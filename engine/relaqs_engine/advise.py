@@ -58,6 +58,7 @@ class Outlook:
     """What a plan comes to. streams: the layouts it samples. rows: of its tables. streamed_rows: of streams.
 
     The other rows are read whole before the first estimate. group_rows: rows an average group has at least.
+    is_two_level: whether it is computed from other answers so far, or from rows that are decided by them.
     """
 
     mode: Mode
@@ -67,6 +68,7 @@ class Outlook:
     streamed_rows: int
     groups_are_local: bool
     group_rows: float
+    is_two_level: bool
 
     @property
     def is_progressive(self) -> bool:
@@ -75,7 +77,9 @@ class Outlook:
     @property
     def directness(self) -> int:
         """Return how directly it is answered: at the end only, from two levels of estimates, or from one."""
-        return (Mode.EXACT, Mode.REFINED, Mode.MERGEABLE).index(self.mode)
+        if not self.is_progressive:
+            return 0
+        return 1 if self.is_two_level else 2
 
     @property
     def completes_small_groups(self) -> bool:
@@ -98,7 +102,7 @@ class Outlook:
 
     def is_notably_better_than(self, other: Outlook) -> bool:
         """Whether it is worth one more layout."""
-        if self.mode is not other.mode:
+        if self.directness != other.directness:
             return self.directness > other.directness
         gained = other.rows_to_wait_for - self.rows_to_wait_for
         completes = self.completes_small_groups and not other.groups_are_local
@@ -184,6 +188,7 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> O
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,
+        is_two_level=plan.mode is Mode.REFINED or plan.around is not None,
     )
 
 
@@ -229,6 +234,8 @@ def _in_words(advice: Advice) -> Iterator[str]:
     yield ""
     if now.mode is not then.mode:
         yield f"mode     {now.mode.value} → {then.mode.value} (now {now.reasons[0]})"
+    elif now.directness != then.directness:
+        yield "levels   from other answers so far, without intervals of its own → estimated at once"
     yield f"streams  {', '.join(now.streams) or 'none'} → {', '.join(then.streams)}"
     yield f"rows     {now.streamed_rows:,} → {then.streamed_rows:,} streamed, of {then.rows:,} in its tables"
     if then.completes_small_groups and not now.groups_are_local:

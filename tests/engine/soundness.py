@@ -103,6 +103,8 @@ def _approximate(plan: OnlinePlan) -> list[int]:
 
 
 def _within(low: Any, value: Any, high: Any) -> bool:
+    if isinstance(value, dict):  # DuckDB orders structs by their fields' values, Python not at all
+        low, value, high = (None if each is None else list(each.values()) for each in (low, value, high))
     if isinstance(low, float) or isinstance(high, float):
         slack = 1e-9 * max(1.0, abs(float(value)))
         return (low is None or low <= float(value) + slack) and (high is None or float(value) - slack <= high)
