@@ -158,6 +158,15 @@ def test_quantiles_beside_everything_else(odd: World) -> None:
         "median(id) FILTER (WHERE id < 0), min(x) FROM figures GROUP BY kind HAVING median(id) > 500"
     )
     odd.check("SELECT kind, median(d), stddev(d), max(kind) FROM figures GROUP BY ROLLUP (kind)")
+    odd.check("SELECT kind, median(id::HUGEINT + 1), quantile_disc(id::HUGEINT, 0.2) FROM figures GROUP BY 1")
+
+
+@pytest.mark.parametrize("column", ["d", "f", "unsigned", "nothing", "id % 7"])
+def test_several_sets_of_distinct_values(odd: World, column: str) -> None:
+    calls = f"sum(DISTINCT {column}), avg(DISTINCT {column}), count(DISTINCT {column})"
+    other = "count(DISTINCT text), count(DISTINCT day) FILTER (WHERE id > 40), sum(d), count(*)"
+    plan = odd.check(f"SELECT kind, {calls}, {other} FROM figures GROUP BY kind")
+    assert plan.mode is Mode.MERGEABLE
 
 
 @pytest.mark.parametrize("key", KEYS)

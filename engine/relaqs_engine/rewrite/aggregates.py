@@ -17,7 +17,7 @@ from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
-from relaqs_engine.rewrite.quantiles import MOST_VALUES, MergedValue, OfValues, of_values
+from relaqs_engine.rewrite.quantiles import MOST_VALUES, MergedValue, OfValues, of_distinct, of_values
 from relaqs_engine.rewrite.so_far import value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.parse import DIALECT
@@ -70,7 +70,7 @@ class _Splitter:
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
-        self._of_values_found: dict[tuple[str, str, float | None], MergedValue] = {}
+        self._of_values_found: dict[tuple[str, str, float | None, bool], MergedValue] = {}
         self._shared = {value.name: _Final(exp.column(value.name), value.estimate) for value in draft.shared}
 
     @property
@@ -172,25 +172,27 @@ class _Splitter:
         value = distinct[0].unnest()
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
-        if plain := self._groups_are_local or self._is_cluster_key(distinct[0].unnest()):
-            self._plain_distinct = True
-        elif self.distinct is None:
-            self.distinct = value
+        plain = self._groups_are_local or self._is_cluster_key(distinct[0].unnest())
         # In a state with a row per value, a count of other values is one per value: they do not add up.
-        if self.distinct is not None and (self._plain_distinct or self.distinct != value):
-            raise NotOnlineError("it counts the distinct values of two different expressions")
-        if plain:
+        if self.distinct not in (None, value) or (self._plain_distinct and not plain):
+            return self._of_values(of_distinct(aggregate, value), None)
+        if plain and self.distinct is None:
+            self._plain_distinct = True
             return _count(self, aggregate, condition)
+        self.distinct = value
         return _Final(exp.column(DISTINCT_SEEN), exp.column(DISTINCT_ESTIMATE))
 
     def _of_values(self, values: OfValues, condition: exp.Expr | None) -> _Final:
         there = exp.paren(values.value.copy()).is_(exp.null()).not_()
         condition = exp.Where(this=there if condition is None else exp.and_(condition.this, there))
-        name = self.column(Basis.VALUES, exp.func("list", values.value.copy(), dialect=DIALECT), condition)
+        listed = values.value.copy()
+        if values.is_distinct:
+            listed = exp.Distinct(expressions=[listed])
+        name = self.column(Basis.VALUES, exp.ArrayAgg(this=listed), condition)
         kept = sum(column.kind is Basis.VALUES for column in self._columns.values()) * self._streamed_rows
         if kept > MOST_VALUES:
             raise NotOnlineError(f"it would keep {kept:,} values; up to {MOST_VALUES:,} are kept")
-        key = (name, values.function, values.share)
+        key = (name, values.function, values.share, values.is_distinct)
         merged = self._of_values_found.setdefault(key, MergedValue(f"q{len(self._of_values_found)}", *key))
         return _Final(exp.column(merged.name), exp.column(merged.name))
 

@@ -2,6 +2,7 @@
 
 MEDIAN, QUANTILE, QUANTILE_CONT, QUANTILE_DISC, PERCENTILE_… WITHIN GROUP, of one constant share
 MODE            the most frequent value; where several are, any of them
+SUM, AVG, COUNT of DISTINCT values, where a count of them is not estimated: values so far
 
 DuckDB's own function of all the values is the answer, to the last digit and type. They stay in the state,
 which spills beyond its memory; only the function needs them at once, as in DuckDB itself.
@@ -29,11 +30,15 @@ _QUANTILES: dict[type[exp.Expr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class OfValues:
-    """DuckDB's function, and what it is taken over. share: None for what is no quantile."""
+    """DuckDB's function, and what it is taken over. share: None for what is no quantile of a constant one.
+
+    is_distinct: equal values count once.
+    """
 
     function: str
     value: exp.Expr
     share: float | None = None
+    is_distinct: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +49,13 @@ class MergedValue:
     listed: str
     function: str
     share: float | None
+    is_distinct: bool
 
     @property
     def sql(self) -> str:
         """Return the aggregate over the listed values, a row each."""
-        return f"{self.function}({self.listed}{self._share}) AS {self.name}"
+        distinct = "DISTINCT " if self.is_distinct else ""
+        return f"{self.function}({distinct}{self.listed}{self._share}) AS {self.name}"
 
     def empty(self, list_type: str) -> str:
         """Return the column without values, of the type that it has over lists of this type."""
@@ -57,7 +64,7 @@ class MergedValue:
     @property
     def quantile(self) -> QuantileOf | None:
         """Return which quantile it is, None where it is none."""
-        if self.function == "mode":
+        if self.is_distinct or self.function == "mode":
             return None
         return QuantileOf(self.listed, 0.5 if self.share is None else self.share)
 
@@ -68,6 +75,8 @@ class MergedValue:
 
 def of_values(aggregate: exp.Expr) -> OfValues | None:
     """Return how an aggregate follows from the list of its values, None where it is none of these."""
+    if isinstance(aggregate, exp.Sum | exp.Avg) and isinstance(aggregate.this, exp.Distinct):
+        return of_distinct(aggregate, aggregate.this.expressions[0])
     value, share = aggregate.this, aggregate.args.get("quantile") or aggregate.expression
     if isinstance(aggregate, exp.WithinGroup):
         ordered = aggregate.expression.expressions
@@ -83,6 +92,11 @@ def of_values(aggregate: exp.Expr) -> OfValues | None:
     if (function := _QUANTILES.get(type(aggregate))) is None or not _is_share(share):
         return None
     return OfValues(function, value, float(share.this))
+
+
+def of_distinct(aggregate: exp.AggFunc, value: exp.Expr) -> OfValues:
+    """Return how a sum, average or number of distinct values follows from the list of them."""
+    return OfValues(aggregate.key, value, is_distinct=True)
 
 
 def _is_share(share: object) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from relaqs_engine.plan import VALUE
+from relaqs_engine.plan import VALUE, Basis
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
 # Arrow has no bit string (bytes, padded), no order of an ENUM's values, no zone beside a time.
@@ -18,6 +18,7 @@ def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:
     """Raise NotOnlineError for a type whose values would not mean the same. types: of the partial query."""
     extremes = [column.name for column in draft.basis if not column.is_additive]
     keys = [f"k{position}" for position in range(len(draft.keys))]
+    keys += [column.name for column in draft.basis if column.kind is Basis.VALUES]
     if draft.distinct is not None:
         keys.append(VALUE)
     for name in keys + extremes:
