@@ -198,7 +198,9 @@ def test_a_slow_browser_skips_and_ends_with_the_newest(
 def test_axe_finds_nothing(serve: Serve, turnstile: Turnstile, open_tab: Open, scheme: str) -> None:
     served = serve()
     page = open_tab(served, color_scheme=scheme).page
+    check_accessibility(page)
     turnstile.let(40)
+    expect(page.locator("article")).to_have_count(9)
     expect(page.locator("article[data-state=waiting]")).to_have_count(0)
     check_accessibility(page)
     turnstile.let()

@@ -43,7 +43,8 @@ export class Header {
     const save = button("Save page", acts.save);
     this.edits = [add, save];
     const page = new Menu("Page", "Acts on the page", [add, save, button("Your name", acts.name)]);
-    setText(this.title, view === "jobs" ? JOBS_TITLE : "");
+    // Until the server has spoken: the title that the page came with.
+    setText(this.title, view === "jobs" ? JOBS_TITLE : document.title.replace(/ · ReLAQS$/, ""));
     this.tools.append(this.viewers, this.status);
     if (view === "page") this.tools.append(this.orderField(), this.freezing, page.root);
     this.tools.append(themeField());
