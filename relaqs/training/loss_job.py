@@ -12,12 +12,16 @@ from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress.loss_delta import LossDelta
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import (
+    FIRST_PIECES,
+    PIECE_ROWS,
     PassWork,
     ProfileWork,
     Source,
+    Summed,
     add_sums,
     in_pairs,
-    partitions_per_task,
+    pieces_of,
+    pieces_per_task,
     sample_rows,
 )
 from relaqs.training.profile import Profile
@@ -54,7 +58,10 @@ class LossJob:
         self._budget_bytes = budget_bytes
         self._profile: Profile | None = None
         self._training: Training | None = None
-        self._per_task = 1
+        row_counts = [read.row_count for read in data.reads]
+        self._cut = pieces_of(row_counts, getattr(job, "piece_rows", PIECE_ROWS))
+        fits = sum(row_counts) * (len(data.names) + 1) * 8 <= budget_bytes
+        self._per_task = min(self._cut, FIRST_PIECES) if fits else self._cut
         self._issued = 0
         self._folded = 0
         self._progress = LossDelta()
@@ -66,8 +73,8 @@ class LossJob:
 
     @property
     def tasks_most(self) -> int:
-        """How many tasks a pass has at most: one a partition."""
-        return len(self._data.reads)
+        """How many tasks a pass has at most: one a piece of a partition."""
+        return len(self._data.reads) * self._cut
 
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
@@ -85,10 +92,10 @@ class LossJob:
             self._begin(in_pairs(values, Profile.merged))
         else:
             assert self._profile is not None
-            fold = self._training.fold(in_pairs(values, add_sums))
+            fold = self._training.fold(in_pairs([summed.sums for summed in values], add_sums))
             loss, is_final = fold.loss, fold.is_final
             self.latest = Fitted(self._job, self._profile, fold.model)
-            self._per_task = partitions_per_task(core_seconds, len(self._data.reads))
+            self._per_task = self._grouped(core_seconds, values)
         progress = self._progress.update(loss)
         return StepReport(step.index, loss, None, core_seconds, is_final, progress)
 
@@ -111,8 +118,20 @@ class LossJob:
         ]
 
     def _pass_works(self, training: Training) -> list[Work]:
-        model, count, size = training.model, len(self._data.reads), self._per_task
-        return [PassWork(self.id, self._job, model, self._source(i, i + size)) for i in range(0, count, size)]
+        model, cut, count, size = training.model, self._cut, self.tasks_most, self._per_task
+        return [
+            PassWork(self.id, self._job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
+            for i in range(0, count, size)
+            if (end := min(i + size, count))
+        ]
+
+    def _grouped(self, core_seconds: float, values: Sequence[Summed]) -> int:
+        """Return how many pieces the next pass's tasks have, by what this pass took.
+
+        Whole partitions at least, where some had to be read: each task would read its partition again.
+        """
+        least = self._cut if any(summed.reads for summed in values) else 1
+        return max(least, pieces_per_task(core_seconds, self.tasks_most))
 
     def _source(self, first: int, end: int) -> Source:
         return Source(self._data.digest, self._budget_bytes, first, self._data.reads[first:end])

@@ -1,14 +1,16 @@
 """The tasks of a pass: what runs on a worker for some partitions, and the order in which all is added up.
 
-Sums are added as a binary tree over the partitions' positions. A task covers 2^k neighbours, which are one
-node of that tree: so how partitions are grouped into tasks changes no bit of the result, and the grouping may
-follow measured times.
+A large partition is cut into pieces of a few thousand rows: tasks are short, so that a query that comes does
+not wait behind them, and what a piece needs fits into a core's cache. How many pieces follows from the size
+of the data alone. Sums are added as a binary tree over the pieces' positions. A task covers 2^k neighbours,
+which are one node of that tree: so how pieces are grouped into tasks changes no bit of the result, and the
+grouping may follow measured times.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,7 +22,9 @@ from relaqs.training.profile import Profile, profile_of
 from relaqs.training.protocol import Rows, Sums, TrainingJob
 from relaqs.training.reading import PartitionRead
 
-TASK_SECONDS = 0.15  # what a task takes at most, if it covers several partitions; at least about half of it
+TASK_SECONDS = 0.05  # what a task takes at most, if it covers several pieces; at least about half of it
+PIECE_ROWS = 8192  # at most, in a piece, where the job does not say: 0.1 to 7 ms of the nine algorithms
+FIRST_PIECES = 4  # in a task of the first pass, when no time was measured yet
 
 Value = TypeVar("Value")
 
@@ -38,19 +42,21 @@ class Source:
     first: int
     reads: tuple[PartitionRead, ...]
 
-    def rows(self, offset: int, job_id: str, kept_by: str | None = None) -> Rows:
-        """Return one partition's rows, kept or read. kept_by: the run whose own arrays come with them."""
-        position = self.first + offset
-        arrays = KEPT.get(self.data, position)
+    def kept(self, offset: int) -> Rows | None:
+        """Return one partition's rows, if this process has them."""
+        arrays = KEPT.get(self.data, self.first + offset)
         if arrays is None:
-            rows = self.reads[offset].rows(job_id)
-            arrays = {"features": (0, rows.features)}
-            if rows.target is not None:
-                arrays["target"] = (0, rows.target)
-            KEPT.put(self.data, position, arrays, self.budget_bytes)
-        own = KEPT.get(kept_by, position) if kept_by is not None else None
-        target = arrays["target"][1] if "target" in arrays else None
-        return Rows(arrays["features"][1], target, dict(own or {}))
+            return None
+        return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
+
+    def read(self, offset: int, job_id: str) -> Rows:
+        """Return one partition's rows from its files, and keep them for the next who asks."""
+        rows = self.reads[offset].rows(job_id)
+        arrays = {"features": (0, rows.features)}
+        if rows.target is not None:
+            arrays["target"] = (0, rows.target)
+        KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,42 +69,78 @@ class ProfileWork:
     def run(self, job_id: str) -> Profile:
         profiles = []
         for offset, read in enumerate(self.source.reads):
-            rows = self.source.rows(offset, job_id)
+            if (rows := self.source.kept(offset)) is None:
+                rows = self.source.read(offset, job_id)
             seed = self.source.first + offset
             profiles.append(profile_of(rows, read.names, self.sample_rows[offset], seed))
         return in_pairs(profiles, Profile.merged)
 
 
 @dataclass(frozen=True, slots=True)
+class Summed:
+    """What a task of a pass gives. reads: how many partitions it had to read, because they were not kept."""
+
+    sums: Sums
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
 class PassWork:
-    """Returns the sums of some partitions for a model."""
+    """Returns the sums of some pieces for a model.
+
+    cut: how many pieces each partition has. first, end: the positions of the pieces, among those of all
+    partitions; the source has the partitions they are of.
+    """
 
     run_id: str
     job: TrainingJob
     model: Any
     source: Source
+    cut: int
+    first: int
+    end: int
 
-    def run(self, job_id: str) -> Sums:
+    def run(self, job_id: str) -> Summed:
+        reads = 0
+
+        def partials() -> Iterator[Sums]:
+            nonlocal reads
+            for offset in range(len(self.source.reads)):
+                if (rows := self.source.kept(offset)) is None:
+                    rows, reads = self.source.read(offset, job_id), reads + 1
+                start = (self.source.first + offset) * self.cut
+                for piece in range(max(self.first, start), min(self.end, start + self.cut)):
+                    yield self._partial(piece, rows)
+
         with one_thread():
-            return in_pairs(
-                [self._partial(offset, job_id) for offset in range(len(self.source.reads))], add_sums
-            )
+            return Summed(in_pairs(partials(), add_sums), reads)
 
-    def _partial(self, offset: int, job_id: str) -> Sums:
-        rows = self.source.rows(offset, job_id, kept_by=self.run_id)
+    def _partial(self, piece: int, partition: Rows) -> Sums:
+        part, count = piece % self.cut, len(partition)
+        of_piece = slice(count * part // self.cut, count * (part + 1) // self.cut)
+        target = None if partition.target is None else partition.target[of_piece]
+        rows = Rows(partition.features[of_piece], target, dict(KEPT.get(self.run_id, piece) or {}))
         sums = self.job.partial(self.model, rows)
         if rows.kept:
-            KEPT.put(self.run_id, self.source.first + offset, rows.kept, self.source.budget_bytes)
+            KEPT.put(self.run_id, piece, rows.kept, self.source.budget_bytes)
         return sums
 
 
-def in_pairs(values: Sequence[Value], combine: Callable[[Value, Value], Value]) -> Value:
-    """Return all values combined, neighbours first: ((0 1) (2 3)) … A last one without a neighbour waits."""
-    level = list(values)
-    while len(level) > 1:
-        pairs = [combine(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
-        level = pairs + level[2 * len(pairs) :]
-    return level[0]
+def in_pairs(values: Iterable[Value], combine: Callable[[Value, Value], Value]) -> Value:
+    """Return all values combined, neighbours first: ((0 1) (2 3)) … A last one without a neighbour waits.
+
+    It holds no more values at a time than the tree is deep.
+    """
+    waiting: list[tuple[int, Value]] = []  # whole subtrees and how many values they have, falling
+    for value in values:
+        size = 1
+        while waiting and waiting[-1][0] == size:
+            size, value = 2 * size, combine(waiting.pop()[1], value)
+        waiting.append((size, value))
+    _, total = waiting.pop()
+    while waiting:
+        total = combine(waiting.pop()[1], total)
+    return total
 
 
 def add_sums(one: Sums, other: Sums) -> Sums:
@@ -111,11 +153,19 @@ def add_sums(one: Sums, other: Sums) -> Sums:
     return tuple(a + b for a, b in zip(one, other, strict=True))
 
 
-def partitions_per_task(pass_core_seconds: float, partitions: int) -> int:
-    """Return how many partitions, a power of two, a task covers, by what the last pass took."""
-    each = pass_core_seconds / partitions
+def pieces_of(row_counts: Sequence[int], piece_rows: int) -> int:
+    """Return how many pieces each partition is cut into: a power of two, so that each partition is a subtree.
+
+    row_counts: of the partitions. piece_rows: the most rows of a piece.
+    """
+    return 1 << (math.ceil(max(row_counts) / piece_rows) - 1).bit_length() if any(row_counts) else 1
+
+
+def pieces_per_task(pass_core_seconds: float, pieces: int) -> int:
+    """Return how many pieces, a power of two, a task covers, by what the last pass took."""
+    each = pass_core_seconds / pieces
     most = TASK_SECONDS / max(each, 1e-9)
-    return 1 << max(0, min(math.floor(math.log2(max(most, 1.0))), (partitions - 1).bit_length()))
+    return 1 << max(0, min(math.floor(math.log2(max(most, 1.0))), (pieces - 1).bit_length()))
 
 
 def sample_rows(row_counts: Sequence[int], wanted: int) -> list[int]:

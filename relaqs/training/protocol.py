@@ -1,6 +1,6 @@
 """What a training algorithm must say of itself, so that it can be trained over partitions, step by step.
 
-A step is one pass over the data. Each task computes sums over the rows of some partitions, for a model that
+A step is one pass over the data. Each task computes sums over some of the rows, for a model that
 stands still meanwhile; the driver adds them up and makes the next model. Whatever is a sum over rows can be
 trained like this: gradients, counts, histograms, sufficient statistics.
 """
@@ -22,7 +22,7 @@ Sums: TypeAlias = tuple[FloatArray, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one partition. features: shape (rows, features). target: shape (rows,), or None.
+    """Rows of one partition. features: shape (rows, features). target: shape (rows,), or None.
 
     kept: what this run wants to find beside these rows at its next pass, by name: a version and an array. It
     may be empty at any time, and two tasks may see it at once: replace entries, never write into arrays.
@@ -64,7 +64,11 @@ class Training(Protocol):
 
 @runtime_checkable
 class TrainingJob(Protocol):
-    """Data and hyperparameters: picklable, and the same for every run. Its code must exist on the workers."""
+    """Data and hyperparameters: picklable, and the same for every run. Its code must exist on the workers.
+
+    It may say `piece_rows`: the most rows that `partial` is given at once, 8192 where it does not. Tasks
+    should be short, since a query that arrives waits for one to end: give fewer where a row takes over 5 µs.
+    """
 
     @property
     def sql(self) -> str:
@@ -81,7 +85,7 @@ class TrainingJob(Protocol):
         ...
 
     def partial(self, model: Any, rows: Rows) -> Sums:
-        """Return one partition's sums for the model. Runs on workers; a pure function of its arguments."""
+        """Return the sums of some rows for the model. Runs on workers; a pure function of its arguments."""
         ...
 
     def estimator(self, profile: Profile, model: Any) -> Any:

@@ -42,6 +42,7 @@ class TopicModel:
     seed: int = 0
 
     target: ClassVar[None] = None
+    piece_rows: ClassVar[int] = 1024  # a document takes 12 µs with 6 words, 50 µs with 100
 
     def __post_init__(self) -> None:
         require("sklearn")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from relaqs_engine.errors import DataError
 
-from relaqs.training.passes import add_sums, in_pairs, partitions_per_task, sample_rows
+from relaqs.training.passes import add_sums, in_pairs, pieces_of, pieces_per_task, sample_rows
 
 numbers = st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=40)
 
@@ -37,19 +37,25 @@ def test_sums_of_other_shapes_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("core_seconds", "partitions", "expected"),
+    ("core_seconds", "pieces", "expected"),
     [
-        (100 * 0.2, 100, 1),  # slow partitions stay alone
-        (100 * 0.02, 100, 4),  # 0.08 s; eight would take 0.16
+        (100 * 0.06, 100, 1),  # slow pieces stay alone
+        (100 * 0.008, 100, 4),  # 0.032 s; eight would take 0.064
         (100 * 0.0001, 100, 128),  # all in one task
         (0.0, 7, 8),
         (1.0, 1, 1),
     ],
 )
-def test_a_task_covers_as_much_as_its_time_allows(
-    core_seconds: float, partitions: int, expected: int
-) -> None:
-    assert partitions_per_task(core_seconds, partitions) == expected
+def test_a_task_covers_as_much_as_its_time_allows(core_seconds: float, pieces: int, expected: int) -> None:
+    assert pieces_per_task(core_seconds, pieces) == expected
+
+
+@pytest.mark.parametrize(
+    ("row_counts", "expected"),
+    [([8192, 100], 1), ([8193, 8000], 2), ([60_000, 59_000], 8), ([600_000], 128), ([0, 0], 1)],
+)
+def test_partitions_are_cut_by_their_rows_into_powers_of_two(row_counts: list[int], expected: int) -> None:
+    assert pieces_of(row_counts, 8192) == expected
 
 
 def test_the_sample_is_in_proportion_to_the_partitions() -> None:
