@@ -13,7 +13,7 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.plan import OnlinePlan
 
-from relaqs.folding import report_of
+from relaqs.folding import Reporter
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 
 
@@ -60,7 +60,7 @@ class AroundQueryJob:
         self.latest: Estimate | None = None
         self._parts = parts
         self._cursor = cursor
-        self._watch = watch
+        self._reporter = Reporter(watch)
         self._estimator = AroundEstimator(plan, cursor, request)
         self._issued: list[list[Step | None]] = []
         self._folded = 0
@@ -95,7 +95,7 @@ class AroundQueryJob:
         self.latest = self._answer()
         if self.latest.is_exact:
             self._cursor.close()
-        return report_of(step, results, self.latest, self._watch)
+        return self._reporter.report(step, results, self.latest)
 
     def _answer(self) -> Estimate:
         finals = [part.latest for part in self._parts]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pyarrow as pa
 from relaqs_engine.estimate import Estimate
 
 from relaqs.job import Step, StepReport, TaskResult
+from relaqs.progress import ResultDelta, cells_of
+
+MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
 
 
 def arrow_of(result: TaskResult) -> pa.Table:
@@ -15,13 +19,31 @@ def arrow_of(result: TaskResult) -> pa.Table:
     return result.value
 
 
-def report_of(
-    step: Step, results: Sequence[TaskResult], estimate: Estimate, watch: tuple[str, ...] | None
-) -> StepReport:
-    return StepReport(
-        step=step.index,
-        quality=estimate.relative_error(watch),
-        work_done=estimate.fraction,
-        core_seconds=sum(result.core_seconds for result in results),
-        is_final=estimate.is_exact,
-    )
+class Reporter:
+    """Reports what a query's folds gave. watch: the columns that define its error and its progress."""
+
+    def __init__(self, watch: tuple[str, ...] | None) -> None:
+        self._watch = watch
+        self._moved = ResultDelta()
+
+    def report(self, step: Step, results: Sequence[TaskResult], estimate: Estimate) -> StepReport:
+        return StepReport(
+            step=step.index,
+            quality=self.error(estimate),
+            work_done=estimate.fraction,
+            core_seconds=sum(result.core_seconds for result in results),
+            is_final=estimate.is_exact,
+            progress=self.progress(estimate),
+        )
+
+    def error(self, estimate: Estimate) -> float:
+        return estimate.relative_error(self._watch)
+
+    def progress(self, estimate: Estimate) -> float:
+        """Return how far the watched cells moved since the last estimate; call it once for each.
+
+        NaN where they are too many to follow, or none, and at the end, which is no estimate.
+        """
+        if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
+            return math.nan
+        return self._moved.update(cells_of(estimate, self._watch))

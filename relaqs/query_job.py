@@ -23,16 +23,13 @@ from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
 from relaqs.around_job import AroundQueryJob, own_columns
-from relaqs.folding import arrow_of, report_of
+from relaqs.folding import Reporter, arrow_of
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
 from relaqs.policies import Kind
-from relaqs.progress import ResultDelta, cells_of
 from relaqs.refined_job import RefinedQueryJob
 from relaqs.scheduling import JobDescription
 from relaqs.worker import QueryWork
-
-MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class MergeableQueryJob:
         self._catalog = catalog
         self._config = database_config
         self._cursor = state_cursor
-        self._watch = watch
+        self._reporter = Reporter(watch)
         self._leading = leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator: Estimator | RowsEstimator
@@ -79,7 +76,6 @@ class MergeableQueryJob:
             self.estimator = Estimator(plan, leading, self._state, state_cursor, request)
         self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._issued = 0
-        self._moved = ResultDelta()
         self._folded = 0
 
     @property
@@ -120,8 +116,7 @@ class MergeableQueryJob:
         if not self.fold_state(step, results):
             self.latest = self.estimator.estimate()
         assert self.latest is not None
-        report = report_of(step, results, self.latest, self._watch)
-        return replace(report, progress=self._progress(self.latest))
+        return self._reporter.report(step, results, self.latest)
 
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         """Fold without estimating; return whether that was the last, and the exact answer is there."""
@@ -141,12 +136,6 @@ class MergeableQueryJob:
 
     def source(self) -> PartSource:
         return self.estimator if self.latest is None else own_columns(self.latest)
-
-    def _progress(self, estimate: Estimate) -> float:
-        """Return how far the watched cells moved; NaN where they are too many to follow, or none."""
-        if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
-            return math.nan
-        return self._moved.update(cells_of(estimate, self._watch))
 
 
 class ExactQueryJob:
@@ -175,7 +164,7 @@ class ExactQueryJob:
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)
         assert self.latest is not None
-        return report_of(step, results, self.latest, None)
+        return Reporter(None).report(step, results, self.latest)
 
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         self.latest = present_exact(self._plan, arrow_of(results[0]))

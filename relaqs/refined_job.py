@@ -25,7 +25,7 @@ from relaqs_engine.plan import Hoist, OnlinePlan
 from relaqs_engine.refinement import Range
 from relaqs_engine.schedule import MiniBatch
 
-from relaqs.folding import arrow_of
+from relaqs.folding import Reporter, arrow_of
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.worker import QueryWork
 
@@ -81,7 +81,7 @@ class RefinedQueryJob:
         self._catalog = catalog
         self._config = database_config
         self._cursor = state_cursor
-        self._watch = watch
+        self._reporter = Reporter(watch)
         self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), state_cursor, request)
         self._batches = scheduled_batches(plan, catalog, seed, batches)
         self._work: dict[int, _StepWork] = {}  # of steps in flight
@@ -207,13 +207,17 @@ class RefinedQueryJob:
         return parts
 
     def _report(self, core_seconds: float) -> StepReport:
+        """Report the newest estimate; while rows are read again there is none, and nothing has moved."""
+        progress = math.nan
         if self.latest is not None:
-            self._quality = self.latest.relative_error(self._watch)
+            self._quality = self._reporter.error(self.latest)
             self._fraction = self.latest.fraction
+            progress = self._reporter.progress(self.latest)
         return StepReport(
             step=self._folded_batches - 1,
             quality=self._quality,
             work_done=self._fraction,
             core_seconds=core_seconds,
             is_final=self.latest is not None and self.latest.is_exact,
+            progress=progress,
         )

@@ -363,6 +363,33 @@ def test_the_scheduler_follows_error_and_progress_of_the_watched_columns(
     assert len(reports) == 8
 
 
+@pytest.mark.parametrize(
+    ("mode", "sql"),
+    [
+        (
+            "refined",
+            "SELECT sum(l_tax) AS s FROM lineitem WHERE l_quantity > (SELECT avg(l_quantity) FROM lineitem)",
+        ),
+        (
+            "mergeable",
+            "SELECT a.s / b.s AS share FROM (SELECT sum(l_tax) AS s FROM lineitem) a, "
+            "(SELECT sum(l_discount) AS s FROM lineitem) b",
+        ),
+    ],
+)
+def test_the_scheduler_follows_the_progress_of_queries_with_stages_and_parts(
+    db: Session, monkeypatch: pytest.MonkeyPatch, mode: str, sql: str
+) -> None:
+    reports: list[StepReport] = []
+    monkeypatch.setattr(ThreadExecutor, "report", lambda self, job_id, report: reports.append(report))
+    assert db.online_sql(sql, batches=8).result().mode == mode
+    moves = [report.progress for report in reports if not math.isnan(report.progress)]
+    assert len(moves) >= 6
+    assert moves[0] == 1.0
+    assert all(0 < move <= 1 for move in moves)
+    assert math.isnan(reports[-1].progress)
+
+
 @pytest.mark.parametrize("policy", ["relaqs", "max_sum", "fair", Fifo(minimum_share=0.2)])
 def test_any_policy_shares_the_cores_and_changes_no_answer(
     tpch_warehouse: Path, tpch_oracle: Oracle, policy: str | Fifo
