@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 from relaqs_engine.estimate import Estimate
 
@@ -42,8 +44,12 @@ class Reporter:
     def progress(self, estimate: Estimate) -> float:
         """Return how far the watched cells moved since the last estimate; call it once for each.
 
-        NaN where they are too many to follow, or none, and at the end, which is no estimate.
+        NaN where they are too many to follow, or none, and at the end, which is no estimate. While none is
+        certified, as in answers without error bars, all count.
         """
         if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
             return math.nan
-        return self._moved.update(cells_of(estimate, self._watch))
+        cells = cells_of(estimate, self._watch)
+        if not cells.counts.any():
+            cells = replace(cells, counts=np.isfinite(cells.values))
+        return self._moved.update(cells)
