@@ -81,6 +81,11 @@ class Pacer:
         return tuple(self._losses)
 
     @property
+    def is_over(self) -> bool:
+        """Whether the loop should end: for loops whose reports are made for them, such as `report_fits`."""
+        return self._turns.is_over
+
+    @property
     def priority(self) -> float:
         """The loop's weight: with 2.0 it gets twice the time of one with 1.0. Set it at any time."""
         return self.runner.weight

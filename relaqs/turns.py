@@ -47,6 +47,10 @@ class Turns:
         self._since_seconds = 0.0  # on the clock of time.perf_counter
         self._reports: list[Reported] = []
 
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
     def lend(self) -> Turn:
         """Give the loop the calling thread's core, and return once it was given back."""
         with self._changed:

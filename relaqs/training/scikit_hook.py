@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import update_wrapper
 from typing import Any, SupportsFloat, TypeVar
 
 from relaqs.options import ArgumentError
@@ -20,13 +20,12 @@ def report_fits(estimator: Estimator, loss: Callable[[Estimator], SupportsFloat]
     last of `train_score_` or `loss_curve_`.
     Raises ArgumentError if it has no such method, or, at the first fit, if it keeps no loss.
     """
-    measure = kept_loss if loss is None else loss
     names = [name for name in ("partial_fit", "fit") if callable(getattr(estimator, name, None))]
     if not names:
         raise ArgumentError(f"{estimator!r} has no fit and no partial_fit; give a scikit-learn estimator")
     depth = [0]  # partial_fit may call fit, or the other way round: the outermost call reports
     for name in names:
-        setattr(estimator, name, _reporting(estimator, name, measure, depth))
+        setattr(estimator, name, _Reporting(estimator, name, loss or kept_loss, depth))
     return estimator
 
 
@@ -42,20 +41,26 @@ def kept_loss(estimator: Any) -> float:
     )
 
 
-def _reporting(
-    estimator: Any, name: str, measure: Callable[[Any], SupportsFloat], depth: list[int]
-) -> Callable[..., Any]:
-    method = getattr(estimator, name)
+class _Reporting:
+    """A method that reports when it has run. A copy of the estimator, saved or not, has the plain one."""
 
-    @wraps(method)
-    def fitted(*arguments: Any, **named: Any) -> Any:
-        depth[0] += 1
+    def __init__(
+        self, estimator: Any, name: str, measure: Callable[[Any], SupportsFloat], depth: list[int]
+    ) -> None:
+        self._estimator, self._name = estimator, name
+        self._method = getattr(estimator, name)
+        self._measure, self._depth = measure, depth
+        update_wrapper(self, self._method)  # scikit-learn looks at signatures
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self._depth[0] += 1
         try:
-            result = method(*arguments, **named)
+            result = self._method(*arguments, **named)
         finally:
-            depth[0] -= 1
-        if not depth[0]:
-            report(measure(estimator))
+            self._depth[0] -= 1
+        if not self._depth[0]:
+            report(self._measure(self._estimator))
         return result
 
-    return fitted
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._estimator, self._name)

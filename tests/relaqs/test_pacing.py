@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -200,6 +202,30 @@ def test_scikit_learns_partial_fit_in_one_line(one_core: ThreadExecutor) -> None
     assert pacer.losses[-1] < pacer.losses[0]
     model.partial_fit(features, classes)  # outside of the block it reports to nobody
     assert len(pacer.losses) == 5
+
+
+def test_a_model_that_reports_is_saved_and_copied_without_its_reports(one_core: ThreadExecutor) -> None:
+    from sklearn.base import clone
+    from sklearn.cluster import KMeans
+
+    features = np.random.default_rng(0).normal(size=(60, 3))
+    model = report_fits(KMeans(2, n_init=1, random_state=0))
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        model.fit(features)
+        for copied in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model), clone(model)):
+            assert copied.fit(features).cluster_centers_.tolist() == model.cluster_centers_.tolist()
+    assert len(pacer.losses) == 1
+
+
+def test_a_loop_whose_reports_are_made_for_it_asks_whether_it_is_over(one_core: ThreadExecutor) -> None:
+    from sklearn.linear_model import SGDRegressor
+
+    model = report_fits(SGDRegressor(), lambda each: 1 / each.t_)
+    features = np.ones((10, 1))
+    with Pacer(one_core, target_loss=0.035, turn_seconds=0.0) as pacer:
+        while not pacer.is_over:
+            model.partial_fit(features, features[:, 0])
+    assert pacer.losses == pytest.approx([1 / 11, 1 / 21, 1 / 31])
 
 
 def test_scikit_learns_warm_start_reports_the_loss_it_keeps(one_core: ThreadExecutor) -> None:
