@@ -1,10 +1,11 @@
 """How well the next results are predicted, and how fast: real queries, real training, all jobs at once.
 
-    python -m benchmarks.prediction [--seeds 3]
+    python -m benchmarks.prediction [--data WAREHOUSE] [--seeds 3]
 
-Progress of queries in percentage points (the thesis reports 5 % one step ahead and 7 % five); losses in
-percent of the run's whole fall (SLAQ: below 5 % ten steps ahead). Beside the fits the simplest guesses: the
-last value stays, the last change repeats; and scipy's optimiser, one call a job.
+Progress of queries in percentage points (the thesis reports 5 % one step ahead and 7 % five), of TPC-H in the
+engine over a warehouse, or of plain aggregations in numpy; losses in percent of the run's whole fall (SLAQ:
+below 5 % ten steps ahead). Beside the fits the simplest guesses: the last value stays, the last change
+repeats; and scipy's optimiser, one call a job.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_tpch.report.predicted import errors_ahead
 from rich.console import Console
 from rich.table import Table
 from scipy.optimize import OptimizeWarning, curve_fit
 
+from benchmarks.engine_curves import engine_curves
 from benchmarks.loss_curves import LossCurve, loss_curves
-from benchmarks.query_curves import QueryCurve, query_curves
+from benchmarks.query_curves import query_curves
 from relaqs.prediction import (
     GEOMETRIC,
     HARMONIC,
@@ -35,24 +39,36 @@ from relaqs.prediction import (
     Series,
     fit_best_curves,
     fit_curves,
+    spacing,
 )
 
 FloatArray = NDArray[np.float64]
 Predictor = Callable[[Series, FloatArray], FloatArray]
 """(observations so far, positions) → predicted values, one row a job."""
 
-BATCHES = 100  # equal mini-batches of a query
+ProgressRun = tuple[str, FloatArray, FloatArray]
+"""A query's name, the fractions scanned after its steps, and its progress there."""
+
+BATCHES = 100  # equal mini-batches of a query in numpy,
+ENGINE_BATCHES = 40  # and in the engine
 QUERY_STEPS_AHEAD = (1, 5)
 TRAINING_STEPS_AHEAD = (1, 5, 10)
 STEPS_SEEN = (5, 10, 20, 40)
 YOUNGEST = 3
 JOBS_TIMED = 4_000
 
-QUERY_PREDICTORS: dict[str, Predictor] = {
-    "1/(A·i² + B), thesis": lambda seen, x: fit_curves(INVERSE_SQUARE, seen, through_newest=False).at(x),
-    "c/√(i(i−1))": lambda seen, x: fit_curves(RESULT_DELTA, seen, through_newest=False).at(x),
-    "last value": lambda seen, x: fit_curves(LAST_VALUE, seen).at(x),
+QUERY_PREDICTORS: dict[str, tuple[Callable[[FloatArray], FloatArray], Predictor]] = {
+    "1/(A·x² + B), thesis": (
+        lambda fraction: fraction,
+        lambda seen, x: fit_curves(INVERSE_SQUARE, seen, through_newest=False).at(x),
+    ),
+    "c·√(1/x₁ − 1/x₂)": (
+        spacing,
+        lambda seen, x: fit_curves(RESULT_DELTA, seen, through_newest=False).at(x),
+    ),
+    "last value": (lambda fraction: fraction, lambda seen, x: fit_curves(LAST_VALUE, seen).at(x)),
 }
+"""Positions of steps by the fractions scanned after them, and what is predicted from those."""
 
 
 def _last_change(seen: Series, x: FloatArray) -> FloatArray:
@@ -123,29 +139,53 @@ def errors(predict: Predictor, values: FloatArray, counts: FloatArray, ahead: tu
 
 
 def query_table(seeds: int) -> Table:
-    table = Table(title=f"Queries in {BATCHES} equal mini-batches: mean error of predicted progress, points")
-    table.add_column("steps ahead: " + ", ".join(map(str, QUERY_STEPS_AHEAD)), no_wrap=True)
-    for name in QUERY_PREDICTORS:
-        table.add_column(name, justify="right")
+    """Return the errors of plain aggregations, in numpy."""
     curves = [curve for seed in range(seeds) for curve in query_curves(BATCHES, seed)]
-    by_name = sorted(curves, key=lambda curve: curve.name)
-    for query, runs in groupby(by_name, key=lambda curve: curve.name):
-        table.add_row(query, *_query_row(list(runs)))
-    table.add_section()
-    table.add_row("all", *_query_row(curves))
+    fraction = np.arange(1.0, BATCHES + 1) / BATCHES
+    runs = [(curve.name, fraction, curve.progress) for curve in curves]
+    return _query_table({f"{BATCHES} equal mini-batches": runs}, "Queries")
+
+
+def engine_table(data: Path, seeds: int) -> Table:
+    """Return the errors of TPC-H in the engine, in the thesis's equal mini-batches and in those that grow."""
+    ways = {f"{ENGINE_BATCHES} equal mini-batches": ENGINE_BATCHES, "mini-batches that grow": None}
+    runs = {
+        way: [
+            (curve.name, curve.fraction, curve.progress)
+            for seed in range(seeds)
+            for curve in engine_curves(data, batches, seed)
+        ]
+        for way, batches in ways.items()
+    }
+    return _query_table(runs, "TPC-H in the engine")
+
+
+def _query_table(ways: dict[str, list[ProgressRun]], title: str) -> Table:
+    ahead = " and ".join(map(str, QUERY_STEPS_AHEAD))
+    table = Table(title=f"{title}: mean error of predicted progress, points, {ahead} steps ahead")
+    table.add_column("query", no_wrap=True)
+    for way in ways:
+        for name in QUERY_PREDICTORS:
+            table.add_column(f"{way}: {name}", justify="right")
+    names = dict.fromkeys(name for runs in ways.values() for name, _, _ in runs)
+    for query in (*names, None):
+        chosen = [[run for run in runs if query in (None, run[0])] for runs in ways.values()]
+        if query is None:
+            table.add_section()
+        table.add_row(
+            query or "all", *(_query_cell(runs, each) for runs in chosen for each in QUERY_PREDICTORS)
+        )
     return table
 
 
-def _query_row(runs: list[QueryCurve]) -> list[str]:
-    counts = np.arange(3.0, BATCHES - max(QUERY_STEPS_AHEAD))
-    return [
-        _cell(
-            np.mean(
-                [errors(predict, run.progress, counts, QUERY_STEPS_AHEAD).mean(0) for run in runs], axis=0
-            )
-        )
-        for predict in QUERY_PREDICTORS.values()
+def _query_cell(runs: Sequence[ProgressRun], predictor: str) -> str:
+    positions, predict = QUERY_PREDICTORS[predictor]
+    parts = [
+        [errors_ahead(positions(fraction), moved, ahead, predict) for _, fraction, moved in runs]
+        for ahead in QUERY_STEPS_AHEAD
     ]
+    wrong = [np.concatenate(each) if each else np.empty(0) for each in parts]
+    return _cell(np.array([each.mean() if len(each) else np.nan for each in wrong]))
 
 
 def training_table() -> Table:
@@ -214,9 +254,12 @@ def _cpu_seconds(call: Callable[[], object]) -> float:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="orders of the rows of each query")
-    seeds = parser.parse_args(arguments).seeds
+    parser.add_argument("--data", type=Path, help="a warehouse of TPC-H, whose 22 queries are run as well")
+    options = parser.parse_args(arguments)
     console = Console(width=150)
-    console.print(query_table(seeds), training_table(), speed_table())
+    if options.data is not None:
+        console.print(engine_table(options.data, options.seeds))
+    console.print(query_table(options.seeds), training_table(), speed_table())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from relaqs.prediction.geometric import GEOMETRIC
 from relaqs.prediction.harmonic import HARMONIC
 from relaqs.prediction.inverse_square import INVERSE_SQUARE
 from relaqs.prediction.runtime import StepCosts, constant_cost, cost_per_size, line_cost
-from relaqs.prediction.scaled import LAST_VALUE, RESULT_DELTA, STANDARD_ERROR
+from relaqs.prediction.scaled import LAST_VALUE, RESULT_DELTA, STANDARD_ERROR, spacing
 from relaqs.prediction.series import DECAY, WINDOW, Series
 from relaqs.prediction.sublinear import SUBLINEAR
 
@@ -48,4 +48,5 @@ __all__ = [
     "fit_best_curves",
     "fit_curves",
     "line_cost",
+    "spacing",
 ]

@@ -42,14 +42,18 @@ def standard_error_shape(fraction: FloatArray) -> FloatArray:
     return np.sqrt(1.0 / inside - 1.0)
 
 
-def result_delta_shape(step: FloatArray) -> FloatArray:
-    """Return 1/√(i·(i−1)): how |X_i − X_{i−1}| falls when X_i is estimated from i equal mini-batches.
+def spacing(fraction: FloatArray) -> FloatArray:
+    """Return √(1/x₁ − 1/x₂) of each scanned fraction x₂ and the one before, shape (..., steps); NaN first.
 
-    The newest batch moves the mean of i batches by (its mean − the mean before)/i, whose variance is
-    σ²/i²·(1 + 1/(i−1)) = σ²/(i·(i−1)). Nothing is before the first: i is taken as 2 at least.
+    So |X₂ − X₁| falls, where X₁ and X₂ are estimated from the rows so far: one is part of the other, and
+    their difference has variance σ²/n·(1/x₁ − 1/x₂), n rows in all (Cochran 1977, 2.6). Mini-batches may
+    grow; with equal ones it is 1/√(i·(i−1)), but for a factor.
     """
-    i = np.maximum(step, 2.0)
-    return 1.0 / np.sqrt(i * (i - 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        apart = 1.0 / fraction[..., :-1] - 1.0 / fraction[..., 1:]
+    found = np.full(fraction.shape, np.nan)
+    found[..., 1:] = np.sqrt(np.maximum(apart, 0.0))
+    return found
 
 
 def _column(scale: FloatArray) -> FloatArray:
@@ -60,4 +64,4 @@ def _column(scale: FloatArray) -> FloatArray:
 
 LAST_VALUE = ScaledShape("last value", np.ones_like)
 STANDARD_ERROR = ScaledShape("standard error", standard_error_shape)
-RESULT_DELTA = ScaledShape("result delta", result_delta_shape)
+RESULT_DELTA = ScaledShape("result delta", np.asarray)  # its position is the `spacing`

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from relaqs.prediction import FAMILIES, INVERSE_SQUARE, WINDOW, Family, Series, fit_curves
+from relaqs.prediction import FAMILIES, INVERSE_SQUARE, WINDOW, Family, Series, fit_curves, spacing
 
 STEPS = np.arange(1.0, WINDOW + 1)
 AHEAD = WINDOW + np.array([1.0, 5.0, 10.0])
@@ -29,7 +29,9 @@ everyone = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family
 
 
 def position_of(family: Family, step: np.ndarray) -> np.ndarray:
-    """Standard errors are a function of the scanned fraction, everything else of the step."""
+    """Standard errors are a function of the scanned fraction, moves of the spacing, all else of the step."""
+    if family.name == "result delta":
+        return 1 / np.sqrt(np.maximum(step, 2) * (np.maximum(step, 2) - 1))
     return step / 100 if family.name == "standard error" else step
 
 
@@ -73,9 +75,9 @@ observations = hnp.arrays(
 @given(values=observations)
 @settings(max_examples=60)
 def test_any_observations_give_a_finite_curve_that_does_not_rise(family: Family, values: np.ndarray) -> None:
-    steps = np.tile(np.arange(1.0, 9.0) / 10, (3, 1))
+    steps = np.tile(position_of(family, np.arange(1.0, 9.0)), (3, 1))
     fitted = fit_curves(family, Series.of(steps, np.abs(values)))
-    ahead = fitted.at(np.tile([0.8, 0.85, 0.9, 1.0], (3, 1)))
+    ahead = fitted.at(np.tile(position_of(family, np.array([8.0, 8.5, 9.0, 10.0])), (3, 1)))
     assert np.isfinite(ahead).all()
     rounding = 1e-9 * np.nanmax(np.where(np.isfinite(values), np.abs(values), 0.0), axis=1, keepdims=True)
     assert (np.diff(ahead, axis=1) <= rounding + 1e-9).all()
@@ -114,3 +116,19 @@ def test_the_sum_of_no_steps_is_nothing_and_grows_with_each_part_of_one() -> Non
     assert sums[0] == 0
     assert (np.diff(sums) > 0).all()
     assert (np.diff(sums, 2) < 0).all()
+
+
+def test_moves_fall_with_the_rows_between_results() -> None:
+    """Equal mini-batches give 1/√(i·(i−1)); those that grow, what samples without replacement do."""
+    i = np.arange(1.0, 11.0)
+    equal = spacing(i / 10)
+    assert np.isnan(equal[0])
+    assert equal[1:] == pytest.approx(np.sqrt(10 / (i[1:] * (i[1:] - 1))))
+    random = np.random.default_rng(1)
+    fraction = np.array([0.02, 0.05, 0.2, 0.5, 1.0])
+    values = np.array([random.permutation(np.arange(100.0)) for _ in range(4_000)])
+    means = values.cumsum(axis=1)[:, (100 * fraction).astype(int) - 1] / (100 * fraction)
+    # A standard deviation of 4,000 draws is within 4/√8000 = 4.5 % of its expectation.
+    assert np.diff(means).std(axis=0) == pytest.approx(
+        spacing(fraction)[1:] * np.arange(100.0).std(ddof=1) / 10, rel=0.045
+    )
