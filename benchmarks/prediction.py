@@ -1,6 +1,6 @@
 """How well the next results are predicted, and how fast: real queries, real training, all jobs at once.
 
-    python -m benchmarks.prediction [--data WAREHOUSE] [--seeds 3]
+    python -m benchmarks.prediction [--data WAREHOUSE] [--trained] [--seeds 3]
 
 Progress of queries in percentage points (the thesis reports 5 % one step ahead and 7 % five), of TPC-H in the
 engine over a warehouse, or of plain aggregations in numpy; losses in percent of the run's whole fall (SLAQ:
@@ -28,6 +28,8 @@ from scipy.optimize import OptimizeWarning, curve_fit
 from benchmarks.engine_curves import engine_curves
 from benchmarks.loss_curves import LossCurve, loss_curves
 from benchmarks.query_curves import query_curves
+from benchmarks.training_data import training_jobs, warehouse
+from relaqs import connect
 from relaqs.prediction import (
     GEOMETRIC,
     HARMONIC,
@@ -41,6 +43,7 @@ from relaqs.prediction import (
     fit_curves,
     spacing,
 )
+from relaqs.training.run import TrainingRun
 
 FloatArray = NDArray[np.float64]
 Predictor = Callable[[Series, FloatArray], FloatArray]
@@ -56,6 +59,8 @@ TRAINING_STEPS_AHEAD = (1, 5, 10)
 STEPS_SEEN = (5, 10, 20, 40)
 YOUNGEST = 3
 JOBS_TIMED = 4_000
+SCALE = 0.1  # of TPC-H's lineitem, for training
+LEAST_PASSES = max(TRAINING_STEPS_AHEAD) + STEPS_SEEN[0]
 
 QUERY_PREDICTORS: dict[str, tuple[Callable[[FloatArray], FloatArray], Predictor]] = {
     "1/(A·x² + B), thesis": (
@@ -188,13 +193,13 @@ def _query_cell(runs: Sequence[ProgressRun], predictor: str) -> str:
     return _cell(np.array([each.mean() if len(each) else np.nan for each in wrong]))
 
 
-def training_table() -> Table:
+def training_table(title: str, curves: Sequence[LossCurve]) -> Table:
     seen = ", ".join(map(str, STEPS_SEEN))
-    table = Table(title=f"Training, after {seen} steps: mean error of predicted loss, % of the whole fall")
+    table = Table(title=f"{title}, after {seen} steps: mean error of predicted loss, % of the whole fall")
     table.add_column("steps ahead: " + ", ".join(map(str, TRAINING_STEPS_AHEAD)), no_wrap=True)
     for name in TRAINING_PREDICTORS:
         table.add_column(name, justify="right")
-    curves = sorted(loss_curves(), key=lambda curve: curve.algorithm)
+    curves = sorted(curves, key=lambda curve: curve.algorithm)
     for algorithm, runs in groupby(curves, key=lambda curve: curve.algorithm):
         table.add_row(algorithm, *_training_row(list(runs), STEPS_SEEN))
     table.add_section()
@@ -202,6 +207,16 @@ def training_table() -> Table:
     for count in (YOUNGEST, *STEPS_SEEN):
         table.add_row(f"all, after {count}", *_training_row(curves, (count,)))
     return table
+
+
+def trained_curves() -> list[LossCurve]:
+    """Return the losses of the runs of `benchmarks.training_live`, but for those that converge at once."""
+    with connect(warehouse(SCALE)) as session:
+        runs = [(job.name.split(" on ")[0].rstrip(","), job.start(session)) for job in training_jobs()]
+        found = [
+            (name, np.array(run.losses)) for name, run in runs if isinstance(run, TrainingRun) and run.wait()
+        ]
+    return [LossCurve(name, losses) for name, losses in found if len(losses) >= LEAST_PASSES]
 
 
 def _training_row(runs: list[LossCurve], counts: tuple[int, ...]) -> list[str]:
@@ -255,11 +270,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="orders of the rows of each query")
     parser.add_argument("--data", type=Path, help="a warehouse of TPC-H, whose 22 queries are run as well")
+    parser.add_argument("--trained", action="store_true", help="train the nine algorithms by ReLAQS as well")
     options = parser.parse_args(arguments)
     console = Console(width=150)
     if options.data is not None:
         console.print(engine_table(options.data, options.seeds))
-    console.print(query_table(options.seeds), training_table(), speed_table())
+    if options.trained:
+        console.print(training_table("relaqs.training", trained_curves()))
+    plain = training_table("Trainers in numpy", loss_curves())
+    console.print(query_table(options.seeds), plain, speed_table())
 
 
 if __name__ == "__main__":
