@@ -6,8 +6,8 @@
 Poisson process, in an order that the seed draws, and share the cores of this process. A run's error is its
 loss above the lowest that any run of the same job came to, relative to its first: SLAQ's normalised loss.
 Printed: its integral over time and the time to 70, 90 and 95 % loss reduction, means over runs and seeds,
-beside fair sharing. max_sum is SLAQ's rule, and the thesis's. A seed is two to three minutes of two cores;
-with `--keep` it is kept in a file when it is complete, and the next call prints it, too. `--clock work`, the
+beside fair sharing. max_sum is SLAQ's rule, and the thesis's. A seed takes two cores 80 s a policy; with
+`--keep` it is kept in a file when it is complete, and the next call prints it, too. `--clock work`, the
 default, tells the time by core-seconds: see benchmarks/live.py.
 """
 
