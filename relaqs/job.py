@@ -44,12 +44,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """What came back of one task: its value or its error, and the core-seconds it was measured to take."""
+    """What came back of one task: its value or its error, and what it was measured to take.
+
+    core_seconds: of computing. held_seconds: for how long it held cores, times how many: it may have waited
+    with them, for a file, a lock or a turn on the processor.
+    """
 
     key: TaskKey
     value: object
     core_seconds: float
     error: BaseException | None = None
+    held_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

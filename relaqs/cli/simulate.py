@@ -65,7 +65,7 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
     show_default=True,
-    help="Multiplies the core-seconds of --traces.",
+    help="Replays --traces as if their data were so many times as large: in core-seconds and in tasks.",
 )
 @click.option(
     "--most-cores",
@@ -96,11 +96,6 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
     help="Simulate the live runs that `relaqs tpch schedule` recorded, and say how far off that is.",
 )
 @click.option(
-    "--shared-machine",
-    is_flag=True,
-    help="With --validate: simulate the cores that other programs left the live runs.",
-)
-@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
@@ -125,7 +120,6 @@ def simulate(
     until: float,
     processes: int | None,
     validate: Path | None,
-    shared_machine: bool,
     out: Path | None,
     output: str,
 ) -> None:
@@ -142,7 +136,7 @@ def simulate(
     if validate is not None:
         from relaqs.cli.validate import validate as print_agreement
 
-        print_agreement(validate, output, shared_machine=shared_machine)
+        print_agreement(validate, output)
         return
     names = policy_names(policies)
     given = () if arrivals is None else read_arrivals(arrivals)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,48 +16,62 @@ from rich.table import Table
 
 from relaqs.records import RecordFile, ScheduleRun
 from relaqs.records.store import json_value
-from relaqs.simulation.validation import AGREES, Agreement, agreement, difference
+from relaqs.simulation.validation import AGREES, Agreement, agreements, difference, predicted_difference
+
+WIDTH = 120  # columns of the table where no terminal says how many there are
 
 
-def validate(path: Path, output: str, *, shared_machine: bool) -> None:
+def validate(path: Path, output: str) -> None:
     """Simulate every live run of a file of records, and print both side by side."""
-    runs = RecordFile(path).read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
-    agreements = [agreement(run, shared_machine=shared_machine) for run in runs if run.source == "live"]
-    if not agreements:
+    found = agreements(list(RecordFile(path).read(ScheduleRun.kind_of_record, ScheduleRun.of_record)))
+    if not found:
         raise click.BadParameter(
             f"{path} has no live runs; `relaqs tpch schedule --data DIR --out OUT` writes them to "
             "OUT/schedule.jsonl",
             param_hint="--validate",
         )
     if output == "jsonl":
-        for each in agreements:
+        for each in found:
             click.echo(json.dumps(json_value(asdict(each)), allow_nan=False))
         return
-    off = difference(agreements)
+    off, predicted = difference(found), predicted_difference(found)
     verdict = "agree" if abs(off) <= AGREES else "do not agree"
-    Console().print(
-        _table(agreements),
+    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    console.print(
+        _table(found),
         f"Simulated times to a 90 % reduction are {off:+.1%} off live ones: within {AGREES:.0%}, the two "
         f"{verdict}.",
         highlight=False,
     )
+    if math.isfinite(predicted):
+        console.print(
+            f"Predicted by what the same steps took under the other policies: {predicted:+.1%} off.",
+            highlight=False,
+        )
 
 
-def _table(agreements: Sequence[Agreement]) -> Table:
+def _table(found: Sequence[Agreement]) -> Table:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Live runs, and their simulations")
-    times = ("s to 90 %", "simulated", "s to the end", "simulated")
+    times = ("s to first", "simulated", "s to 90 %", "simulated", "predicted", "s to the end", "simulated")
     for heading in ("policy", "seed", "cores", "jobs", *times, "shares apart"):
         table.add_column(heading, justify="left" if heading == "policy" else "right")
-    for each in agreements:
+    for each in found:
         table.add_row(
             each.policy,
             str(each.seed),
-            f"{each.cores:.2f}",
+            f"{each.cores:g}",
             str(each.jobs),
+            f"{each.live_first:.2f}",
+            f"{each.simulated_first:.2f}",
             f"{each.live_reduced:.2f}",
             f"{each.simulated_reduced:.2f}",
+            _or_dash(each.predicted_reduced, ".2f"),
             f"{each.live_completed:.2f}",
             f"{each.simulated_completed:.2f}",
-            f"{each.share_points * 100:.0f} points",
+            _or_dash(each.share_points * 100, ".0f", " points"),
         )
     return table
+
+
+def _or_dash(value: float, form: str, unit: str = "") -> str:
+    return f"{value:{form}}{unit}" if math.isfinite(value) else "–"

@@ -75,14 +75,14 @@ class Executor(Protocol):
 
 
 def run_measured(task: Task, job_id: str) -> TaskResult:
-    """Return the task's result, or its error, with the core-seconds it took.
+    """Return the task's result, or its error, with the core-seconds it took, and for how long it held them.
 
     job_id: the name under which this process can interrupt the task. Measured on the calling thread, which
     does an even part where the work says that it occupies several `cores` (an exact query does). A value that
     says itself what `core_seconds` it took was computed elsewhere.
     """
-    cores: int = getattr(task.work, "cores", 1)
-    started_seconds = time.thread_time()
+    cores = cores_of(task)
+    began_seconds, started_seconds = time.perf_counter(), time.thread_time()
     value: object = None
     raised: BaseException | None = None
     try:
@@ -90,7 +90,12 @@ def run_measured(task: Task, job_id: str) -> TaskResult:
     except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
         raised = error
     core_seconds: float = getattr(value, "core_seconds", (time.thread_time() - started_seconds) * cores)
-    return TaskResult(task.key, value, core_seconds, raised)
+    return TaskResult(task.key, value, core_seconds, raised, (time.perf_counter() - began_seconds) * cores)
+
+
+def cores_of(task: Task) -> int:
+    """Return how many cores the task occupies: one, but for work that says otherwise, as an exact query's."""
+    return getattr(task.work, "cores", 1)
 
 
 def client_name() -> str:

@@ -11,7 +11,11 @@ import numpy as np
 from relaqs.arrays import FloatArray
 from relaqs.policies import Kind
 from relaqs.records import fields as read
-from relaqs.simulation.trace import Trace
+from relaqs.simulation.trace import Pipeline, Trace
+
+LEAST_CORE_SECONDS = 1e-9  # of a step too quick to measure
+
+_ADDED = ("tasks", "held_seconds", "queued_seconds", "fold_seconds")  # later than the first records
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,7 +27,9 @@ class Steps:
     of the certified cells. true_error: see `relaqs_tpch.truth`, or loss above the lowest. progress: the
     result-delta metric. elapsed_seconds: since the job was submitted. core_seconds: of the step's tasks.
     cells: of the exact answer; certified: of them, at this step; held: of these, those whose interval has the
-    true value in it.
+    true value in it. tasks: how many cores the step could use. held_seconds: for how long its tasks held
+    cores, all together. queued_seconds: when they were queued, since the job was submitted. fold_seconds:
+    what passed between the last of them and the result. The last four are NaN in records that are older.
     """
 
     work_done: FloatArray
@@ -36,12 +42,18 @@ class Steps:
     cells: FloatArray
     certified: FloatArray
     held: FloatArray
+    tasks: FloatArray
+    held_seconds: FloatArray
+    queued_seconds: FloatArray
+    fold_seconds: FloatArray
 
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> Steps:
+        unknown = {name: [None] * len(content["work_done"]) for name in _ADDED}
+        known = {**unknown, **content}
         steps = cls(
             **{
-                each.name: read.column(content, each.name, np.inf if each.name == "quality" else np.nan)
+                each.name: read.column(known, each.name, np.inf if each.name == "quality" else np.nan)
                 for each in fields(cls)
             }
         )
@@ -53,18 +65,29 @@ class Steps:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def trace(self, name: str, kind: Kind, other_core_seconds: float = 0.0) -> Trace:
-        """Return what a simulator replays.
+        """Return what a simulator replays: steps cost what their tasks held cores for.
 
-        other_core_seconds: what each step cost beyond its tasks: folding, estimating, showing.
+        other_core_seconds: what the process used besides. In a record that does not tell what was held and
+        how many tasks there were, steps cost what they computed and an equal part of this, and bound nothing.
         """
+        is_known = bool(np.isfinite(self.held_seconds).all() and np.isfinite(self.fold_seconds).all())
+        computed = self.core_seconds + max(other_core_seconds, 0.0) / len(self.core_seconds)
         return Trace(
             name=name,
             kind=kind,
             work_done=self.work_done,
             quality=self.quality,
             true_error=self.true_error,
-            core_seconds=np.maximum(self.core_seconds, 1e-9) + other_core_seconds,
+            core_seconds=np.maximum(self.held_seconds if is_known else computed, LEAST_CORE_SECONDS),
             progress=self.progress,
+            pipeline=self._pipeline() if is_known else None,
+        )
+
+    def _pipeline(self) -> Pipeline:
+        return Pipeline(
+            tasks=np.maximum(self.tasks, 1.0),
+            fold_seconds=self.fold_seconds,
+            start_seconds=float(self.queued_seconds[0]),
         )
 
 
@@ -101,9 +124,8 @@ class QueryRun:
 
     @property
     def trace(self) -> Trace:
-        """The run for a simulator; what was used outside of tasks is shared out among the steps."""
-        tasks = float(self.steps.core_seconds.sum())
-        other = max(self.core_seconds - tasks, 0.0) / len(self.steps.core_seconds)
+        """The run for a simulator."""
+        other = self.core_seconds - float(self.steps.core_seconds.sum())
         return self.steps.trace(self.name, self.kind, other)
 
     @property

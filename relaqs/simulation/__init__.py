@@ -8,7 +8,7 @@ here.
 from relaqs.simulation.families import FAMILIES, query_trace, training_trace
 from relaqs.simulation.outcome import LEVELS, Outcome
 from relaqs.simulation.simulator import Options, Run, simulate
-from relaqs.simulation.trace import Trace
+from relaqs.simulation.trace import Pipeline, Trace
 from relaqs.simulation.workload import Workload, poisson_arrivals, synthetic_workload, workload_of
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "LEVELS",
     "Options",
     "Outcome",
+    "Pipeline",
     "Run",
     "Trace",
     "Workload",

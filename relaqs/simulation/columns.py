@@ -10,10 +10,9 @@ from relaqs.policies.outlook import QUALITY_FAMILIES
 from relaqs.prediction import WINDOW, Curves
 from relaqs.prediction.family import PARAMETERS
 from relaqs.scheduling.forecasts import steps_ahead
+from relaqs.simulation.flight import Flight
 from relaqs.simulation.trace import TraceTable
 from relaqs.simulation.workload import Workload
-
-ROUNDING = 1e-9  # relative: core-seconds that a sum of many parts may be off
 
 
 class JobColumns:
@@ -23,19 +22,20 @@ class JobColumns:
     forecasts, and so the same plans (tests/relaqs/simulation/test_columns.py).
     """
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, capacity_cores: float) -> None:
         count = len(workload)
         self.traces = TraceTable.of(workload.traces)
         self.trace = workload.trace
         self.cost_scale = workload.cost_scale
         self.steps = self.traces.steps[self.trace]
         self.arrival_seconds = workload.arrival_seconds
-        self.total_core_seconds = self._cost_to(np.arange(count), self.steps - 1)
         self.attained_core_seconds = np.zeros(count)
-        self.step = np.zeros(count, dtype=np.int64)  # in hand
         self.step_seconds = np.full((count, len(self.traces.cost_to[0])), np.nan)  # when each ended
         self._ids = np.array([f"job {index:06}" for index in range(count)], dtype=object)
         self._kind = np.array([trace.kind for trace in workload.traces], dtype=np.int64)[self.trace]
+        self.flight = Flight(
+            self.traces, self.trace, self._kind, self.cost_scale, self.arrival_seconds, capacity_cores
+        )
         self._weight = workload.weight
         self._cores_most = workload.cores_most
         self._work_total = np.where(self._kind == Kind.TRAINING, np.inf, 1.0)
@@ -47,6 +47,11 @@ class JobColumns:
         self._parameters = np.zeros((count, PARAMETERS))
         self._has_reported = np.zeros(count, dtype=bool)  # since its forecast was made
 
+    @property
+    def step(self) -> IntArray:
+        """The earliest step of each that has no result yet."""
+        return self.flight.head
+
     def _cost_to(self, jobs: IntArray, step: IntArray) -> FloatArray:
         """Return the core-seconds from a job's start to the end of a step, inf behind its last."""
         within = np.minimum(step, self.traces.cost_to.shape[1] - 1)
@@ -56,12 +61,6 @@ class JobColumns:
     def is_over(self, jobs: IntArray) -> BoolArray:
         return self.step[jobs] >= self.steps[jobs]
 
-    def core_seconds_to_event(self, jobs: IntArray) -> FloatArray:
-        """Return what each job needs until its first result or its end, at which a new plan is due."""
-        first = self._cost_to(jobs, np.zeros(len(jobs), dtype=np.int64))
-        event = np.where(self.step[jobs] == 0, first, self.total_core_seconds[jobs])
-        return np.maximum(event - self.attained_core_seconds[jobs], 0.0)
-
     def error(self, jobs: IntArray) -> FloatArray:
         """Return the true normalised error of the newest result, 1 before the first."""
         newest = self.traces.error[self.trace[jobs], np.maximum(self.step[jobs] - 1, 0)]
@@ -69,22 +68,21 @@ class JobColumns:
 
     def work(self, jobs: IntArray, cores: FloatArray, from_seconds: float, span_seconds: float) -> None:
         """Let jobs work on so many cores each for a while, and note every step that ends meanwhile."""
-        before = self.attained_core_seconds[jobs]
-        attained = before + cores * span_seconds
-        is_done = attained >= self.total_core_seconds[jobs] * (1 - ROUNDING)
-        self.attained_core_seconds[jobs] = np.where(is_done, self.total_core_seconds[jobs], attained)
+        until_seconds = from_seconds + span_seconds
+        now = np.full(len(jobs), from_seconds)
         while len(jobs):
-            cost = self._cost_to(jobs, self.step[jobs])
-            ends = self.attained_core_seconds[jobs] >= cost
-            jobs, before, cores, cost = jobs[ends], before[ends], cores[ends], cost[ends]
-            passed = np.clip((cost - before) / np.maximum(cores, 1e-300), 0.0, span_seconds)
-            self._end_step(jobs, from_seconds + passed)
+            passed, used, is_folded = self.flight.advance(jobs, cores, now, until_seconds)
+            self.attained_core_seconds[jobs] += used
+            now += passed
+            self._end_step(jobs[is_folded], now[is_folded])
+            goes_on = ~self.is_over(jobs) & (now < until_seconds)
+            jobs, cores, now = jobs[goes_on], cores[goes_on], now[goes_on]
 
     def _end_step(self, jobs: IntArray, at_seconds: FloatArray) -> None:
-        step, trace = self.step[jobs], self.trace[jobs]
+        """Note the results of the steps that were just folded."""
+        step, trace = self.step[jobs] - 1, self.trace[jobs]
         table = self.traces
         quality = table.quality[trace, step]
-        cost = table.cost_to[trace, step] - np.where(step > 0, table.cost_to[trace, step - 1], 0.0)
         before = self._observed[1, jobs, -1]
         both_known = np.isfinite(quality) & np.isfinite(before)
         change = np.abs(np.where(both_known, quality, 0.0) - np.where(both_known, before, 0.0))
@@ -93,7 +91,7 @@ class JobColumns:
         newest = (
             table.work_to[trace, step],
             quality,
-            cost * self.cost_scale[jobs],
+            table.cost[trace, step] * self.cost_scale[jobs],
             table.progress[trace, step],
         )
         observed[:, :, -1] = newest
@@ -102,7 +100,6 @@ class JobColumns:
         self._first_quality[jobs] = np.where(is_first, quality, self._first_quality[jobs])
         self._largest_change[jobs] = np.maximum(self._largest_change[jobs], change)
         self.step_seconds[jobs, step] = at_seconds
-        self.step[jobs] = step + 1
         self._has_reported[jobs] = True
 
     def view(

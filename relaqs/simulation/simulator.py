@@ -57,8 +57,9 @@ def simulate(
 ) -> Run:
     """Return what a policy makes of a workload on these servers.
 
-    Cores are handed out as shares, and a share is worked off evenly until the next plan. stopwatch: the only
-    clock of the real world, for the time decisions take; it changes nothing else.
+    Cores are handed out as shares, and a share is worked off evenly until the next plan, by the tasks that a
+    job has (`Flight`). stopwatch: the only clock of the real world, for the time decisions take; it changes
+    nothing else.
     Raises ValueError if the servers have no cores.
     """
     if not sum(server.cores for server in servers) > 0:
@@ -75,7 +76,7 @@ class _Simulation:
         options: Options,
         stopwatch: Callable[[], float],
     ) -> None:
-        self._columns = JobColumns(workload)
+        self._columns = JobColumns(workload, sum(server.cores for server in servers))
         self._workload = workload
         self._policy = policy
         self._servers = servers
@@ -131,14 +132,21 @@ class _Simulation:
     def _pass_time(self, cores: FloatArray) -> None:
         """Let the jobs work until the next plan is due."""
         columns, options, running = self._columns, self._options, self._running
-        until = min(self._now_seconds + options.epoch_seconds, options.until_seconds)
+        due = min(self._now_seconds + options.epoch_seconds, options.until_seconds)
         if options.reacts_at_once:
-            left = columns.core_seconds_to_event(running)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                event = np.where(cores > 0, left / cores, np.inf).min()
-            until = min(until, self._next_arrival(), self._now_seconds + max(event, SHORTEST_SECONDS))
-        span = until - self._now_seconds
-        self._decisions.add(self._now_seconds, span, columns.error(running), cores)
-        columns.work(running, cores, self._now_seconds, span)
-        self._now_seconds = until
+            due = min(due, self._next_arrival())
+        is_new = columns.step[running] == 0
+        while self._now_seconds < due:
+            given = columns.flight.shared_out(running, cores, self._now_seconds)
+            until = due
+            if options.reacts_at_once:
+                event = columns.flight.seconds_to_event(running, given, self._now_seconds)
+                until = min(due, self._now_seconds + max(event, SHORTEST_SECONDS))
+            span = until - self._now_seconds
+            self._decisions.add(self._now_seconds, span, columns.error(running), given)
+            columns.work(running, given, self._now_seconds, span)
+            self._now_seconds = until
+            is_over = columns.is_over(running)
+            if is_over.any() or (is_new & (columns.step[running] > 0)).any():
+                break
         self._running = running[~columns.is_over(running)]

@@ -22,65 +22,91 @@ AGREES = 0.10  # relative: what the mean time to a 90 % reduction may differ by
 class Agreement:
     """One live run beside its simulation. Seconds are means over jobs; share_points: of the cores.
 
-    reduced: until errors are reduced by 90 %. completed: until jobs end. share_points: how far the shares of
-    the cores that went to the worst, middle and best third of the jobs are apart, the mean over the thirds.
+    first: until the first result. reduced: until errors are reduced by 90 %. completed: until jobs end.
+    predicted_reduced: the simulation where each step takes what it took under the other policies, the mean
+    over those; NaN if there are none. share_points: how far the shares of the cores that went to the worst,
+    middle and best third of the jobs are apart, the mean over the thirds; NaN where there never were three.
     """
 
     policy: str
     seed: int
     cores: float
     jobs: int
+    live_first: float
+    simulated_first: float
     live_reduced: float
     simulated_reduced: float
+    predicted_reduced: float
     live_completed: float
     simulated_completed: float
     share_points: float
 
 
-def agreement(run: ScheduleRun, *, shared_machine: bool = False) -> Agreement:
-    """Return a live run beside its simulation: the same arrivals, steps, costs, cores and policy.
+def agreements(runs: Sequence[ScheduleRun]) -> list[Agreement]:
+    """Return each live run of these beside its simulation. Runs of the same jobs predict one another."""
+    live = [run for run in runs if run.source == "live"]
+    return [agreement(run, [other for other in live if _has_same_jobs(run, other)]) for run in live]
 
-    What the process used outside of tasks costs each step of each job the same. shared_machine: give the
-    simulation only the cores that the live run had, on average while it had work: what others left it.
-    Raises ValueError for a run that was itself simulated.
+
+def agreement(run: ScheduleRun, others: Sequence[ScheduleRun] = ()) -> Agreement:
+    """Return a live run beside its simulation: the same arrivals, steps, times, cores and policy.
+
+    others: live runs of the same jobs under other policies. Raises ValueError for a run that was itself
+    simulated.
     """
     if not run.ran:
         raise ValueError(f"the {run.source} run of {run.policy} has no steps of jobs to simulate")
-    steps = sum(len(each.steps.core_seconds) for each in run.ran)
-    other = run.other_core_seconds / steps
-    traces = [each.steps.trace(each.name, each.kind, other) for each in run.ran]
-    order = np.argsort(run.jobs.arrival_seconds, kind="stable")
-    workload = workload_of([traces[job] for job in order], run.jobs.arrival_seconds[order])
-    cores = used_cores(run) if shared_machine else run.capacity_cores
-    servers = (Node("all", cores, math.nan),)
-    outcome = simulate(workload, make_policy(run.policy), servers, Options(run.epoch_seconds)).outcome
+    outcome = _simulated(run, run)
+    predicted = [_mean_reduced(_simulated(run, other)) for other in others]
     return Agreement(
         policy=run.policy,
         seed=run.seed,
-        cores=cores,
+        cores=run.capacity_cores,
         jobs=len(run.ran),
+        live_first=float(run.jobs.first_seconds.mean()),
+        simulated_first=float(outcome.first_seconds.mean()),
         live_reduced=float(run.jobs.reduced(0.9).mean()),
-        simulated_reduced=float(outcome.seconds_to(np.array([0.9])).mean()),
+        simulated_reduced=_mean_reduced(outcome),
+        predicted_reduced=float(np.mean(predicted)) if predicted else math.nan,
         live_completed=float(run.jobs.completion_seconds.mean()),
         simulated_completed=float(outcome.completion_seconds.mean()),
         share_points=float(np.abs(_thirds(run) - _thirds_of(outcome)).mean()),
     )
 
 
-def used_cores(run: ScheduleRun) -> float:
-    """Return the cores that a live run used, on average over the times at which some job was there."""
-    arrivals, ends = run.jobs.arrival_seconds, run.jobs.arrival_seconds + run.jobs.completion_seconds
-    order = np.argsort(arrivals, kind="stable")
-    gone = np.maximum.accumulate(ends[order])
-    idle = np.maximum(arrivals[order][1:] - gone[:-1], 0.0).sum()
-    tasks = sum(float(each.steps.core_seconds.sum()) for each in run.ran)
-    return float((tasks + run.other_core_seconds) / (gone[-1] - arrivals[order][0] - idle))
+def _has_same_jobs(run: ScheduleRun, other: ScheduleRun) -> bool:
+    steps = [[len(each.steps.work_done) for each in which.ran] for which in (run, other)]
+    is_same = run.setting == other.setting and run.seed == other.seed and steps[0] == steps[1]
+    return is_same and run.policy != other.policy
+
+
+def _simulated(run: ScheduleRun, timed: ScheduleRun) -> Outcome:
+    """Return a run's simulation, in which steps take what they took in a run, that one or another."""
+    other = timed.other_core_seconds / len(timed.ran)
+    traces = [each.steps.trace(each.name, each.kind, other) for each in timed.ran]
+    order = np.argsort(run.jobs.arrival_seconds, kind="stable")
+    workload = workload_of([traces[job] for job in order], run.jobs.arrival_seconds[order])
+    servers = (Node("all", run.capacity_cores, math.nan),)
+    return simulate(workload, make_policy(run.policy), servers, Options(run.epoch_seconds)).outcome
+
+
+def _mean_reduced(outcome: Outcome) -> float:
+    return float(outcome.seconds_to(np.array([0.9])).mean())
 
 
 def difference(agreements: Sequence[Agreement]) -> float:
     """Return by how much simulated times to 90 % differ from live ones, the mean over runs, relative."""
     live = np.mean([each.live_reduced for each in agreements])
     return float(np.mean([each.simulated_reduced for each in agreements]) / live - 1.0)
+
+
+def predicted_difference(agreements: Sequence[Agreement]) -> float:
+    """Return the same of times predicted from runs under other policies, NaN where there are none."""
+    chosen = [each for each in agreements if math.isfinite(each.predicted_reduced)]
+    if not chosen:
+        return math.nan
+    live = np.mean([each.live_reduced for each in chosen])
+    return float(np.mean([each.predicted_reduced for each in chosen]) / live - 1.0)
 
 
 def _thirds(run: ScheduleRun) -> FloatArray:

@@ -128,7 +128,7 @@ def test_a_schedule_records_every_job_to_its_end(schedules: Path) -> None:
         assert (each.jobs.error_seconds > 0).all()
         assert each.plans > 0
         assert each.series.mean_error[-1] == pytest.approx(0.0, abs=1e-9)
-        assert agreement(each, shared_machine=True).jobs == 5
+        assert agreement(each).jobs == 5
 
 
 def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Pa
 
 
 def test_live_runs_are_laid_beside_their_simulation(schedules: Path, runs: Path) -> None:
-    code, output = run("simulate", "--validate", str(schedules / "schedule.jsonl"), "--shared-machine")
+    code, output = run("simulate", "--validate", str(schedules / "schedule.jsonl"))
     assert code == 0
     assert "off live ones" in output
     code, output = run("simulate", "--validate", str(runs / "run.jsonl"))

@@ -12,10 +12,10 @@ from rich.console import Console
 from relaqs.cli.parameters import command_words, numbers, share
 from relaqs.cli.simulate import policy_names
 from relaqs.cli.studies import print_runs
+from relaqs.executors import ThreadExecutor
 from relaqs.executors.threads import usable_cores
 from relaqs.policies import make_policy
 from relaqs.records import RecordFile, ScheduleRun, circumstances
-from relaqs_tpch.exact import ExactDuckDB
 from relaqs_tpch.live_view import live_view
 from relaqs_tpch.mix import Arrival, arrivals, in_words
 from relaqs_tpch.parameters import SCHEDULES, algorithms, out_option, query_numbers
@@ -115,9 +115,9 @@ def _is_same(run: ScheduleRun, setting: Setting, jobs: int) -> bool:
 
 
 def _warm_up(warehouses: Sequence[Warehouse], drawn: Sequence[Arrival], threads: int) -> None:
-    """Read all files once, so that the first policy does not pay for the disk."""
+    """Run each query once, so that the first policy does not pay for the disk and for modules not loaded."""
     for warehouse in warehouses:
-        with ExactDuckDB(warehouse.catalog.tables, threads) as duckdb:
-            for number in {each.number for each in drawn if each.folder == warehouse.folder}:
-                if number is not None:
-                    duckdb.answer(query(number))
+        wanted = {each.number for each in drawn if each.folder == warehouse.folder}
+        with warehouse.session(ThreadExecutor(threads), is_embedded=True) as session:
+            for number in sorted(each for each in wanted if each is not None):
+                session.online_sql(query(number)).result()

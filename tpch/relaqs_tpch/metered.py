@@ -4,26 +4,57 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from relaqs.executors import Executor
-from relaqs.executors.base import Done
+from relaqs.executors.base import Done, cores_of
 from relaqs.job import StepReport, Task, TaskResult
 from relaqs.scheduling import ClusterStatus, JobDescription
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """For how long a task held its cores, and when, on `time.perf_counter`, it gave them back."""
+
+    ended_at: float
+    held_seconds: float
+    cores: int
+
+    def core_seconds_in(self, begin_at: float, end_at: float) -> float:
+        """Return for how long it held them in this time, times how many."""
+        began_at = self.ended_at - self.held_seconds / self.cores
+        return max(min(self.ended_at, end_at) - max(began_at, begin_at), 0.0) * self.cores
+
+
 @dataclass(slots=True)
 class StepMeter:
-    """One step: the core-seconds of each task, in the order they ended, and how far the result moved."""
+    """One step: its tasks, in the order they ended, and how far the result moved.
+
+    queued_at: when its tasks were queued, on `time.perf_counter`; NaN where nobody looked. cores: how many
+    its tasks could use.
+    """
 
     task_core_seconds: list[float] = field(default_factory=list)
     progress: float = math.nan
+    queued_at: float = math.nan
+    cores: int = 0
+    held: list[Held] = field(default_factory=list)
 
     @property
     def core_seconds(self) -> float:
         return sum(self.task_core_seconds)
+
+    @property
+    def held_seconds(self) -> float:
+        return sum(each.held_seconds for each in self.held)
+
+    @property
+    def ended_at(self) -> float:
+        """When the last task ended, NaN where nobody looked."""
+        return max((each.ended_at for each in self.held), default=math.nan)
 
 
 class MeteredExecutor:
@@ -49,12 +80,20 @@ class MeteredExecutor:
         self._inner.enter(description)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        cores = {task.key: cores_of(task) for task in tasks}
+
         def metered(result: TaskResult) -> None:
+            held = Held(time.perf_counter(), result.held_seconds, cores[result.key])
             with self._lock:
                 step = self._steps[result.key.job][result.key.step]
                 step.task_core_seconds.append(result.core_seconds)
+                step.held.append(held)
             done(result)
 
+        if tasks:
+            with self._lock:
+                step = self._steps[tasks[0].key.job][tasks[0].key.step]
+                step.queued_at, step.cores = time.perf_counter(), sum(cores.values())
         self._inner.submit(tasks, metered)
 
     def report(self, job_id: str, report: StepReport) -> None:

@@ -72,6 +72,7 @@ class Bench:
         exact = self._duckdb.answer(sql) if each.run % 2 else None
         core_started = time.process_time()
         plan = self._session.plan(sql)
+        submitted_at = time.perf_counter()
         running = self._session.start(plan, QueryOptions(seed=each.seed))
         snapshots = list(running)
         running.wait()
@@ -83,21 +84,28 @@ class Bench:
             each,
             kind=Kind.EXACT if plan.mode is Mode.EXACT else Kind.QUERY,
             mode=plan.mode.value,
-            steps=steps_of_query(snapshots, self._executor.steps(running.id), Truth(plan, exact.table)),
+            steps=steps_of_query(
+                snapshots,
+                self._executor.steps(running.id),
+                Truth(plan, exact.table),
+                submitted_at=submitted_at,
+            ),
             core_seconds=core_seconds,
             duckdb_seconds=exact.seconds,
             equals_duckdb=True,
         )
 
     def _trained(self, each: Measurement) -> QueryRun:
-        core_started = time.process_time()
+        core_started, submitted_at = time.process_time(), time.perf_counter()
         running = self._session.train(training_job(each.name, each.seed), max_steps=MOST_STEPS)
         running.result()
         return self._record(
             each,
             kind=Kind.TRAINING,
             mode="training",
-            steps=steps_of_training(running.steps, self._executor.steps(running.id)),
+            steps=steps_of_training(
+                running.steps, self._executor.steps(running.id), submitted_at=submitted_at
+            ),
             core_seconds=time.process_time() - core_started,
             duckdb_seconds=float("nan"),
             equals_duckdb=True,

@@ -34,7 +34,8 @@ from relaqs_tpch.training import MOST_STEPS, training_job
 from relaqs_tpch.truth import Truth
 from relaqs_tpch.warehouse import Warehouse
 
-LOOK_SECONDS = 0.25  # between looks at who has which cores
+LOOK_SECONDS = 0.25  # between pictures for whoever watches
+SPAN_SECONDS = 0.05  # of the record of who held which cores
 
 
 class TimedPolicy:
@@ -69,14 +70,6 @@ class LiveJob:
     @property
     def id(self) -> str:
         return "" if self.handle is None else self.handle.id
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Who had which cores, by job id, at a moment of the run."""
-
-    at_seconds: float
-    cores: dict[str, float]
 
 
 Watcher = Callable[[float, ClusterStatus, Sequence[LiveJob]], None]
@@ -138,7 +131,6 @@ class _LiveRun:
         self._sessions = sessions
         self._executor = executor
         self._watch = watch
-        self._looks: list[Look] = []
         self._stopping = threading.Event()
         self._changed = threading.Event()
         self._started = time.perf_counter()
@@ -194,17 +186,14 @@ class _LiveRun:
         handle.result()
 
     def _look(self) -> None:
-        at, status = time.perf_counter() - self._started, self._executor.status()
-        self._looks.append(Look(at, {each.id: each.used_cores for each in status.jobs}))
-        self._watch(at, status, self._jobs)
+        self._watch(time.perf_counter() - self._started, self._executor.status(), self._jobs)
 
     def record(
         self, setting: Setting, capacity_cores: float, policy: TimedPolicy, circumstances: dict[str, Any]
     ) -> ScheduleRun:
         ran = [self._ran(job) for job in self._jobs]
-        traces = [each.steps.trace(each.name, each.kind) for each in ran]
         outcome = self._outcome(ran)
-        needed = sum(float(trace.core_seconds.sum()) for trace in traces)
+        needed = sum(float(each.steps.core_seconds.sum()) for each in ran)
         return record_of(
             outcome,
             np.array(policy.decision_seconds),
@@ -227,13 +216,18 @@ class _LiveRun:
     def _ran(self, job: LiveJob) -> Ran:
         assert job.handle is not None, job
         meters = self._executor.steps(job.id)
+        submitted_at = self._started + job.submitted_seconds
         if isinstance(job.handle, TrainingRun):
-            return Ran(job.arrival.name, Kind.TRAINING, steps_of_training(job.handle.steps, meters))
+            steps = steps_of_training(job.handle.steps, meters, submitted_at=submitted_at)
+            return Ran(job.arrival.name, Kind.TRAINING, steps)
         assert job.arrival.number is not None, job
         last = job.snapshots[-1]
         plan = self._sessions[job.arrival.folder].plan(query(job.arrival.number))
         kind = Kind.EXACT if last.mode == "exact" else Kind.QUERY
-        return Ran(job.arrival.name, kind, steps_of_query(job.snapshots, meters, Truth(plan, last.estimate)))
+        truth = Truth(plan, last.estimate)
+        return Ran(
+            job.arrival.name, kind, steps_of_query(job.snapshots, meters, truth, submitted_at=submitted_at)
+        )
 
     def _outcome(self, ran: Sequence[Ran]) -> Outcome:
         traces = TraceTable.of([each.steps.trace(each.name, each.kind) for each in ran])
@@ -245,15 +239,19 @@ class _LiveRun:
         return replace(outcome, decisions=self._decisions(outcome, [job.id for job in self._jobs]))
 
     def _decisions(self, outcome: Outcome, ids: Sequence[str]) -> Decisions:
-        """Return who had which cores when, by how far each job was off at that moment."""
+        """Return whose tasks held which cores when, by how far each job was off at that moment."""
         decisions = Decisions()
-        ends = [look.at_seconds for look in self._looks[1:]]
-        for look, end in zip(self._looks, ends, strict=False):
-            present = [index for index, id in enumerate(ids) if id in look.cores]
-            if present:
-                cores = np.array([look.cores[ids[index]] for index in present])
-                errors = _errors_at(outcome, look.at_seconds)[present]
-                decisions.add(look.at_seconds, end - look.at_seconds, errors, cores)
+        held = [[each for meter in self._executor.steps(id).values() for each in meter.held] for id in ids]
+        ends = outcome.arrival_seconds + outcome.completion_seconds
+        for begin in np.arange(0.0, outcome.end_seconds, SPAN_SECONDS):
+            end = min(begin + SPAN_SECONDS, outcome.end_seconds)
+            present = np.flatnonzero((outcome.arrival_seconds < end) & (ends > begin))
+            if len(present):
+                at = self._started + begin, self._started + end
+                cores = [
+                    sum(each.core_seconds_in(*at) for each in held[job]) / (end - begin) for job in present
+                ]
+                decisions.add(begin, end - begin, _errors_at(outcome, begin)[present], np.array(cores))
         return decisions
 
 

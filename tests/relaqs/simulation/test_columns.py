@@ -23,7 +23,7 @@ def test_the_same_reports_give_the_same_plan_as_live(policy: Policy) -> None:
     random = np.random.default_rng(3)
     workload = synthetic_workload(random, np.zeros(JOBS), core_seconds=200.0, training_share=0.5)
     assert {trace.kind for trace in workload.traces} == {Kind.QUERY, Kind.TRAINING}
-    columns, allocator = JobColumns(workload), Allocator(policy, epoch_seconds=EPOCH_SECONDS)
+    columns, allocator = JobColumns(workload, CORES), Allocator(policy, epoch_seconds=EPOCH_SECONDS)
     everyone = np.arange(JOBS)
     ids = columns.view(everyone, 0.0, EPOCH_SECONDS, (Node("one", CORES, np.nan),)).jobs.ids
     for job, id in enumerate(ids):
