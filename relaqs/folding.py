@@ -52,4 +52,4 @@ class Reporter:
         cells = cells_of(estimate, self._watch)
         if not cells.counts.any():
             cells = replace(cells, counts=np.isfinite(cells.values))
-        return self._moved.update(cells)
+        return self._moved.update(cells) if cells.counts.any() else math.nan

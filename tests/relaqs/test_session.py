@@ -372,8 +372,8 @@ def test_the_scheduler_follows_error_and_progress_of_the_watched_columns(
         ),
         (
             "mergeable",
-            "SELECT a.s / b.s AS share FROM (SELECT sum(l_tax) AS s FROM lineitem) a, "
-            "(SELECT sum(l_discount) AS s FROM lineitem) b",
+            "SELECT l_returnflag, sum(l_tax) / sum(sum(l_tax)) OVER () AS share FROM lineitem "
+            "GROUP BY l_returnflag",
         ),
     ],
 )
