@@ -24,16 +24,22 @@ class Turn(Generic[Item]):
 class FairQueue(Generic[Item]):
     """The waiting items of many jobs, each job's in order; whose is next is `FairShares`' to say.
 
-    Not thread-safe: its owner holds a lock.
+    A job's first item prepares what the others need, e.g. builds the hoists, for which they would wait with a
+    core in hand: until it has ended, the job's next one starts only when no other job asks. Not thread-safe:
+    its owner holds a lock.
     """
 
     def __init__(self, shares: FairShares | None = None) -> None:
         self._shares = FairShares() if shares is None else shares
         self._waiting: dict[str, deque[Item]] = {}
+        self._fresh: set[str] = set()  # no item has started
+        self._preparing: set[str] = set()  # the first item has started, and none has ended
 
     def enter(self, job: str, share: float = 1.0) -> None:
         """Let the job queue items. share: in cores, until `set_shares` says another."""
-        self._shares.enter(job, share)
+        if job not in self._shares:
+            self._shares.enter(job, share)
+            self._fresh.add(job)
 
     def add(self, job: str, items: Iterable[Item]) -> None:
         """Queue items behind the job's others. Raises ValueError if the job has not entered."""
@@ -45,10 +51,15 @@ class FairQueue(Generic[Item]):
 
     def pop(self) -> Turn[Item] | None:
         """Take the next item of the job whose turn it is, or None where nothing waits."""
-        if (job := self._shares.next(self._waiting)) is None:
+        prepared = [job for job in self._waiting if job not in self._preparing]
+        if (job := self._shares.next(prepared or self._waiting)) is None:
             return None
+        in_turn = not prepared or len(prepared) == len(self._waiting)
+        if job in self._fresh:
+            self._fresh.discard(job)
+            self._preparing.add(job)
         waiting = self._waiting[job]
-        turn = Turn(job, waiting.popleft(), self._shares.start(job))
+        turn = Turn(job, waiting.popleft(), self._shares.start(job, in_turn=in_turn))
         if not waiting:
             del self._waiting[job]
         return turn
@@ -56,6 +67,7 @@ class FairQueue(Generic[Item]):
     def settle(self, turn: Turn[Item], core_seconds: float) -> None:
         """Charge what the item took instead of what was charged in advance."""
         self._shares.settle(turn.job, turn.charged_core_seconds, core_seconds)
+        self._preparing.discard(turn.job)
 
     def set_shares(self, shares: Mapping[str, float]) -> None:
         """Give jobs other shares, from the next item on."""
@@ -65,6 +77,8 @@ class FairQueue(Generic[Item]):
         """Forget the job and what of it waits."""
         self._shares.leave(job)
         self._waiting.pop(job, None)
+        self._fresh.discard(job)
+        self._preparing.discard(job)
 
     def jobs(self) -> list[str]:
         return self._shares.jobs()

@@ -13,7 +13,7 @@ from relaqs.prediction.family import PARAMETERS, Family
 from relaqs.prediction.geometric import GEOMETRIC
 from relaqs.prediction.harmonic import HARMONIC
 from relaqs.prediction.runtime import StepCosts
-from relaqs.prediction.scaled import STANDARD_ERROR
+from relaqs.prediction.scaled import LINE_TO_END, STANDARD_ERROR
 from relaqs.prediction.series import Series
 from relaqs.prediction.sublinear import SUBLINEAR
 
@@ -23,26 +23,36 @@ UNKNOWN_ERROR = 1.0  # relative error taken for a query none of whose cells is c
 FAR = 10.0  # a training run's loss after so many times its steps is taken for its last one
 
 _TRAINING: tuple[Family, ...] = (SUBLINEAR, GEOMETRIC, HARMONIC)
-QUALITY_FAMILIES: tuple[Family, ...] = (*_TRAINING, STANDARD_ERROR)
+QUALITY_FAMILIES: tuple[Family, ...] = (*_TRAINING, STANDARD_ERROR, LINE_TO_END)
 
 
 def fit_quality_curves(jobs: Jobs) -> Curves:
     """Return each job's predicted quality over its work; 4,000 training jobs take about 0.2 s, queries 2 ms.
 
     A query's error follows √(1/x − 1) through the newest one: sampling theory knows the shape, and the newest
-    interval, which rests on all rows so far, the scale. A loss is fitted and chosen from SLAQ's two families.
+    interval, which rests on all rows so far, the scale. Of a query without an error, none of its cells being
+    certified, nothing is known but that it ends: a ranking may change with the last row. All that it gains
+    is gained there, and the line to the end is the rate at which it gets there. A loss is fitted and chosen
+    from SLAQ's two families.
     """
-    chosen = np.full(len(jobs), QUALITY_FAMILIES.index(STANDARD_ERROR))
+    chosen = np.empty(len(jobs), dtype=np.int64)
     parameters = np.zeros((len(jobs), PARAMETERS))
     training = jobs.is_kind(Kind.TRAINING)
     if training.any():
         losses = Series.of(jobs.work[training], jobs.quality[training])
         fitted = fit_best_curves(_TRAINING[:2], losses, first=HARMONIC)
         chosen[training], parameters[training] = fitted.chosen, fitted.parameters
-    error = jobs.quality[~training, -1]
-    error = np.where(np.isfinite(error), error, UNKNOWN_ERROR)
-    parameters[~training] = STANDARD_ERROR.through(parameters[~training], jobs.work_done[~training], error)
+    known = np.isfinite(jobs.quality[:, -1])
+    for queries, family in ((~training & known, STANDARD_ERROR), (~training & ~known, LINE_TO_END)):
+        error = np.where(known, jobs.quality[:, -1], _error_of_unknown(jobs))[queries]
+        chosen[queries] = QUALITY_FAMILIES.index(family)
+        parameters[queries] = family.through(parameters[queries], jobs.work_done[queries], error)
     return Curves(QUALITY_FAMILIES, chosen, parameters)
+
+
+def _error_of_unknown(jobs: Jobs) -> FloatArray:
+    """Return what is taken for the error of queries that have none now: their first one, if any was known."""
+    return np.where(np.isnan(jobs.first_quality), UNKNOWN_ERROR, jobs.first_quality)
 
 
 def is_predictable(jobs: Jobs) -> BoolArray:
@@ -77,7 +87,7 @@ class Outlook:
         curves = fit_quality_curves(jobs) if view.curves is None else view.curves
         now = curves.at(jobs.work_done[:, None])[:, 0]
         floor = np.minimum(now, curves.at(FAR * jobs.work_done[:, None])[:, 0])
-        first = np.where(np.isnan(jobs.first_quality), UNKNOWN_ERROR, jobs.first_quality)
+        first = _error_of_unknown(jobs)
         training = jobs.is_kind(Kind.TRAINING)
         fall = np.where(training, np.maximum(first, now) - floor, first if normalised else 1.0)
         scale = np.where(fall > 0, fall, np.inf)  # nothing to gain, on any scale

@@ -14,7 +14,7 @@ from relaqs.prediction.geometric import GEOMETRIC
 from relaqs.prediction.harmonic import HARMONIC
 from relaqs.prediction.inverse_square import INVERSE_SQUARE
 from relaqs.prediction.runtime import StepCosts, constant_cost, cost_per_size, line_cost
-from relaqs.prediction.scaled import LAST_VALUE, RESULT_DELTA, STANDARD_ERROR, spacing
+from relaqs.prediction.scaled import LAST_VALUE, LINE_TO_END, RESULT_DELTA, STANDARD_ERROR, spacing
 from relaqs.prediction.series import DECAY, WINDOW, Series
 from relaqs.prediction.sublinear import SUBLINEAR
 
@@ -35,6 +35,7 @@ __all__ = [
     "HARMONIC",
     "INVERSE_SQUARE",
     "LAST_VALUE",
+    "LINE_TO_END",
     "RESULT_DELTA",
     "STANDARD_ERROR",
     "SUBLINEAR",

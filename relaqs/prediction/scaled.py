@@ -56,6 +56,11 @@ def spacing(fraction: FloatArray) -> FloatArray:
     return found
 
 
+def line_to_end_shape(fraction: FloatArray) -> FloatArray:
+    """Return 1 − x for a scanned fraction x: what falls evenly to zero at the end."""
+    return 1.0 - np.clip(fraction, 0.0, 1.0)
+
+
 def _column(scale: FloatArray) -> FloatArray:
     parameters = np.zeros((len(scale), PARAMETERS))
     parameters[:, 0] = scale
@@ -64,4 +69,5 @@ def _column(scale: FloatArray) -> FloatArray:
 
 LAST_VALUE = ScaledShape("last value", np.ones_like)
 STANDARD_ERROR = ScaledShape("standard error", standard_error_shape)
+LINE_TO_END = ScaledShape("line to the end", line_to_end_shape)
 RESULT_DELTA = ScaledShape("result delta", np.asarray)  # its position is the `spacing`

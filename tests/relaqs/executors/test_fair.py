@@ -103,3 +103,30 @@ def test_a_dropped_job_is_forgotten_even_while_a_task_of_it_runs() -> None:
     queue.settle(turn, 1.0)
     assert queue.pop() is None
     assert queue.jobs() == []
+
+
+def test_a_job_prepares_itself_on_one_core_while_others_ask() -> None:
+    queue: FairQueue[int] = FairQueue()
+    queue.enter("old", 0.01)
+    queue.add("old", range(4))
+    first = queue.pop()
+    assert first is not None
+    queue.settle(first, 0.05)
+    queue.enter("new", 2.0)
+    queue.add("new", range(4))
+    assert [turn.job for turn in (queue.pop(), queue.pop()) if turn is not None] == ["new", "old"]
+    queue.drop("old")
+    assert [turn.job for turn in (queue.pop(), queue.pop()) if turn is not None] == ["new", "new"]
+
+
+def test_once_its_first_item_has_ended_a_job_has_all_its_share() -> None:
+    queue: FairQueue[int] = FairQueue()
+    queue.enter("old", 0.01)
+    queue.add("old", range(8))
+    queue.enter("new", 2.0)
+    queue.add("new", range(8))
+    turns = [queue.pop(), queue.pop()]
+    for turn in turns:
+        assert turn is not None
+        queue.settle(turn, 0.05)
+    assert [turn.job for turn in (queue.pop(), queue.pop()) if turn is not None] == ["new", "new"]

@@ -260,6 +260,15 @@ def test_a_query_about_to_end_counts_for_its_whole_end() -> None:
     assert given == pytest.approx({"ending": 2, "middle": 0})
 
 
+def test_a_query_without_an_error_counts_for_its_end_alone() -> None:
+    """Half way, 25 core-seconds take it from 1 to 0: 0.04 each. After 3 steps of 50, one is worth 0.08; after
+    40 of them the rest is worth 0.007 each."""
+    unknown = query("unknown", 25, error=math.inf)
+    policy = Index(minimum_share=0.0)
+    assert cores(policy, unknown, query("young", 3), cores=2.0) == {"unknown": 0, "young": 2}
+    assert cores(policy, unknown, query("old", 40), cores=2.0) == {"unknown": 2, "old": 0}
+
+
 def test_a_target_far_ahead_draws_cores_at_once() -> None:
     policy = Utility(lambda errors, jobs: 1.0 * (errors <= 0.25), minimum_share=0.0)
     given = cores(policy, query("near", 10), query("far", 2), query("through", 40), cores=2.0)
