@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,10 +58,7 @@ class LossJob:
         self._budget_bytes = budget_bytes
         self._profile: Profile | None = None
         self._training: Training | None = None
-        row_counts = [read.row_count for read in data.reads]
-        self._cut = pieces_of(row_counts, getattr(job, "piece_rows", PIECE_ROWS))
-        fits = sum(row_counts) * (len(data.names) + 1) * 8 <= budget_bytes
-        self._per_task = min(self._cut, FIRST_PIECES) if fits else self._cut
+        self._cut = self._per_task = 1  # until it is known how many rows there are
         self._issued = 0
         self._folded = 0
         self._progress = LossDelta()
@@ -73,8 +70,8 @@ class LossJob:
 
     @property
     def tasks_most(self) -> int:
-        """How many tasks a pass has at most: one a piece of a partition."""
-        return len(self._data.reads) * self._cut
+        """How many tasks a pass has at most: one a piece of a partition, if the SELECT keeps all its rows."""
+        return len(self._data.reads) * self._pieces_of(read.row_count for read in self._data.reads)
 
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
@@ -110,6 +107,15 @@ class LossJob:
             raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
         self._profile = profile
         self._training = self._job.begin(profile)
+        # By the rows that the SELECT keeps, as even in all partitions as chance makes them: pieces of a few
+        # rows would cost more to call than to compute.
+        partitions = len(self._data.reads)
+        self._cut = self._pieces_of([-(-profile.row_count // partitions)])
+        fits = profile.row_count * (len(self._data.names) + 1) * 8 <= self._budget_bytes
+        self._per_task = min(self._cut, FIRST_PIECES) if fits else self._cut
+
+    def _pieces_of(self, row_counts: Iterable[int]) -> int:
+        return pieces_of(tuple(row_counts), getattr(self._job, "piece_rows", PIECE_ROWS))
 
     def _profile_works(self) -> list[Work]:
         rows = sample_rows([read.row_count for read in self._data.reads], SAMPLE_ROWS)
@@ -118,7 +124,8 @@ class LossJob:
         ]
 
     def _pass_works(self, training: Training) -> list[Work]:
-        model, cut, count, size = training.model, self._cut, self.tasks_most, self._per_task
+        model, cut, size = training.model, self._cut, self._per_task
+        count = len(self._data.reads) * cut
         return [
             PassWork(self.id, self._job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
             for i in range(0, count, size)
@@ -131,7 +138,7 @@ class LossJob:
         Whole partitions at least, where some had to be read: each task would read its partition again.
         """
         least = self._cut if any(summed.reads for summed in values) else 1
-        return max(least, pieces_per_task(core_seconds, self.tasks_most))
+        return max(least, pieces_per_task(core_seconds, len(self._data.reads) * self._cut))
 
     def _source(self, first: int, end: int) -> Source:
         return Source(self._data.digest, self._budget_bytes, first, self._data.reads[first:end])
