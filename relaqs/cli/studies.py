@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ def run_cases(cases: Sequence[Case], records: Path | None, processes: int | None
     kept = () if file is None else file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
     done = {repr(run.key): run for run in kept}
     missing = [case for case in cases if repr(case.key) not in done]
-    with progress_bar() as show:
+    with said_if_stopped(file), progress_bar() as show:
         for count, run in enumerate(_computed(missing, facts, processes), start=1):
             done[repr(run.key)] = run
             if file is not None:
@@ -42,19 +44,50 @@ def run_cases(cases: Sequence[Case], records: Path | None, processes: int | None
     return [done[repr(case.key)] for case in cases]
 
 
+@contextmanager
+def said_if_stopped(file: RecordFile | None) -> Iterator[None]:
+    """Say at ctrl-C where the records are, if they are kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if file is not None and file.path.exists():
+            click.echo(
+                f"\nStopped; what was done is kept in {file.path}. The same command goes on.", err=True
+            )
+        raise
+
+
 def _computed(cases: Sequence[Case], facts: dict[str, Any], processes: int | None) -> Iterator[ScheduleRun]:
-    """Yield the records as they are ready, computed in as many processes; in this one where one is enough."""
+    """Yield the records as they are ready, computed in as many processes; in this one where one is enough.
+
+    Ctrl-C reaches every process of a terminal. Here it is this one alone that hears it, and ends the others:
+    a pool whose processes it interrupts may wait for them for ever.
+    """
     at_once = min(processes or usable_cores(), len(cases))
     if at_once <= 1:
         yield from (_run(case, facts) for case in cases)
         return
     with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as pool:
         try:
-            for finished in as_completed([pool.submit(_run, case, facts) for case in cases]):
+            with _deaf_to_ctrl_c():
+                pending = [pool.submit(_run, case, facts) for case in cases]
+            for finished in as_completed(pending):
                 yield finished.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """Ignore ctrl-C, which processes that are started meanwhile do for good."""
+    heard = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, heard)
 
 
 def _run(case: Case, facts: dict[str, Any]) -> ScheduleRun:

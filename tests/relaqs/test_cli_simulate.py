@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +56,20 @@ def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert run(*SMALL, "--policies", "fair,fifo", "--out", str(tmp_path))[0] == 0
     assert (tmp_path / "simulate.jsonl").read_bytes().startswith(kept)
     assert (tmp_path / "simulate.jsonl").read_bytes().count(b"\n") == 4
+
+
+def test_ctrl_c_ends_every_process_of_a_study(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "relaqs", "simulate", "--processes", "2", "--out", str(tmp_path)]
+    command += ["--jobs", "40", "--arrival", "20", "--seeds", "200", "--policies", "fair"]
+    # A session of its own, so that the signal reaches all its processes, as a terminal's ctrl-C does.
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        while process.poll() is None and not (tmp_path / "simulate.jsonl").exists():
+            os.sched_yield()
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)  # until nobody holds the pipe any more
+    assert process.returncode == 130
+    assert "The same command goes on" in said
+    assert "Traceback" not in said
 
 
 def test_given_arrivals(tmp_path: Path) -> None:

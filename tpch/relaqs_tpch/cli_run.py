@@ -18,6 +18,7 @@ from rich.table import Table
 
 from relaqs.cli.parameters import command_words
 from relaqs.cli.progress import progress_bar
+from relaqs.cli.studies import said_if_stopped
 from relaqs.executors.threads import usable_cores
 from relaqs.policies import Kind
 from relaqs.records import QueryRun, RecordFile, circumstances
@@ -79,17 +80,11 @@ def run_command(
     wanted = [Measurement(name, seed, run) for name in names for seed in range(seeds) for run in range(runs)]
     missing = [each for each in wanted if (each.name, each.seed, each.run) not in done]
     facts = circumstances(command_words()).as_record()
-    try:
-        with progress_bar() as show, Bench(warehouse, threads, facts) as bench:
-            for count, run in enumerate(bench.measure(missing), start=1):
-                file.append(QueryRun.kind_of_record, run.as_record())
-                done[run.name, run.seed, run.run] = run
-                show(count / len(missing), f"measured {run.name}")
-    except KeyboardInterrupt:
-        click.echo(
-            f"\nStopped; {len(done)} runs are kept in {file.path}. The same command goes on.", err=True
-        )
-        raise
+    with said_if_stopped(file), progress_bar() as show, Bench(warehouse, threads, facts) as bench:
+        for count, run in enumerate(bench.measure(missing), start=1):
+            file.append(QueryRun.kind_of_record, run.as_record())
+            done[run.name, run.seed, run.run] = run
+            show(count / len(missing), f"measured {run.name}")
     _print([done[each.name, each.seed, each.run] for each in wanted], output)
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from relaqs.cli.parameters import command_words, numbers, share
 from relaqs.cli.simulate import policy_names
-from relaqs.cli.studies import print_runs
+from relaqs.cli.studies import print_runs, said_if_stopped
 from relaqs.executors import ThreadExecutor
 from relaqs.executors.threads import usable_cores
 from relaqs.policies import make_policy
@@ -97,7 +97,7 @@ def schedule_command(
                     _warm_up(warehouses, drawn, threads)
                     is_warm = True
                 title = f"policy {make_policy(name).name} · seed {seed} · a job every {mean:g} s"
-                with live_view(console, title) as watch:
+                with said_if_stopped(file), live_view(console, title) as watch:
                     run = run_schedule(setting, drawn, warehouses, facts, watch)
                 console.print(f"{title} · over after {run.series.at_seconds[-1]:.1f} s", highlight=False)
                 file.append(ScheduleRun.kind_of_record, run.as_record())
