@@ -1,6 +1,6 @@
 /** The bottom of a chart where it is a line of numbers or of time. */
 
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "./scale";
 import { utcTicks } from "d3-time";
 import type { ColumnType } from "../protocol";
 import { tickTexts, timeText } from "./axis_text";

@@ -1,6 +1,6 @@
 /** Who had how many cores over the last minute: one area a job, its name beside it. */
 
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "./scale";
 import { area } from "d3-shape";
 import { element } from "../dom";
 import { showCores, visible } from "../text/plain";

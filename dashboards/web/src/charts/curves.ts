@@ -1,6 +1,6 @@
 /** How a job's quality went, and how it was predicted to go on. */
 
-import { scaleLinear } from "d3-scale";
+import { type LinearScale, scaleLinear } from "./scale";
 import { line } from "d3-shape";
 import { element } from "../dom";
 import type { WorkQuality } from "../protocol";
@@ -71,13 +71,7 @@ export class CurvesChart {
   }
 }
 
-function drawBottom(
-  frame: Frame,
-  x: ReturnType<typeof scaleLinear<number, number>>,
-  isShare: boolean,
-  left: number,
-  size: Size,
-): void {
+function drawBottom(frame: Frame, x: LinearScale, isShare: boolean, left: number, size: Size): void {
   const ticks = x.ticks(Math.max(2, Math.floor(size.width / 60))).map((tick) => ({
     key: String(tick),
     at: x(tick),

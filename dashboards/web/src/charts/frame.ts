@@ -1,6 +1,6 @@
 /** The ground of a drawn chart: an SVG with layers, axes and grid, drawn in place. */
 
-import { type ScaleLinear, scaleLinear } from "d3-scale";
+import { type LinearScale, scaleLinear } from "./scale";
 import { type BaseType, select, type Selection } from "d3-selection";
 import { byName } from "../answer/order";
 import { element, setAttribute } from "../dom";
@@ -72,7 +72,7 @@ export function join<Tag extends keyof SVGElementTagNameMap, Datum>(
 
 /** An axis of numbers: its scale, its ticks as text, and its title. */
 export interface ValueAxis {
-  readonly scale: ScaleLinear<number, number>;
+  readonly scale: LinearScale;
   readonly ticks: readonly number[];
   readonly texts: readonly string[];
   readonly title: string;
@@ -105,7 +105,7 @@ export function valueAxis(domain: Domain, name: string, length: number): ValueAx
   const count = Math.max(3, Math.round(length / PIXELS_A_TICK));
   const scale = scaleLinear().domain(domain).nice(count);
   const ticks = scale.ticks(count);
-  const [low = 0, high = 1] = scale.domain();
+  const [low, high] = scale.domain();
   const unit = axisUnit(low, high);
   const texts = tickTexts(ticks, unit.exponent);
   const width = Math.max(...texts.map(textWidth), 12) + 10;

@@ -1,6 +1,6 @@
 /** One big number with its margin, the way it came to it, and the answer's other numbers below. */
 
-import { scaleLinear } from "d3-scale";
+import { scaleLinear } from "./scale";
 import { area, line } from "d3-shape";
 import { cellOf } from "../answer/cells";
 import { element, setClass, setHidden, setText } from "../dom";

@@ -126,7 +126,7 @@ export class ScatterChart implements Chart {
 
 function drawCrosses(frame: Frame, points: readonly Point[], across: ValueAxis, up: ValueAxis): void {
   const clamp = (scale: ValueAxis["scale"], value: number): number => {
-    const [a = 0, b = 0] = scale.range();
+    const [a, b] = scale.range();
     return Math.min(Math.max(a, b), Math.max(Math.min(a, b), scale(value)));
   };
   const arm = (span: Span | null, scale: ValueAxis["scale"]): [number, number] | null =>

@@ -1,6 +1,6 @@
 /** A table of the answer's rows: names, estimates, and each interval as a dot in its range. */
 
-import { type ScaleLinear, scaleLinear } from "d3-scale";
+import { type LinearScale, scaleLinear } from "./scale";
 import { extentOf, type Span } from "../answer/cells";
 import type { Mark } from "../answer/marks";
 import type { Column } from "../protocol";
@@ -74,7 +74,7 @@ export class TableChart implements Chart {
     this.head.replaceChildren(element("tr", {}, ...cells));
   }
 
-  private scaleOf(picture: Picture, marks: readonly Mark[]): ScaleLinear<number, number> {
+  private scaleOf(picture: Picture, marks: readonly Mark[]): LinearScale {
     if (picture.run !== this.run) this.domain = new SteadyDomain();
     this.run = picture.run;
     const extents = marks.flatMap((mark) => (mark.y ? [extentOf(mark.y)] : []));
@@ -85,7 +85,7 @@ export class TableChart implements Chart {
       .range([5, 95]);
   }
 
-  private drawRow(picture: Picture, mark: Mark, at: number, scale: ScaleLinear<number, number>): void {
+  private drawRow(picture: Picture, mark: Mark, at: number, scale: LinearScale): void {
     const row = this.rows.get(mark.key) ?? this.addRow(mark.key);
     if (this.body.children[at] !== row.root) this.body.insertBefore(row.root, this.body.children[at] ?? null);
     this.fields.forEach((field, place) => {
@@ -169,7 +169,7 @@ class Bar {
     }
   }
 
-  draw(span: Span | null, remembered: Span | null, scale: ScaleLinear<number, number>): void {
+  draw(span: Span | null, remembered: Span | null, scale: LinearScale): void {
     setAttribute(this.root, "class", span && !span.certified ? "doubtful" : "certified");
     const within = (value: number): number => Math.min(100, Math.max(0, scale(value)));
     if (span && span.knowledge !== "unknown") this.place(this.range, within(span.low), within(span.high));
