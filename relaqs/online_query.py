@@ -200,7 +200,8 @@ class OnlineQuery:
         self.stop()
 
     def __repr__(self) -> str:
-        return f"<OnlineQuery {self.state}: {self.latest!r}>"
+        newest = "no snapshot yet" if self.latest is None else repr(self.latest)
+        return f"<OnlineQuery {self.state}: {newest}>"
 
 
 _ENDS: dict[RunState, End] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import threading
 import time
 import uuid
@@ -357,7 +358,7 @@ class Session:
 
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
-        return f"<Session: {len(self.tables)} tables, {place}>"
+        return f"<Session of {', '.join(self.tables)}: {place}>"
 
     def _plan_anew(self, sql: str, intervals: bool) -> OnlinePlan:
         plan = self._planned(
@@ -389,10 +390,18 @@ class Session:
 def _database_config(
     readable: Sequence[str], memory_limit_bytes: int, result_limit_bytes: int | None
 ) -> DatabaseConfig:
-    spill = Path(gettempdir()) / f"relaqs-spill-{getuser()}"  # DuckDB keeps processes in it apart
+    spill = Path(gettempdir()) / f"relaqs-spill-{_user()}"  # DuckDB keeps processes in it apart
     return DatabaseConfig(
         tuple(readable), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes
     )
+
+
+def _user() -> str:
+    """Return who this is; a number where a container runs as a user without a name."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _watched_columns(

@@ -15,6 +15,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BINARIES = Path(sys.executable).parent
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+CODE = ("bootstrap", "dashboards", "engine", "relaqs", "tpch")
 SMALLER = {"--scale": "0.001", "--jobs": "2", "--seeds": "1"}  # what a test can wait for
 
 
@@ -101,13 +102,22 @@ def test_the_picture_ends_in_the_true_answer(flights_oracle) -> None:
 def test_every_path_named_exists(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     in_code = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", text)
-    in_drawings = re.findall(r"\b((?:bootstrap|engine|relaqs|tpch|tests|docs)/[\w./-]*\w)", text)
+    in_drawings = re.findall(
+        r"\b((?:bootstrap|engine|relaqs|tpch|tests|docs|dashboards|benchmarks)/[\w./-]*\w)", text
+    )
     linked = re.findall(r"\]\(([\w./-]+)\)", text)
     missing = {path for path in [*in_code, *in_drawings, *linked] if not (ROOT / path).exists()}
     assert missing == set()
 
 
-@pytest.mark.parametrize("folder", ["bootstrap", "engine", "relaqs", "tpch"])
+def test_the_map_has_every_folder_of_code() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    doors = [door for root in CODE for door in (ROOT / root).rglob("__init__.py")]
+    folders = [door.parent.relative_to(ROOT) for door in doors]
+    assert {f for f in folders if not re.search(rf"`{f}[`/]|`{f.name}`", text)} == set()
+
+
+@pytest.mark.parametrize("folder", CODE)
 def test_every_page_that_code_points_to_exists(folder: str) -> None:
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / folder).rglob("*.py"))
     pages = set(re.findall(r"docs/[\w/.-]+\.md", code))
