@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.cache import plain_files
 from relaqs_engine.sql.views import check_views
 
 from relaqs.executors import open_executor
@@ -37,6 +38,7 @@ def connect(
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
 
+    data: a folder of layouts; or a Parquet or CSV file, or a folder of such, each a table by its own name.
     tables: name → Parquet or CSV files (path, folder or glob). views: name → SELECT, over tables and the
     views before it. cluster: a Dask scheduler's address or a client; without it queries run on threads of
     this process. threads: how many. memory_limit: in bytes or as "4GB", of each process that runs queries;
@@ -93,9 +95,10 @@ def _open_catalog(
 ) -> Catalog:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    laid_out = Catalog.open(data).layouts if data is not None else ()
+    plain = {} if data is None else plain_files(Path(data))
+    laid_out = () if data is None or plain else Catalog.open(data).layouts
     cache = None if cache_directory is None else Path(cache_directory)
-    return Catalog((*laid_out, *Catalog.of_sources(tables, cache, _announce).layouts))
+    return Catalog((*laid_out, *Catalog.of_sources(plain | dict(tables), cache, _announce).layouts))
 
 
 def _announce(message: str) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relaqs.cli.parameters import data_option
+
 if TYPE_CHECKING:
     from relaqs.options import Interval
 
@@ -16,13 +18,7 @@ _MEMORY_SHARE = 0.8  # of the machine's, for this process
 
 
 @click.command("dashboard", short_help="Serve pages of queries that sharpen before one's eyes.")
-@click.option(
-    "--data",
-    required=True,
-    type=click.Path(exists=True, path_type=Path),
-    metavar="PATH",
-    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such.",
-)
+@data_option
 @click.option(
     "--page",
     "pages",
@@ -77,11 +73,12 @@ def dashboard(
     same data, pages are back and queries go on where they were.
     """
     try:
-        from relaqs_dashboards.server import DashboardServer, default_state, open_session
+        from relaqs_dashboards.server import DashboardServer, default_state
     except ModuleNotFoundError as error:
         raise click.ClickException(
             f"the dashboard needs the package {error.name}; install it with pip install 'relaqs[dashboard]'"
         ) from None
+    from relaqs import connect
     from relaqs_dashboards.dashboard import Dashboard
     from relaqs_dashboards.settings import check_name
 
@@ -89,7 +86,7 @@ def dashboard(
         check_name("user", user)
     _bound_memory()
     place = state or default_state(data)
-    with open_session(data, cluster=cluster, result_limit_bytes=_RESULT_LIMIT_BYTES) as session:
+    with connect(data, cluster=cluster, result_limit=_RESULT_LIMIT_BYTES) as session:
         board = Dashboard(session, place, data=str(data), given=pages, interval=interval)
         server = DashboardServer(board, place, host=host, port=port, users=users or ("you",))
         for user, address in server.start_addresses.items():

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import uvicorn
 
-from relaqs import RelaqsError, Session
+from relaqs import RelaqsError
 from relaqs_dashboards.access import Keys, kept_secret
 from relaqs_dashboards.app import create_app
 from relaqs_dashboards.dashboard import Dashboard
@@ -120,20 +120,3 @@ def default_state(data: Path) -> Path:
     full = str(data.resolve())
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", data.resolve().name)[:40] or "data"
     return base / "relaqs" / "dashboards" / f"{name}-{hashlib.sha256(full.encode()).hexdigest()[:8]}"
-
-
-def open_session(data: Path, *, cluster: str | None, result_limit_bytes: int) -> Session:
-    """Return a session over a folder of layouts, a folder of plain files, or one plain file."""
-    from relaqs import connect
-
-    if data.is_dir() and any(data.glob("*/manifest.json")):
-        return connect(data, cluster=cluster, result_limit=result_limit_bytes)
-    found = sorted(p for p in data.iterdir() if p.suffix in (".parquet", ".csv")) if data.is_dir() else [data]
-    if not found:
-        raise RelaqsError(
-            f"{data} holds no tables: neither layouts (`relaqs shuffle`) nor files .parquet or .csv"
-        )
-    tables: dict[str, str | Path] = {}
-    for path in found:
-        tables[re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"] = path
-    return connect(tables=tables, cluster=cluster, result_limit=result_limit_bytes)

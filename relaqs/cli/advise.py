@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from relaqs.cli.parameters import SqlCommand, data_option
@@ -10,7 +12,7 @@ from relaqs.cli.parameters import SqlCommand, data_option
 @click.command("advise", cls=SqlCommand)
 @click.argument("query", metavar="SELECT")
 @data_option
-def advise(query: str, data: str) -> None:
+def advise(query: str, data: Path) -> None:
     """Say which further layouts of its tables would help SELECT, what would change, and how to make them.
 
     Or why none is needed, or none would help. Nothing is read but what is known of the tables.

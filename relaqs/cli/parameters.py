@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from pathlib import Path
 
 import click
 
@@ -24,22 +25,22 @@ def _has_space(text: str) -> bool:
 
 
 def share(text: str) -> float:
-    """Return a share of one, written as 1% or 0.01."""
+    """Return a share of one, written as 1% or 0.01. More than the whole is a forgotten percent sign."""
     try:
         value = relative_error(text)
     except ArgumentError:
         value = None
-    if value is None:
-        raise click.BadParameter(f"{text!r} is no share above 0; write it as 1% or 0.01")
+    if value is None or value > 1:
+        raise click.BadParameter(f"{text!r} is no share above 0 and up to 100%; write it as 1% or 0.01")
     return value
 
 
 data_option = click.option(
     "--data",
     required=True,
-    type=click.Path(exists=True, file_okay=False),
-    metavar="DIR",
-    help="Folder of tables laid out with `relaqs shuffle`.",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="PATH",
+    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such.",
 )
 
 

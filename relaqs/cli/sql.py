@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
     query: str,
-    data: str,
+    data: Path,
     cluster: str | None,
     target: float | None,
     confidence: float,

@@ -22,7 +22,7 @@ from click.testing import CliRunner, Result
 from relaqs.cli import COMMANDS, program
 from tests.conftest import Oracle
 
-PROGRAM = [sys.executable, "-c", "from relaqs.cli import main; main()"]
+PROGRAM = [sys.executable, "-m", "relaqs"]
 REVENUE = "SELECT l_returnflag, sum(l_tax) AS tax FROM lineitem GROUP BY l_returnflag ORDER BY l_returnflag"
 # 3 billion joined rows: a first estimate comes soon, but nothing ends this query soon except a signal.
 LONG = "SELECT sum((l_orderkey * p_partkey * n_nationkey) % 7) AS n FROM lineitem, part, nation"
@@ -135,6 +135,20 @@ def test_bad_usage(tmp_path: Path) -> None:
     assert run("sing").exit_code == 2
     empty = run("sql", "SELECT 1", "--data", tmp_path)
     assert (empty.exit_code, "relaqs shuffle" in empty.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("target", ["5", "half", "-1%", "0"])
+def test_a_target_is_a_share_of_the_value(tpch_warehouse: Path, target: str) -> None:
+    done = run("sql", REVENUE, "--data", tpch_warehouse, "--target", target)
+    assert (done.exit_code, "write it as 1% or 0.01" in done.stderr) == (2, True)
+
+
+def test_a_file_is_a_table(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("n\n1\n2\n")
+    question = ("SELECT sum(n) AS n FROM few", "--data", tmp_path / "few.csv", "--format", "csv")
+    done = run_alone("sql", *question, RELAQS_CACHE=str(tmp_path / "cache"))
+    assert (done.returncode, done.stdout) == (0, "n\n3\n"), done.stderr
+    assert "laying out few" in done.stderr
 
 
 def test_a_timeout_without_a_snapshot_fails(tpch_warehouse: Path) -> None:

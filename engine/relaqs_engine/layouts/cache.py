@@ -11,8 +11,10 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
@@ -23,6 +25,7 @@ from relaqs_engine.layouts.shuffle import sample
 from relaqs_engine.layouts.sources import PathLike, find_files, fingerprint
 from relaqs_engine.layouts.static import store_whole
 
+_PLAIN_SUFFIXES = (".parquet", ".csv")
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
 
@@ -30,6 +33,30 @@ _STATIC_BELOW_ROWS = 10_000
 def default_cache_directory() -> Path:
     """Return where plain files are laid out: $RELAQS_CACHE, or ~/.cache/relaqs."""
     return Path(os.environ.get("RELAQS_CACHE") or Path.home() / ".cache" / "relaqs")
+
+
+def plain_files(data: Path) -> dict[str, Path]:
+    """Return the Parquet and CSV files at a path, each by the name of its table: its own, as SQL may say it.
+
+    Nothing for a layout and a folder of layouts, whose files are parts of tables. Raises LayoutError where
+    two files would be one table.
+    """
+    if data.is_file():
+        found = [data]
+    elif not data.is_dir() or any(chain(data.glob(MANIFEST_NAME), data.glob(f"*/{MANIFEST_NAME}"))):
+        return {}
+    else:
+        found = sorted(path for path in data.iterdir() if path.suffix in _PLAIN_SUFFIXES)
+    tables: dict[str, Path] = {}
+    for path in found:
+        name = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"
+        if name in tables:
+            raise LayoutError(
+                f"{tables[name]} and {path} would both be table {name!r}; move one elsewhere, "
+                "or name each with connect(tables={…})"
+            )
+        tables[name] = path
+    return tables
 
 
 def laid_out_once(
