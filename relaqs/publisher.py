@@ -18,7 +18,7 @@ from relaqs.job import StepReport
 from relaqs.options import QueryOptions
 from relaqs.progress.user_delta import UserDelta
 from relaqs.snapshot import Snapshot, snapshot_of
-from relaqs.stopping import PIXEL, Standing, StopReason, StopRules, answer_pixels
+from relaqs.stopping import PIXEL, StopReason, StopRules, answer_pixels
 
 
 class QueryTimeoutError(RelaqsError, TimeoutError):
@@ -149,7 +149,7 @@ class Publisher:
         if snapshot.is_exact:
             return "exact"
         change_pixels = self._change_pixels(estimate)
-        reason = self._rules.reason(Standing(snapshot.error, snapshot.elapsed_seconds, change_pixels))
+        reason = self._rules.reason(snapshot.error, change_pixels)
         self.stop_reason = self.stop_reason or reason
         return None if reason is None else "stopped"
 

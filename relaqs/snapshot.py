@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from relaqs_engine.estimate import ApproximateColumn, Estimate
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import polars
     from rich.console import Console, ConsoleOptions, RenderResult
 
-Interval = Literal["pointwise", "anytime"]
+    from relaqs.options import Interval
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -1,4 +1,4 @@
-"""When a job may stop before its end: good enough, long enough, or nothing left to see."""
+"""When a job may stop before its end: good enough, or nothing left to see. For time, jobs set timers."""
 
 from __future__ import annotations
 
@@ -24,46 +24,32 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a job stands after a step.
-
-    quality: its error or loss, smaller is better. elapsed_seconds: since it was submitted. change_pixels: how
-    far what is drawn of it may still move, by `answer_pixels` or `curve_pixels`; inf if nothing is drawn.
-    """
-
-    quality: float
-    elapsed_seconds: float
-    change_pixels: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
 class StopRules:
-    """What one job may stop at; None is no rule. Raises ValueError for a rule that could not be meant.
+    """What one job may stop at after a step; None is no rule. Raises ValueError for one that cannot be meant.
 
-    target: the error or loss that is good enough. time_seconds: since it was submitted. pixels: the change
-    that nobody sees, e.g. 1.0.
+    target: the error or loss that is good enough. pixels: the change that nobody sees, e.g. 1.0. Time ends
+    in the middle of a step, too, so a timer of the job's own stops it then.
     """
 
     target: float | None = None
-    time_seconds: float | None = None
     pixels: float | None = None
 
     def __post_init__(self) -> None:
         if self.target is not None and not math.isfinite(self.target):
             raise ValueError(f"the target is {self.target}; it must be a finite error or loss, or None")
-        for name in ("time_seconds", "pixels"):
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} is {value}; it must be a finite number above 0, or None")
+        if self.pixels is not None and not 0 < self.pixels < math.inf:
+            raise ValueError(f"pixels is {self.pixels}; it must be a finite number above 0, or None")
 
-    def reason(self, standing: Standing) -> StopReason | None:
-        """Return why the job may stop now, the best news first, or None: go on."""
-        if self.target is not None and standing.quality <= self.target:
+    def reason(self, quality: float, change_pixels: float = math.inf) -> StopReason | None:
+        """Return why the job may stop now, the best news first, or None: go on.
+
+        quality: its error or loss, smaller is better. change_pixels: how far what is drawn of it may still
+        move, by `answer_pixels` or `curve_pixels`; inf if nothing is drawn.
+        """
+        if self.target is not None and quality <= self.target:
             return StopReason.TARGET
-        if self.pixels is not None and standing.change_pixels < self.pixels:
+        if self.pixels is not None and change_pixels < self.pixels:
             return StopReason.NO_VISIBLE_CHANGE
-        if self.time_seconds is not None and standing.elapsed_seconds >= self.time_seconds:
-            return StopReason.TIME
         return None
 
 

@@ -18,7 +18,7 @@ from relaqs.options import check_priority, check_seconds
 from relaqs.policies import Kind
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
-from relaqs.stopping import PIXEL, Standing, StopReason, StopRules, curve_pixels
+from relaqs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.training.arguments import check_count, check_loss
 from relaqs.training.loss_job import LossJob
 
@@ -93,7 +93,7 @@ class _Progress:
 
     def _has_reason(self, losses: Sequence[float]) -> bool:
         change_pixels = curve_pixels(losses, self._chart_pixels)
-        reason = self._rules.reason(Standing(losses[-1], self._elapsed_seconds(), change_pixels))
+        reason = self._rules.reason(losses[-1], change_pixels)
         self.stop_reason = self.stop_reason or reason
         return reason is not None
 

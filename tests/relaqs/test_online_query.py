@@ -348,6 +348,6 @@ def test_an_async_failure_is_raised(gate, start) -> None:
 
 def test_a_handle_says_what_it_is(gate, start) -> None:
     query = start()
-    assert repr(query) == "<OnlineQuery waiting: None>"
+    assert repr(query) == "<OnlineQuery waiting: no snapshot yet>"
     assert query.sql == "SELECT avg(x) AS mean FROM numbers"
     query.stop()

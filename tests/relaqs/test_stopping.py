@@ -1,4 +1,4 @@
-"""When a job may stop: at its target, when its time is up, or when nobody would see the rest."""
+"""When a job may stop after a step: at its target, or when nobody would see the rest."""
 
 from __future__ import annotations
 
@@ -7,30 +7,27 @@ import math
 import numpy as np
 import pytest
 
-from relaqs.stopping import Standing, StopReason, StopRules, answer_pixels, curve_pixels
+from relaqs.stopping import StopReason, StopRules, answer_pixels, curve_pixels
 
 INF, NAN = math.inf, math.nan
 
 
 @pytest.mark.parametrize(
-    ("rules", "standing", "reason"),
+    ("rules", "quality", "change_pixels", "reason"),
     [
-        (StopRules(), Standing(0.0, 1e9, 0.0), None),
-        (StopRules(target=0.05), Standing(0.05, 1.0), StopReason.TARGET),
-        (StopRules(target=0.05), Standing(0.051, 1.0), None),
-        (StopRules(target=0.05), Standing(NAN, 1.0), None),
-        (StopRules(target=-3.5), Standing(-4.0, 1.0), StopReason.TARGET),
-        (StopRules(time_seconds=10.0), Standing(INF, 9.9), None),
-        (StopRules(time_seconds=10.0), Standing(INF, 10.0), StopReason.TIME),
-        (StopRules(pixels=1.0), Standing(INF, 0.0, 0.99), StopReason.NO_VISIBLE_CHANGE),
-        (StopRules(pixels=1.0), Standing(INF, 0.0, 1.0), None),
-        (StopRules(pixels=1.0), Standing(0.0, 0.0), None),
-        (StopRules(target=0.1, time_seconds=1.0, pixels=1.0), Standing(0.05, 2.0, 0.1), StopReason.TARGET),
-        (StopRules(target=0.1, time_seconds=1.0), Standing(0.5, 2.0), StopReason.TIME),
+        (StopRules(), 0.0, 0.0, None),
+        (StopRules(target=0.05), 0.05, INF, StopReason.TARGET),
+        (StopRules(target=0.05), 0.051, INF, None),
+        (StopRules(target=0.05), NAN, INF, None),
+        (StopRules(target=-3.5), -4.0, INF, StopReason.TARGET),
+        (StopRules(pixels=1.0), INF, 0.99, StopReason.NO_VISIBLE_CHANGE),
+        (StopRules(pixels=1.0), INF, 1.0, None),
+        (StopRules(target=0.1, pixels=1.0), 0.05, 0.1, StopReason.TARGET),
+        (StopRules(target=0.1, pixels=1.0), 0.5, 0.1, StopReason.NO_VISIBLE_CHANGE),
     ],
 )
-def test_reasons(rules: StopRules, standing: Standing, reason: StopReason | None) -> None:
-    assert rules.reason(standing) is reason
+def test_reasons(rules: StopRules, quality: float, change_pixels: float, reason: StopReason | None) -> None:
+    assert rules.reason(quality, change_pixels) is reason
 
 
 @pytest.mark.parametrize(
@@ -38,7 +35,7 @@ def test_reasons(rules: StopRules, standing: Standing, reason: StopReason | None
     [
         ({"target": NAN}, "the target is nan"),
         ({"target": INF}, "the target is inf"),
-        ({"time_seconds": 0.0}, "time_seconds is 0.0; it must be a finite number above 0"),
+        ({"pixels": 0.0}, "pixels is 0.0; it must be a finite number above 0"),
         ({"pixels": -1.0}, "pixels is -1.0"),
     ],
 )
