@@ -35,9 +35,9 @@ class Viewer(Protocol):
 
 
 class Board:
-    """A page as all its viewers see it. save: writes the page; note: tells the audit log.
+    """A page as all its viewers see it.
 
-    clock: ms since 1970.
+    keep: writes down what is not saved yet; save: the page; note: tells the audit log. clock: ms since 1970.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Board:
         page: PageSettings,
         runs: Runs,
         *,
+        keep: Callable[[PageSettings], None],
         save: Callable[[PageSettings], None],
         note: Callable[..., None],
         clock: Callable[[], int] = lambda: int(time.time() * 1000),
@@ -54,6 +55,7 @@ class Board:
         self.panels = {settings.id: Panel(self, settings) for settings in page.panels}
         self.viewers: set[Viewer] = set()
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
+        self._keep = keep
         self._save = save
         self._note = note
         self._clock = clock
@@ -159,7 +161,7 @@ class Board:
         elif panel.run is not None:
             self.runs.reweigh(panel.run)
         self._record(viewer, panel, f"changed {', '.join(changed)}", sql=settings.sql)
-        self._tell_page_changed()
+        self._page_changed()
 
     def _add(self, viewer: Viewer, request: Add) -> None:
         settings = panel_of(request.entries, id=self.page.free_id(), title="Untitled")
@@ -167,7 +169,7 @@ class Board:
         panel = self.panels[settings.id] = Panel(self, settings)
         self._record(viewer, panel, "added the panel", sql=settings.sql)
         panel.open(viewer.user)
-        self._tell_page_changed()
+        self._page_changed()
         self.touch(panel)
 
     def _remove(self, viewer: Viewer, id: str) -> None:
@@ -176,7 +178,7 @@ class Board:
         del self.panels[id]
         panel.close()
         self._record(viewer, panel, "removed the panel")
-        self._tell_page_changed()
+        self._page_changed()
 
     def _record(self, viewer: Viewer, panel: Panel | None, what: str, **details: str) -> None:
         """Show who did what, and write it down."""
@@ -187,9 +189,10 @@ class Board:
             self.touch(panel)
         self.tell(f"{viewer.shown_name} {what}" + (f" “{title}”" if panel is not None else ""))
 
-    def _tell_page_changed(self) -> None:
+    def _page_changed(self) -> None:
         for viewer in self.viewers:
             viewer.page_changed()
+        self._keep(self.page)
 
 
 _PAST = {"stop": "stopped", "pause": "paused", "resume": "resumed", "restart": "restarted"}

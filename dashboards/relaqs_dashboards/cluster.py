@@ -93,7 +93,8 @@ class Moves:
         self._said = {id: job.share_cores for id, job in jobs.items()}
         self._weights = {id: job.weight for id, job in jobs.items()}
         self._last_seconds = status.time_seconds
-        return moved, f"{change[moved]:+.1f} cores: {why}"
+        cores = f"{change[moved]:+.1f}".replace("-", "−")
+        return moved, f"{cores} cores: {why}"
 
     def _why(self, job: JobStatus, change: float, policy: str, have_ended: bool) -> str:
         if job.state == "paused":

@@ -76,9 +76,15 @@ class Dashboard:
 
     def board(self, name: str, user: str) -> Board:
         """Return the live page of that name. Raises PageError if the user may not see one."""
-        page = self.pages.page(name, user)
+        self.pages.page(name, user)
         if name not in self._boards:
-            self._boards[name] = Board(page, self.runs, save=self.pages.save, note=self.audit.note)
+            self._boards[name] = Board(
+                self.pages.as_left(name, user),
+                self.runs,
+                keep=self.pages.keep,
+                save=self.pages.save,
+                note=self.audit.note,
+            )
         return self._boards[name]
 
     def join(self, viewer: PageViewer) -> None:

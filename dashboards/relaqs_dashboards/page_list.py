@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,12 +26,15 @@ class PageList:
     """The pages of one server. folder: where pages are saved. given: files that are pages, too.
 
     A page that was saved takes the place of the built-in one of its name; a file that was given takes the
-    place of both, and is what saving writes. Raises PageError for a file that is none.
+    place of both, and is what saving writes. Changes that are not saved yet outlive the server in a file of
+    their own, folder/unsaved, until the page is saved there or its file is edited otherwise. Raises PageError
+    for a file that is none.
     """
 
     def __init__(self, folder: Path, tables: Mapping[str, Layout], given: tuple[Path, ...] = ()) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
+        self._unsaved = folder / "unsaved"
+        self._unsaved.mkdir(parents=True, exist_ok=True)
         self._paths: dict[str, Path] = {}
         self._pages = {page.name: page for page in _made(tables)}
         for path in (*sorted(folder.glob("*.toml")), *given):
@@ -51,10 +55,32 @@ class PageList:
             raise PageError(f"there is no page {name[:80]!r}")
         return page
 
+    def as_left(self, name: str, user: str) -> PageSettings:
+        """Return a page with the changes that were not saved. Raises PageError as `page` does."""
+        saved, path = self.page(name, user), self._draft(name)
+        if not path.exists() or (name in self._paths and _changed_ns(path) < _changed_ns(self._paths[name])):
+            return saved
+        try:
+            return replace(read_page(path), owner=saved.owner)
+        except PageError:  # of another version, perhaps
+            return saved
+
+    def keep(self, page: PageSettings) -> None:
+        """Keep changes that are not saved. Raises PageError."""
+        write_page(page, self._draft(page.name))
+
     def save(self, page: PageSettings) -> None:
         """Write the page to its file. Raises PageError."""
         write_page(page, self._paths.setdefault(page.name, self._folder / f"{page.name}.toml"))
+        self._draft(page.name).unlink(missing_ok=True)
         self._pages[page.name] = page
+
+    def _draft(self, name: str) -> Path:
+        return self._unsaved / f"{name}.toml"
+
+
+def _changed_ns(path: Path) -> int:
+    return path.stat().st_mtime_ns
 
 
 def _made(tables: Mapping[str, Layout]) -> list[PageSettings]:

@@ -278,6 +278,18 @@ def test_saving_writes_the_page_and_a_new_server_has_it(serve: Serve) -> None:
         assert page.until_panel("forecast", state="exact")["answer"]["rows"][0][0][0] == 15_000
 
 
+def test_changes_that_were_not_saved_outlive_the_server(serve: Serve) -> None:
+    with serve().page("tpch") as page:
+        page.say("edit", panel="forecast", title="Forecast")
+        page.until(lambda page: any(each["title"] == "Forecast" for each in page.page["panels"]))
+        page.say("remove", panel="promotion")
+        page.until(lambda page: all(each["id"] != "promotion" for each in page.page["panels"]))
+    with serve().page("tpch") as page:
+        titles = {each["id"]: each["title"] for each in page.page["panels"]}
+        assert titles["forecast"] == "Forecast"
+        assert "promotion" not in titles
+
+
 @pytest.mark.parametrize(
     ("entries", "said"),
     [

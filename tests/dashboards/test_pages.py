@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,3 +127,18 @@ def test_a_saved_page_takes_the_place_of_the_built_in_one(tmp_path: Path, tpch_w
         pages = PageList(tmp_path, session.tables)
         pages.save(PageSettings("tpch", "Changed", ()))
         assert PageList(tmp_path, session.tables).page("tpch", "you").title == "Changed"
+
+
+def test_unsaved_changes_go_when_the_page_is_saved_or_its_file_is_edited(tmp_path: Path) -> None:
+    write_page(PageSettings("mine", "Saved", ()), tmp_path / "mine.toml")
+    pages = PageList(tmp_path, {})
+    pages.keep(PageSettings("mine", "Changed", ()))
+    draft = tmp_path / "unsaved" / "mine.toml"
+    assert PageList(tmp_path, {}).as_left("mine", "you").title == "Changed"
+    os.utime(draft, ns=(0, 0))  # the file was edited after it
+    assert pages.as_left("mine", "you").title == "Saved"
+    pages.keep(PageSettings("mine", "Changed", ()))
+    draft.write_text("colour = 'red'")
+    assert pages.as_left("mine", "you").title == "Saved"
+    pages.save(PageSettings("mine", "Saved again", ()))
+    assert not draft.exists()

@@ -126,10 +126,10 @@ def test_the_largest_move_is_told_and_why() -> None:
     moves = Moves()
     assert moves.see(status(0.0, a=4.0)) == ("a", "+4.0 cores: it is new")
     assert moves.see(status(1.0, a=2.0, b=2.0)) is None  # too soon to be read
-    assert moves.see(status(2.0, a=2.0, b=2.0)) == ("a", "-2.0 cores: other answers gain more from them")
+    assert moves.see(status(2.0, a=2.0, b=2.0)) == ("a", "−2.0 cores: other answers gain more from them")
     assert moves.see(status(4.0, a=2.1, b=1.9)) is None  # too little
     assert moves.see(status(6.0, a=4.0)) == ("a", "+2.0 cores: another job ended")
-    assert moves.see(status(8.0, "fair", a=2.0, b=2.0)) == ("a", "-2.0 cores: the cores are shared evenly")
+    assert moves.see(status(8.0, "fair", a=2.0, b=2.0)) == ("a", "−2.0 cores: the cores are shared evenly")
 
 
 def test_a_bucket_lets_a_burst_through_and_then_so_many_a_second() -> None:
