@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 import threading
 import time
 import uuid
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
-from getpass import getuser
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
@@ -33,6 +31,7 @@ from relaqs import worker
 from relaqs.background import background_thread
 from relaqs.checkpoint import Keeper
 from relaqs.executors import Executor, ThreadExecutor
+from relaqs.executors.base import user_name
 from relaqs.online_query import OnlineQuery
 from relaqs.options import (
     ErrorFunction,
@@ -390,18 +389,10 @@ class Session:
 def _database_config(
     readable: Sequence[str], memory_limit_bytes: int, result_limit_bytes: int | None
 ) -> DatabaseConfig:
-    spill = Path(gettempdir()) / f"relaqs-spill-{_user()}"  # DuckDB keeps processes in it apart
+    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
     return DatabaseConfig(
         tuple(readable), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes
     )
-
-
-def _user() -> str:
-    """Return who this is; a number where a container runs as a user without a name."""
-    try:
-        return getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
 
 
 def _watched_columns(

@@ -100,4 +100,12 @@ def cores_of(task: Task) -> int:
 
 def client_name() -> str:
     """Return the name by which people know this process among the clients of a cluster."""
-    return f"{getuser()}@{socket.gethostname()}:{os.getpid()}"
+    return f"{user_name()}@{socket.gethostname()}:{os.getpid()}"
+
+
+def user_name() -> str:
+    """Return who runs this process; a number where a container's user has no name."""
+    try:
+        return getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())

@@ -274,6 +274,18 @@ def test_plain_files_are_tables_by_their_own_names(tmp_path: Path) -> None:
         connect(tmp_path, cache_directory=tmp_path / "cache")
 
 
+def test_a_container_may_run_as_a_user_without_a_name(
+    tpch_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 54321")
+
+    monkeypatch.setattr("relaqs.executors.base.getuser", nameless)
+    with connect(tpch_warehouse, threads=1) as db:
+        query = db.online_sql("SELECT count(*) AS n FROM region")
+        assert query.result().estimate["n"].to_pylist() == [5]
+
+
 def test_one_line(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
     sql = "SELECT count(*) AS n FROM orders"
     answer = relaqs.online_sql(sql, data=tpch_warehouse, threads=1, seed=3).result()
