@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS", help="Stop after this time."
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Order of the data.")
-@click.option("--batches", type=click.IntRange(min=1), help="Exactly this many equal mini-batches.")
+@click.option(
+    "--batches", type=click.IntRange(min=1), help="So many equal mini-batches, at most one a partition."
+)
 @click.option("--watch", multiple=True, metavar="COLUMN", help="Columns whose error counts (all by default).")
 @click.option(
     "--fallback",
