@@ -9,11 +9,10 @@ import pyarrow as pa
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.around import AroundEstimator
-from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.plan import OnlinePlan
 
-from relaqs.folding import Reporter
+from relaqs.folding import Asked, Reporter
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 
 
@@ -51,17 +50,15 @@ class AroundQueryJob:
         id: str,
         plan: OnlinePlan,
         parts: Sequence[PartJob],
-        *,
+        asked: Asked,
         cursor: Cursor,
-        request: IntervalRequest,
-        watch: tuple[str, ...] | None,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
         self._parts = parts
         self._cursor = cursor
-        self._reporter = Reporter(watch)
-        self._estimator = AroundEstimator(plan, cursor, request)
+        self._reporter = Reporter(asked.watch)
+        self._estimator = AroundEstimator(plan, cursor, asked.request)
         self._issued: list[list[Step | None]] = []
         self._folded = 0
 

@@ -1,19 +1,36 @@
-"""What jobs of queries share when they fold: results as Arrow, and the report of a fold."""
+"""What jobs of queries share: what they are asked for, results as Arrow, and the report of a fold."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
+from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.interval import IntervalRequest
 
 from relaqs.job import Step, StepReport, TaskResult
 from relaqs.progress import ResultDelta, cells_of
 
 MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a query's job is asked for. database_config: of the database that its tasks run on.
+
+    seed: of the order of partitions. batches: so many equal mini-batches, instead of growing ones. watch: the
+    columns whose error counts, None for all.
+    """
+
+    database_config: DatabaseConfig
+    request: IntervalRequest = field(default_factory=IntervalRequest)
+    seed: int = 0
+    batches: int | None = None
+    watch: tuple[str, ...] | None = None
 
 
 def arrow_of(result: TaskResult) -> pa.Table:

@@ -13,7 +13,6 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.rows import RowsEstimator
@@ -23,7 +22,7 @@ from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
 from relaqs.around_job import AroundQueryJob, own_columns
-from relaqs.folding import Reporter, arrow_of
+from relaqs.folding import Asked, Reporter, arrow_of
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
 from relaqs.policies import Kind
@@ -52,29 +51,24 @@ class MergeableQueryJob:
         id: str,
         plan: OnlinePlan,
         catalog: Catalog,
-        *,
-        database_config: DatabaseConfig,
+        asked: Asked,
         state_cursor: Cursor,
-        request: IntervalRequest,
-        seed: int,
-        batches: int | None,
-        watch: tuple[str, ...] | None,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
         self._plan = plan
         self._catalog = catalog
-        self._config = database_config
+        self._config = asked.database_config
         self._cursor = state_cursor
-        self._reporter = Reporter(watch)
+        self._reporter = Reporter(asked.watch)
         self._leading = leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator: Estimator | RowsEstimator
         if plan.returns_rows:
             self.estimator = RowsEstimator(plan, leading, self._state, state_cursor)
         else:
-            self.estimator = Estimator(plan, leading, self._state, state_cursor, request)
-        self._batches = scheduled_batches(plan, catalog, seed, batches)
+            self.estimator = Estimator(plan, leading, self._state, state_cursor, asked.request)
+        self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
         self._issued = 0
         self._folded = 0
 
@@ -189,49 +183,25 @@ def query_job(
     id: str,
     plan: OnlinePlan,
     catalog: Catalog,
+    asked: Asked,
     *,
-    database_config: DatabaseConfig,
     state_cursor: Cursor,
     exact_threads: int,
-    request: IntervalRequest,
-    seed: int = 0,
-    batches: int | None = None,
-    watch: tuple[str, ...] | None = None,
 ) -> QueryJob:
     """Return the job that answers a plan in its mode. exact_threads: cores an exact run may use at once."""
 
     def part_job(part: OnlinePlan, cursor: Cursor) -> MergeableQueryJob | ExactQueryJob:
         if part.mode is Mode.EXACT:
             cursor.close()
-            return ExactQueryJob(id, part, database_config=database_config, threads=exact_threads)
-        return MergeableQueryJob(
-            id,
-            part,
-            catalog,
-            database_config=database_config,
-            state_cursor=cursor,
-            request=request,
-            seed=seed,
-            batches=batches,
-            watch=watch,
-        )
+            return ExactQueryJob(id, part, database_config=asked.database_config, threads=exact_threads)
+        return MergeableQueryJob(id, part, catalog, asked, cursor)
 
     if plan.mode is Mode.REFINED:
-        return RefinedQueryJob(
-            id,
-            plan,
-            catalog,
-            database_config=database_config,
-            state_cursor=state_cursor,
-            request=request,
-            seed=seed,
-            batches=batches,
-            watch=watch,
-        )
+        return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
     if plan.around is None:
         return part_job(plan, state_cursor)
     parts = [part_job(part, state_cursor.another()) for part in plan.around.parts]
-    return AroundQueryJob(id, plan, parts, cursor=state_cursor, request=request, watch=watch)
+    return AroundQueryJob(id, plan, parts, asked, state_cursor)
 
 
 def query_description(

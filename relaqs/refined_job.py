@@ -16,16 +16,15 @@ from enum import Enum, auto
 
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Cursor, DatabaseConfig
+from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate
-from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.tasks import kept_within, leading_stream, partial_sql, scheduled_batches
 from relaqs_engine.plan import Hoist, OnlinePlan
 from relaqs_engine.refinement import Range
 from relaqs_engine.schedule import MiniBatch
 
-from relaqs.folding import Reporter, arrow_of
+from relaqs.folding import Asked, Reporter, arrow_of
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.worker import QueryWork
 
@@ -64,13 +63,8 @@ class RefinedQueryJob:
         id: str,
         plan: OnlinePlan,
         catalog: Catalog,
-        *,
-        database_config: DatabaseConfig,
+        asked: Asked,
         state_cursor: Cursor,
-        request: IntervalRequest,
-        seed: int,
-        batches: int | None,
-        watch: tuple[str, ...] | None,
     ) -> None:
         assert plan.refinement is not None
         self.id = id
@@ -79,11 +73,11 @@ class RefinedQueryJob:
         self._plan = plan
         self._refinement = plan.refinement
         self._catalog = catalog
-        self._config = database_config
+        self._config = asked.database_config
         self._cursor = state_cursor
-        self._reporter = Reporter(watch)
-        self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), state_cursor, request)
-        self._batches = scheduled_batches(plan, catalog, seed, batches)
+        self._reporter = Reporter(asked.watch)
+        self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), state_cursor, asked.request)
+        self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
         self._work: dict[int, _StepWork] = {}  # of steps in flight
         self._steps = 0
         self._next_batch = 0

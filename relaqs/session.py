@@ -32,6 +32,7 @@ from relaqs.background import background_thread
 from relaqs.checkpoint import Keeper
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors.base import user_name
+from relaqs.folding import Asked
 from relaqs.online_query import OnlineQuery
 from relaqs.options import (
     ErrorFunction,
@@ -196,13 +197,15 @@ class Session:
             uuid.uuid4().hex[:12],
             plan,
             self._catalog,
-            database_config=self._config,
+            Asked(
+                self._config,
+                IntervalRequest(options.confidence, options.interval == "anytime"),
+                options.seed,
+                options.batches,
+                names,
+            ),
             state_cursor=cursor,
             exact_threads=self._exact_threads,
-            request=IntervalRequest(options.confidence, options.interval == "anytime"),
-            seed=options.seed,
-            batches=options.batches,
-            watch=names,
         )
         keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
         kept_seconds = keeper.resume() if resume else 0.0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution import refined
-from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.plan import Mode
 from relaqs_engine.refinement import Range
 
+from relaqs.folding import Asked
 from relaqs.job import Step, TaskResult
 from relaqs.query_job import query_job
 from relaqs.refined_job import RefinedQueryJob
@@ -67,11 +67,9 @@ def job_for(world: World, sql: str, batches: int | None = None) -> RefinedQueryJ
         "test",
         world.plan(sql),
         world.catalog,
-        database_config=world.config,
+        Asked(world.config, batches=batches),
         state_cursor=world.states.cursor(),
         exact_threads=1,
-        request=IntervalRequest(),
-        batches=batches,
     )
     assert isinstance(job, RefinedQueryJob)
     return job

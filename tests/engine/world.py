@@ -19,6 +19,7 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.plan import OnlinePlan
 from relaqs_engine.planner import plan_query
 
+from relaqs.folding import Asked
 from relaqs.job import TaskResult
 from relaqs.query_job import query_job
 from tests.conftest import Oracle
@@ -62,12 +63,9 @@ class World:
             "test",
             plan,
             self.catalog,
-            database_config=self.config,
+            Asked(self.config, request or IntervalRequest(), seed, batches),
             state_cursor=self.states.cursor(),
             exact_threads=1,
-            request=request or IntervalRequest(),
-            seed=seed,
-            batches=batches,
         )
         while (step := job.next_step()) is not None:
             results = [TaskResult(task.key, task.work.run(job.id), 0.0) for task in step.tasks]
