@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-import numpy as np
-
-from benchmarks.cluster_observer import Asked, Observed, Planned, Ran
-from relaqs.policies.fill import fill_evenly
+from benchmarks.cluster_due import Fluid, overlap
+from benchmarks.cluster_observer import Observed, Ran
 
 WINDOW_SECONDS = 0.6  # over which shares are compared after a change, wide enough for a dozen tasks a core
 NEAR = 0.10  # shares this near to what is due have followed: a task of 0.06 s in that window on one core
 GRID_SECONDS = 0.01
-LEAST_SHARE = 1e-9  # of a job with no share, which is due what nobody else asks for
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """What was due to each job, in cores, from a moment until the next one's.
-
-    cores: by the plan then in force, among the jobs that had tasks, to each at most as many as it had tasks.
-    """
-
-    at_seconds: float
-    cores: Mapping[str, float]
 
 
 class Figures:
@@ -37,8 +22,7 @@ class Figures:
     def __init__(self, seen: Observed, capacity_cores: float) -> None:
         self._seen = seen
         self._capacity_cores = capacity_cores
-        self._due = list(dues(seen.plans, seen.asked, capacity_cores))
-        self._due_moments = [each.at_seconds for each in self._due]
+        self._fluid = Fluid(seen, capacity_cores)
 
     def used(self, begin: float, end: float) -> Counter[str]:
         """Return the core-seconds of each job between two moments."""
@@ -48,21 +32,9 @@ class Figures:
                 total[run.job] += part
         return total
 
-    def due(self, begin: float, end: float) -> Counter[str]:
-        """Return the core-seconds that were due to each job between two moments."""
-        total: Counter[str] = Counter()
-        first = max(0, bisect_right(self._due_moments, begin) - 1)
-        last = bisect_left(self._due_moments, end)
-        moments = [*self._due_moments[first + 1 : last], end]
-        for due, until in zip(self._due[first:last], moments, strict=True):
-            seconds = until - max(due.at_seconds, begin)
-            for job, cores in due.cores.items():
-                total[job] += cores * seconds
-        return total
-
     def deviation(self, begin: float, end: float) -> float:
         """Return how far the share of the core-time of some job is from what was due; NaN if nothing ran."""
-        got, due = shares(self.used(begin, end)), shares(self.due(begin, end))
+        got, due = shares(self.used(begin, end)), shares(self._fluid.due(begin, end))
         if not got or not due:
             return math.nan
         return max(abs(got.get(job, 0.0) - due.get(job, 0.0)) for job in {*got, *due})
@@ -117,32 +89,6 @@ class Figures:
                 ),
                 key=lambda run: run.start_seconds,
             )
-
-
-def dues(plans: Sequence[Planned], asked: Sequence[Asked], capacity_cores: float) -> Iterator[Due]:
-    """Yield what is due whenever there is another plan, or some job has more or fewer tasks."""
-    plan: Mapping[str, float] = {}
-    tasks: dict[str, int] = {}
-    for event in sorted([*plans, *asked], key=lambda event: event.at_seconds):
-        if isinstance(event, Planned):
-            plan = event.cores
-        else:
-            tasks[event.job] = event.tasks
-        jobs = [job for job in plan if tasks.get(job, 0) > 0]
-        if not jobs:
-            yield Due(event.at_seconds, {})
-            continue
-        weight = np.array([max(plan[job], LEAST_SHARE) for job in jobs])
-        most = np.array([tasks[job] for job in jobs], dtype=np.float64)
-        cores = fill_evenly(capacity_cores, weight, most)
-        yield Due(event.at_seconds, dict(zip(jobs, cores.tolist(), strict=True)))
-
-
-def overlap(run: Ran, begin: float, end: float) -> float:
-    """Return the core-seconds of a run between two moments: they are spread over its time evenly."""
-    seconds = min(run.end_seconds, end) - max(run.start_seconds, begin)
-    length = run.end_seconds - run.start_seconds
-    return run.core_seconds * min(1.0, seconds / length) if seconds > 0 and length > 0 else 0.0
 
 
 def shares(core_seconds: Mapping[str, float]) -> dict[str, float]:

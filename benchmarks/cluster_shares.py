@@ -8,10 +8,11 @@ measured core-time of each second is from the plan, and how soon a change shows.
 policy, whose plans change by themselves; at the end one client is killed: when its tasks have ended, when its
 share is given to others, and whether the answers of the other client are those of an undisturbed run.
 
-What was due to a job is its planned share among the jobs that had tasks, and never more cores than it had
-tasks; the figure is how far the job that is farthest off was from it, over a second, and over the time in
-which two core-seconds ran, which is as long on a machine that does nothing else. Everything is seen from the
-scheduler (`benchmarks.cluster_observer`). Core-time is CPU time as charged.
+What was due to a job is its planned share of the core-time that ran, among the jobs that had tasks, had cores
+been divided at will (`benchmarks.cluster_due`); the figure is how far the job that is farthest off was from it,
+over a second, and over the time in which two core-seconds ran, which is as long on a machine that does nothing
+else. Everything is seen from the scheduler (`benchmarks.cluster_observer`). Core-time is as charged.
+DASK_RELAQS__CREDIT_CORE_SECONDS=0.1 before the command sets what an idle job may be owed.
 """
 
 from __future__ import annotations

@@ -78,24 +78,40 @@ def run_measured(task: Task, job_id: str) -> TaskResult:
     """Return the task's result, or its error, with the core-seconds it took, and for how long it held them.
 
     job_id: the name under which this process can interrupt the task. Measured on the calling thread, which
-    does an even part where the work says that it occupies several `cores` (an exact query does). A value that
+    does an even part where the work says that it occupies several `cores` (an exact query does). A task that
+    waits, for storage or for whatever else, holds its thread, and is charged for that as well. A value that
     says itself what `core_seconds` it took was computed elsewhere.
     """
     cores = cores_of(task)
-    began_seconds, started_seconds = time.perf_counter(), time.thread_time()
+    began_seconds, started_seconds, started_busy = time.perf_counter(), time.thread_time(), busy_seconds()
     value: object = None
     raised: BaseException | None = None
     try:
         value = task.work.run(job_id)
     except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
         raised = error
-    core_seconds: float = getattr(value, "core_seconds", (time.thread_time() - started_seconds) * cores)
+    took = max((time.thread_time() - started_seconds) * cores, busy_seconds() - started_busy)
+    core_seconds: float = getattr(value, "core_seconds", took)
     return TaskResult(task.key, value, core_seconds, raised, (time.perf_counter() - began_seconds) * cores)
 
 
 def cores_of(task: Task) -> int:
     """Return how many cores the task occupies: one, but for work that says otherwise, as an exact query's."""
     return getattr(task.work, "cores", 1)
+
+
+def busy_seconds() -> float:
+    """Return how long the calling thread computed or waited, by a clock of its own; 0.0 where it is not told.
+
+    Left out is the time in which it could have gone on, but the machine ran somebody else: whose tasks meet
+    with a busy machine is chance. Linux tells it, in nanoseconds, as the second number of its schedstat.
+    """
+    try:
+        with open("/proc/thread-self/schedstat", encoding="ascii") as file:
+            ready_nanoseconds = int(file.read().split()[1])
+    except OSError:
+        return 0.0
+    return time.monotonic() - 1e-9 * ready_nanoseconds
 
 
 def client_name() -> str:

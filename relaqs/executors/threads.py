@@ -100,7 +100,7 @@ class ThreadExecutor:
 
     def status(self) -> ClusterStatus:
         with self._changed:
-            return self._allocator.status(time.monotonic(), self._cores)
+            return self._allocator.status(time.monotonic(), self._cores, self._running)
 
     def cancel(self, job_id: str) -> None:
         with self._changed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -117,10 +117,12 @@ class Allocator:
         self._has_changed = False
         return self._plan
 
-    def status(self, now_seconds: float, capacity_cores: float) -> ClusterStatus:
-        """Return how every job stands, the oldest first."""
+    def status(
+        self, now_seconds: float, capacity_cores: float, running: Collection[str] = ()
+    ) -> ClusterStatus:
+        """Return how every job stands, the oldest first. running: the jobs of which tasks run now."""
         accounts = list(self._accounts.values())
-        jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds)
+        jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds, running)
         return ClusterStatus(now_seconds, capacity_cores, self._policy.name, jobs)
 
     def _view(self, asking: list[Account], now_seconds: float, capacity_cores: float) -> View:

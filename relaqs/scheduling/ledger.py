@@ -41,18 +41,18 @@ class Account:
     arrived_seconds: float
     weight: float
     target: float | None
+    usage: Usage
     is_waiting: bool = True
     history: History = field(default_factory=History)
     ahead: StepAhead = StepAhead()
     curve: Curve | None = None
     attained_core_seconds: float = 0.0
-    usage: Usage = field(default_factory=Usage)
     newest: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
     _reported_core_seconds: float = 0.0
 
     @classmethod
     def of(cls, description: JobDescription, now_seconds: float) -> Account:
-        return cls(description, now_seconds, description.weight, description.target)
+        return cls(description, now_seconds, description.weight, description.target, Usage(now_seconds))
 
     @property
     def work_done(self) -> float:

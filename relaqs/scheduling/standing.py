@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -22,9 +22,15 @@ _KINDS = {Kind.QUERY: "query", Kind.TRAINING: "training", Kind.EXACT: "exact", K
 
 
 def job_statuses(
-    accounts: Sequence[Account], shares: Mapping[str, float], now_seconds: float
+    accounts: Sequence[Account],
+    shares: Mapping[str, float],
+    now_seconds: float,
+    running: Collection[str] = (),
 ) -> tuple[JobStatus, ...]:
-    """Return the jobs' statuses, in the order of the accounts. shares: planned cores by job, 0 if absent."""
+    """Return the jobs' statuses, in the order of the accounts. shares: planned cores by job, 0 if absent.
+
+    running: the jobs of which tasks run now.
+    """
     if not accounts:
         return ()
     refresh(accounts)
@@ -38,6 +44,7 @@ def job_statuses(
         _status(
             account,
             now_seconds,
+            state=_state(account, account.description.id in running),
             share_cores=shares.get(account.description.id, 0.0),
             core_seconds_left=_known(left[row]) if account.ahead.step_core_seconds > 0 else None,
             predicted=tuple(map(tuple, ahead[row].tolist())) if is_known[row] else (),
@@ -57,6 +64,7 @@ def _status(
     account: Account,
     now_seconds: float,
     *,
+    state: JobState,
     share_cores: float,
     core_seconds_left: float | None,
     predicted: Curve,
@@ -66,7 +74,7 @@ def _status(
         id=described.id,
         name=described.name,
         kind=_KINDS[described.kind],
-        state=_state(account),
+        state=state,
         client=described.client,
         weight=account.weight,
         arrived_seconds_ago=now_seconds - account.arrived_seconds,
@@ -83,10 +91,10 @@ def _status(
     )
 
 
-def _state(account: Account) -> JobState:
+def _state(account: Account, is_running: bool) -> JobState:
     if not account.is_waiting:
         return "paused"
-    return "running" if account.attained_core_seconds > 0 else "waiting"
+    return "running" if is_running or account.attained_core_seconds > 0 else "waiting"
 
 
 def _known(value: float) -> float | None:

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from benchmarks.cluster_due import Fluid
 from benchmarks.cluster_figures import Figures, epochs
 from benchmarks.cluster_observer import Asked, Observed, Planned, Ran, Waiting
 
@@ -32,21 +33,35 @@ def test_shares_that_follow_the_plan_are_off_by_nothing() -> None:
 
 def test_the_job_that_is_farthest_off_counts() -> None:
     runs = [busy("a", "one", 0.0, 1.0), busy("b", "two", 0.0, 1.0)]
+    runs += [busy("a", "one", 1.0, 2.0), busy("a", "two", 1.0, 2.0)]  # which could have run at once
     assert Figures(seen(runs), 2).deviation(0.0, 1.0) == pytest.approx(0.25)
     assert math.isnan(Figures(seen(runs), 2).deviation(5.0, 6.0))
 
 
-def test_a_job_is_not_due_more_cores_than_it_has_tasks() -> None:
-    asked = [Asked(0.0, "a", 1), Asked(0.0, "b", 4), Asked(1.0, "a", 0)]
-    due = Figures(seen([busy("b", "one", 0.0, 2.0)], asked=asked), 2).due
-    assert due(0.0, 1.0) == pytest.approx({"a": 1.0, "b": 1.0})
-    assert due(0.5, 2.0) == pytest.approx({"a": 0.5, "b": 0.5 + 2.0})
+def test_a_job_is_not_due_more_than_its_tasks_hold() -> None:
+    """It is due a core at most, for its one task, until that is done; the rest is the other job's."""
+    asked = [Asked(0.0, "a", 1), Asked(0.0, "b", 4)]
+    runs = [busy("b", "one", 0.0, 1.0), busy("b", "two", 0.0, 0.8), busy("a", "two", 0.8, 1.0)]
+    fluid = Fluid(seen(runs, asked=asked), 2)
+    assert fluid.due(0.0, 0.1) == pytest.approx({"a": 0.1, "b": 0.1})
+    assert fluid.due(0.0, 0.5) == pytest.approx({"a": 0.2, "b": 0.8})
+    assert Figures(seen(runs, asked=asked), 2).deviation(0.0, 1.0) == pytest.approx(0.0)
+
+
+def test_what_was_not_given_is_not_due_later() -> None:
+    """The span begins with the tasks there are then, and their planned shares."""
+    runs = [busy("a", "one", 0.0, 1.0), busy("a", "two", 0.0, 1.0)]
+    runs += [busy("a", "one", 1.0, 2.0), busy("b", "two", 1.0, 2.0)]
+    runs += [busy("a", "one", 2.0, 4.0), busy("a", "two", 2.0, 4.0)]
+    assert Fluid(seen(runs), 2).due(1.0, 2.0) == pytest.approx({"a": 1.5, "b": 0.5})
 
 
 def test_a_plan_counts_from_when_it_was_made() -> None:
     plans = [Planned(0.0, PLAN), Planned(1.0, {"a": 0.5, "b": 1.5})]
-    figures = Figures(seen([busy("a", "one", 0.0, 2.0)], plans=plans), 2)
-    assert figures.due(0.5, 2.0) == pytest.approx({"a": 0.75 + 0.5, "b": 0.25 + 1.5})
+    runs = [busy("a", worker, 0.0, 2.0) for worker in ("one", "two")]
+    runs += [busy("b", worker, 2.0, 4.0) for worker in ("one", "two")]
+    due = Fluid(seen(runs, plans=plans), 2).due(0.5, 2.0)
+    assert due == pytest.approx({"a": 0.75 + 0.5, "b": 0.25 + 1.5})
 
 
 def test_the_delay_is_the_time_until_shares_have_followed() -> None:

@@ -33,7 +33,7 @@ def half_way() -> ClusterStatus:
     for step in range(3):
         allocator.report("q", StepReport(step, 0.1 / (step + 1), 0.25 * (step + 1), 0.5, False))
         allocator.report("t", StepReport(step, 900.0 - step, None, 0.5, False))
-    allocator.charge("q", 1.5, 1.0)
+    allocator.charge("q", 1.5, 1.0)  # spread over its last 1.5 s: 0.78 of it count, in 0.63 of a window
     allocator.plan(1.0, 4.0)
     return allocator.status(1.0, 4.0)
 
@@ -45,9 +45,9 @@ def test_a_row_a_job_with_errors_as_percentages_and_losses_as_they_are() -> None
         line.split()
         for line in console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     )
-    assert " ".join(title) == "4 cores, 1.5 used, shared by policy fair"
+    assert " ".join(title) == "4 cores, 1.2 used, shared by policy fair"
     assert header[:3] == ["job", "kind", "state"]
-    assert " ".join(query) == ("SELECT [b]1[/b] query running ann@box:1 2 2.00 1.50 3.33% 1.00% 75% 1.5 0.5")
+    assert " ".join(query) == ("SELECT [b]1[/b] query running ann@box:1 2 2.00 1.23 3.33% 1.00% 75% 1.5 0.5")
     assert " ".join(training) == "KMeans training waiting bob@box:2 1 2.00 0.00 898 3 steps 0.0"
 
 
@@ -56,7 +56,7 @@ def test_on_a_narrow_screen_no_number_is_cut() -> None:
     console.print(status_table(half_way(), console.width))
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(len, lines)) <= 80
-    assert " ".join(lines[2].split()) == "SELECT [b]1[/b] query running 2.00 1.50 3.33% 75% 0.5"
+    assert " ".join(lines[2].split()) == "SELECT [b]1[/b] query running 2.00 1.23 3.33% 75% 0.5"
 
 
 def test_one_look_as_a_table_and_as_json(address: str) -> None:

@@ -24,6 +24,9 @@ class Charges:
     def running(self, job: str) -> int:
         return self._running[job]
 
+    def running_jobs(self) -> set[str]:
+        return set(self._running)
+
     def start(self, key: object, job: str, *, in_turn: bool) -> None:
         """Charge a task that starts. in_turn: see `FairShares.start`."""
         if key not in self._open:
@@ -43,6 +46,8 @@ class Charges:
             return None
         job, charged = started
         self._running[job] -= 1
+        if not self._running[job]:
+            del self._running[job]
         took = charged if core_seconds is None else core_seconds
         self._shares.settle(job, charged, took)
         return job, took

@@ -24,7 +24,7 @@ from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.base import Done, client_name
-from relaqs.executors.dask.connection import checked, connect
+from relaqs.executors.dask.connection import checked, connect, named_versions
 from relaqs.executors.dask.errors import CONNECTION_LOST, RESTARTED, explained, lost, reason_of
 from relaqs.executors.dask.flights import Flight, Parcel
 from relaqs.executors.dask.link import Link
@@ -208,10 +208,11 @@ class DaskExecutor:
 
     def _send(self, flight: Flight, parcels: Sequence[Parcel]) -> None:
         """Submit tasks in one message."""
+        versions = named_versions()
         keys = [(flight.name, parcel.key.step, parcel.key.index) for parcel in parcels]
         graph = {
             # A data producer waits on the scheduler until a core is free, instead of in a worker's own queue.
-            key: GraphTask(key, run_task, flight.name, parcel.pickled, _data_producer=True)
+            key: GraphTask(key, run_task, flight.name, versions, parcel.pickled, _data_producer=True)
             for key, parcel in zip(keys, parcels, strict=True)
         }
         try:

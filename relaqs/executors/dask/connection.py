@@ -54,6 +54,11 @@ def versions() -> dict[str, str]:
     return {"relaqs": RELAQS_VERSION, "duckdb": DUCKDB_VERSION}
 
 
+def named_versions() -> str:
+    """Return them in a line, as a task takes them along: workers may join after `check_workers`."""
+    return ", ".join(f"{name} {version}" for name, version in versions().items())
+
+
 async def check_workers(client: Client) -> None:
     """Raise ClusterError if a worker cannot import ReLAQS, or has another version of what must agree.
 

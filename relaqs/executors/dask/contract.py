@@ -18,11 +18,14 @@ from dask.task_spec import Task as GraphTask
 from distributed.collections import HeapSet
 
 from relaqs.executors.dask.queue import JobQueue
+from relaqs.executors.shares import CREDIT_CORE_SECONDS
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
 
-MECHANISM_SETTING = "relaqs.mechanism"  # in Dask's configuration: "auto" or "credits"
+# In Dask's configuration, on the scheduler.
+MECHANISM_SETTING = "relaqs.mechanism"  # "auto" or "credits"
+CREDIT_SETTING = "relaqs.credit-core-seconds"  # see `FairShares`
 
 _QUEUE_USE = re.compile(r"\bself\.queued\.(\w+)")
 _TURN = "qts = self.queued.peek()"
@@ -43,6 +46,18 @@ def broken_contract(scheduler: Scheduler) -> str | None:
     except OSError:
         return _changed("comes without its source, by which the rest is checked")
     return broken_source(source)
+
+
+def chosen_credit() -> float:
+    """Return what a job may be owed that did not ask, in core-seconds. Raises ValueError if it cannot be."""
+    chosen = dask.config.get(CREDIT_SETTING, CREDIT_CORE_SECONDS)
+    try:
+        credit = float(chosen)
+    except (TypeError, ValueError):
+        credit = math.nan
+    if not 0 <= credit < math.inf:
+        raise ValueError(f"Dask's setting {CREDIT_SETTING} is {chosen!r}; give core-seconds, 0 or more")
+    return credit
 
 
 def broken_source(source: str) -> str | None:

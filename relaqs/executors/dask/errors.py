@@ -29,6 +29,8 @@ def lost(address: str, error: BaseException) -> ClusterError:
 
 def explained(address: str, key: TaskKey, error: BaseException) -> ClusterError:
     """Return why a task gave no result, and what to do about it."""
+    if isinstance(error, ClusterError):  # said over there, in full
+        return error
     task = f"task {key.index} of step {key.step} of job {key.job}"
     if isinstance(error, KilledWorker):
         return ClusterError(

@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
 from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.contract import broken_contract
+from relaqs.executors.dask.contract import broken_contract, chosen_credit
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.names import (
     CORE_SECONDS,
@@ -33,6 +34,7 @@ from relaqs.executors.dask.names import (
     Mechanism,
     job_of,
 )
+from relaqs.executors.dask.silence import Silence, tell_clients
 from relaqs.executors.dask.wishes import Wishes
 from relaqs.executors.shares import FairShares
 from relaqs.job import StepReport
@@ -58,9 +60,10 @@ class RelaqsPlugin(SchedulerPlugin):
         self._loop = asyncio.get_running_loop()
         self._wishes = Wishes(make_policy(DEFAULT_POLICY))
         self._allocator = Allocator(self._wishes.in_force)
-        self._shares = FairShares()
+        self._shares = FairShares(credit_core_seconds=chosen_credit())
         self._shares.enter(FOREIGN)
         self._charges = Charges(self._shares)
+        self._silence = Silence(scheduler, partial(tell_clients, scheduler))
         self._client_of: dict[str, str] = {}  # of jobs
         self._plan_in_force = Plan((), np.zeros(0), 0.0)
         self._next_plan: asyncio.TimerHandle | None = None
@@ -179,7 +182,8 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _status(self) -> bytes:
         """Return a pickled `ClusterStatus`."""
-        status: bytes = pickle.dumps(self._allocator.status(time.monotonic(), self._cores()))
+        running = self._charges.running_jobs()
+        status: bytes = pickle.dumps(self._allocator.status(time.monotonic(), self._cores(), running))
         return status
 
     # What follows from it.
@@ -218,6 +222,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _plan(self) -> None:
         self._next_plan = None
+        self._silence.look()
         if FOREIGN in self._allocator and not self._enforcement.has_foreign_tasks():
             self._allocator.leave(FOREIGN)
         self._plan_in_force = self._allocator.plan(time.monotonic(), self._cores())

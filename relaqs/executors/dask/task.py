@@ -16,15 +16,23 @@ from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs import worker
 from relaqs.executors.base import run_measured
+from relaqs.executors.dask.connection import named_versions
 from relaqs.executors.dask.names import CORE_SECONDS, job_of
 from relaqs.job import Task, TaskResult
 
 
-def run_task(name: str, pickled: bytes) -> TaskResult:
+def run_task(name: str, wanted: str, pickled: bytes) -> TaskResult:
     """Return the task's result, its error as a value. Runs on a worker's thread.
 
-    name: of the job on this cluster. pickled: a Task, so that the scheduler need not look into it.
+    name: of the job on this cluster. wanted: the client's `named_versions`. pickled: a Task, so that the
+    scheduler need not look into it. Raises ClusterError on a worker that joined late with other versions,
+    whose results must not be mixed with the rest.
     """
+    if (found := named_versions()) != wanted:
+        raise ClusterError(
+            f"the worker at {get_worker().address} has {found}, the client {wanted}; install the same "
+            "packages there, start it again, and run the job again"
+        )
     task: Task = pickle.loads(pickled)
     result = run_measured(task, name)
     tell_core_seconds(result.core_seconds)

@@ -65,21 +65,32 @@ def workers_command(address: str, count: int = 2) -> list[str]:
     return ["worker", address, "--nworkers", str(count), "--nthreads", "1", "--no-dashboard"]
 
 
+def lone_worker_command(address: str) -> list[str]:
+    """Return that of a worker without a nanny, which nobody replaces."""
+    return ["worker", address, "--no-nanny", "--nthreads", "1", "--no-dashboard"]
+
+
 def address_of(port: int) -> str:
     return f"tcp://127.0.0.1:{port}"
 
 
 @contextmanager
-def running_cluster(log: Path, *, workers: int = 2, settings: Mapping[str, str] = {}) -> Iterator[str]:
-    """Give the address of a scheduler with worker processes of one thread; one that dies is replaced.
+def running_cluster(
+    log: Path, *, workers: int = 2, nannies: bool = True, settings: Mapping[str, str] = {}
+) -> Iterator[str]:
+    """Give the address of a scheduler with worker processes of one thread.
 
+    nannies: they have one, which replaces one that dies.
     log: of the scheduler, in which at the end no broken invariant of its state may stand.
     """
     port = free_port()
     address = address_of(port)
     with ExitStack() as stack:
         stack.enter_context(started(*scheduler_command(port), settings=settings, log=log))
-        stack.enter_context(started(*workers_command(address, workers)))
+        if nannies:
+            stack.enter_context(started(*workers_command(address, workers)))
+        for _ in range(0 if nannies else workers):
+            stack.enter_context(started(*lone_worker_command(address)))
         with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
             client.wait_for_workers(workers, timeout=LONG_SECONDS)
         yield address

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +16,8 @@ from distributed import Client
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.job import StepReport
+from relaqs.executors.dask.silence import SilentWorkerWarning
+from relaqs.job import StepReport, Work
 from relaqs.policies import Kind
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription, JobStatus
@@ -23,6 +26,7 @@ from tests.relaqs.executors.clusters import (
     WITHOUT_RELAQS,
     Process,
     address_of,
+    error_of,
     eventually,
     free_port,
     run_to_end,
@@ -31,7 +35,7 @@ from tests.relaqs.executors.clusters import (
     started,
     workers_command,
 )
-from tests.relaqs.executors.toy_jobs import counted, counting_job
+from tests.relaqs.executors.toy_jobs import Number, StopsItsWorkerOnce, ToyJob, counted, counting_job
 
 STEPS, TASKS = 10, 4
 
@@ -125,6 +129,54 @@ def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path)
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
     assert (cores[2], cores[5], cores[-1]) == (1.0, 3.0, 2.0)
+
+
+@pytest.mark.parametrize("has_nanny", [True, False], ids=["nanny", "no nanny"])
+def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(tmp_path: Path, has_nanny: bool) -> None:
+    """It is given up and, if no nanny kills it, continued: what it gives then is folded by nobody."""
+    mark = tmp_path / "stopped"
+    numbers = [[Number(step * TASKS + i, 0.01) for i in range(TASKS)] for step in range(STEPS)]
+    steps: list[list[Work]] = [list(step) for step in numbers]
+    steps[2][1] = StopsItsWorkerOnce(2 * TASKS + 1, str(mark))
+    with ExitStack() as stack:
+        log = tmp_path / "scheduler.log"
+        address = stack.enter_context(
+            running_cluster(log, nannies=has_nanny, settings={"DASK_RELAQS__WORKER_SILENCE": "2s"})
+        )
+        executor = stack.enter_context(closing(DaskExecutor(address)))
+
+        def go_on(report: StepReport) -> None:
+            if report.step == 2 and not has_nanny:
+                os.kill(int(mark.read_text()), signal.SIGCONT)
+
+        job = ToyJob("hangs", steps)
+        with pytest.warns(SilentWorkerWarning, match=r"not heard of for \d+ s and is given up"):
+            runner = run_to_end(JobRunner(job, executor, on_report=go_on))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+
+
+OTHER_DUCKDB = """
+from relaqs.executors.dask import connection
+
+def dask_setup(worker):
+    connection.DUCKDB_VERSION = "1.0.0"
+"""
+
+
+def test_a_worker_that_joins_late_with_another_duckdb_is_named(tmp_path: Path) -> None:
+    """Its results are not mixed with the others'."""
+    preload = tmp_path / "other.py"
+    preload.write_text(OTHER_DUCKDB)
+    with ExitStack() as stack:
+        address = stack.enter_context(running_cluster(tmp_path / "scheduler.log", workers=1))
+        executor = stack.enter_context(closing(DaskExecutor(address)))
+        stack.enter_context(started(*workers_command(address, 1), "--preload", str(preload)))
+        error = error_of(executor, counting_job("late", steps=100_000, tasks=TASKS, core_seconds=0.01))
+    assert isinstance(error, ClusterError)
+    said = r"worker at tcp://\S+ has relaqs (\S+), duckdb 1\.0\.0, the client relaqs \1, duckdb"
+    assert re.search(said, str(error))
+    assert str(error).endswith("install the same packages there, start it again, and run the job again")
 
 
 OTHER_CLIENT = """

@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.contract import broken_contract, broken_source
+from relaqs.executors.dask.contract import broken_contract, broken_source, chosen_credit
 from relaqs.executors.dask.names import CORE_SECONDS, FOREIGN, job_of
 from relaqs.executors.dask.plugin import core_seconds_of
 from relaqs.executors.dask.queue import JobQueue
+from relaqs.executors.dask.silence import chosen_silence
 from relaqs.executors.dask.wishes import Wishes
-from relaqs.executors.shares import FairShares
+from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.policies import make_policy
 
 A, B = "relaqs-a", "relaqs-b"
@@ -160,6 +161,17 @@ def scheduler(**changed: object) -> Any:
 
 def test_the_contract_holds_with_the_dask_that_is_installed() -> None:
     assert broken_contract(scheduler()) is None
+
+
+def test_the_settings_are_read_and_checked() -> None:
+    assert (chosen_credit(), chosen_silence()) == (CREDIT_CORE_SECONDS, 30.0)
+    with dask.config.set({"relaqs.credit-core-seconds": "0.5", "relaqs.worker-silence": "2 minutes"}):
+        assert (chosen_credit(), chosen_silence()) == (0.5, 120.0)
+    with dask.config.set({"relaqs.credit-core-seconds": -1, "relaqs.worker-silence": "0s"}):
+        with pytest.raises(ValueError, match=r"relaqs\.credit-core-seconds is -1; give core-seconds"):
+            chosen_credit()
+        with pytest.raises(ValueError, match=r"relaqs\.worker-silence is '0s'; give a time"):
+            chosen_silence()
 
 
 def test_a_broken_contract_is_named() -> None:

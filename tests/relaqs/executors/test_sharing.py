@@ -7,6 +7,7 @@ and the order in which tasks come back.
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -18,8 +19,9 @@ import pytest
 from relaqs.executors import ThreadExecutor
 from relaqs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.policies import Index, Kind, Plan, Policy, View
+from relaqs.runner import JobRunner
 from relaqs.scheduling import JobDescription
-from tests.relaqs.executors.toy_jobs import Number
+from tests.relaqs.executors.toy_jobs import Number, ToyJob, Waits
 
 CORES = 2
 TASK_CORE_SECONDS = 0.01
@@ -158,6 +160,25 @@ def test_a_paused_job_ends_what_it_has_submitted() -> None:
         with meter.changed:
             assert meter.changed.wait_for(lambda: meter.order.count("paused") == 20, LONG_SECONDS)
         assert [job.state for job in executor.status().jobs] == ["running", "paused"]
+
+
+def test_a_task_that_waits_is_charged_for_the_thread_it_holds() -> None:
+    """Else it would take nothing of its share, and all the threads. Equal shares are as many tasks."""
+    seconds = 0.02
+    waits = ToyJob("waits", [[Waits(0, seconds)]] * 100_000)
+    computes = ToyJob("computes", [[Number(0, seconds)]] * 100_000)
+    with closing(ThreadExecutor(1, policy="fair")) as executor:
+        runners = [JobRunner(job, executor) for job in (waits, computes)]
+        for runner in runners:
+            runner.start()
+        while computes.core_seconds < 1.0:
+            time.sleep(seconds)
+        for runner in runners:
+            runner.stop()
+            assert runner.wait(LONG_SECONDS)
+    assert waits.core_seconds >= seconds * len(waits.folded)
+    # A busy machine makes waiting longer, and so dearer; unmeasured it would be charged next to nothing.
+    assert len(waits.folded) <= 1.5 * len(computes.folded)
 
 
 def test_the_status_tells_measured_cores() -> None:

@@ -39,6 +39,36 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """Gives a number after waiting, as for storage, without computing."""
+
+    value: int
+    seconds: float
+
+    def run(self, job_id: str) -> int:
+        time.sleep(self.seconds)
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class StopsItsWorkerOnce:
+    """Says who runs it, and hangs that process as long as nobody continues it; the next one goes on.
+
+    mark: a file that does not exist at first.
+    """
+
+    value: int
+    mark: str
+
+    def run(self, job_id: str) -> int:
+        mark = Path(self.mark)
+        if not mark.exists():
+            mark.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
 class LongQuery:
     """Says through a named pipe that it runs, then runs a statement that would take days."""
 

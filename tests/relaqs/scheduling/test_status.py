@@ -29,7 +29,8 @@ def test_a_query_half_way() -> None:
     assert (query.arrived_seconds_ago, query.share_cores) == (2.0, 2.0)
     assert (query.quality, query.work_done, query.work_total) == (0.1 / 5, 0.5, 1.0)
     assert query.attained_core_seconds == pytest.approx(1.0)
-    assert query.used_cores == pytest.approx(math.exp(-1.0))
+    # Five tasks, each spread over 0.2 s, faded for a second, over the job's two seconds, which fade as well.
+    assert query.used_cores == pytest.approx(5 * (1 - math.exp(-0.2)) * math.exp(-1.0) / (1 - math.exp(-2.0)))
     assert query.history[-1] == (0.5, 0.02)
     # Two core-seconds a unit of work, half of it left; the target, half the error, comes before the end.
     assert query.core_seconds_left is not None
@@ -63,12 +64,35 @@ def test_the_history_is_bounded() -> None:
     assert job.predicted[-1][0] == 2 * job.work_done
 
 
+def test_a_job_in_its_first_task_is_running() -> None:
+    allocator = Allocator(Fair())
+    allocator.enter(JobDescription("exact", Kind.EXACT), 0.0)
+    allocator.enter(JobDescription("later"), 0.0)
+    states = {job.id: job.state for job in allocator.status(9.0, 4.0, running={"exact"}).jobs}
+    assert states == {"exact": "running", "later": "waiting"}
+
+
 def test_usage_settles_at_the_cores_that_are_used() -> None:
     """A core-second every quarter second for long is four cores; what was charged last counts most."""
-    usage = Usage()
+    usage = Usage(0.0)
     assert usage.cores(5.0) == 0.0
-    for tick in range(100):
-        usage.add(1.0, 0.25 * tick)
-    # The sum of e^(-k/4) is 4.52 at a charge and 3.52 before the next one.
-    assert 3.5 < usage.cores(0.25 * 99) < 4.6
-    assert usage.cores(0.25 * 99 + 5 * WINDOW_SECONDS) < 0.05
+    for tick in range(1, 101):
+        usage.add(0.1, 0.025 * tick)
+    # 40 charges a second, of each of which 0.0952 has not faded at once; the sum of e^(-k/40) is 40.5.
+    assert 3.7 < usage.cores(0.025 * 100) < 4.0
+    assert usage.cores(0.025 * 100 + 5 * WINDOW_SECONDS) < 0.05
+
+
+def test_usage_of_a_young_job_is_over_its_own_time() -> None:
+    """Half a core from the beginning is half a core, after a tenth of the window as after all of it."""
+    usage = Usage(100.0)
+    for tick in range(1, 301):
+        usage.add(0.005, 100.0 + 0.01 * tick)
+        assert usage.cores(100.0 + 0.01 * tick) == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_long_task_is_no_burst() -> None:
+    """Twenty core-seconds on one core are charged at their end, and were never more than one core."""
+    usage = Usage(0.0)
+    usage.add(20.0, 20.0)
+    assert usage.cores(20.0) == pytest.approx(1.0)

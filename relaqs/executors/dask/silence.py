@@ -1,0 +1,88 @@
+"""Workers that hang: they keep their connection and their tasks, and are not heard of any more."""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import dask
+from dask.utils import parse_timedelta
+from distributed.protocol import pickle
+
+from relaqs.executors.dask.names import job_of
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+
+SILENCE_SETTING = "relaqs.worker-silence"  # in Dask's configuration, on the scheduler: a time, or "inf"
+SILENCE = "30s"  # workers tell every half second that they live; nothing of ours keeps one from it as long
+AWAY_SECONDS = 5.0  # since the last look: the scheduler itself was stopped, and heard of nobody
+
+logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators look
+
+
+class SilentWorkerWarning(UserWarning):
+    """A worker was given up because it was not heard of; what it ran is run elsewhere."""
+
+
+class Silence:
+    """Gives silent workers up, and tells all clients. Dask itself waits five minutes, its `worker-ttl`.
+
+    No answer goes on meanwhile of which a task is there: results are folded in order. Only workers whose
+    tasks are all ours are given up. Those of other programs may hold a worker's interpreter for long, and are
+    left to Dask. tell: shows a warning to clients.
+    """
+
+    def __init__(self, scheduler: Scheduler, tell: Callable[[str], None]) -> None:
+        self._scheduler = scheduler
+        self._tell = tell
+        self._most_seconds = chosen_silence()
+        self._looked_seconds = self._since_seconds = time.time()  # Dask's clock of `last_seen`
+        self._restarts: dict[str, asyncio.Task[object]] = {}
+
+    def look(self) -> None:
+        """Give up who is silent for too long. To be called every second or so."""
+        now = time.time()
+        if now - self._looked_seconds > AWAY_SECONDS:
+            self._since_seconds = now
+        self._looked_seconds = now
+        self._restarts = {each: task for each, task in self._restarts.items() if not task.done()}
+        for address, worker in self._scheduler.workers.items():
+            silent_seconds = now - max(worker.last_seen, self._since_seconds)
+            is_ours = worker.processing and all(job_of(task.key) for task in worker.processing)
+            if silent_seconds > self._most_seconds and is_ours and address not in self._restarts:
+                self._give_up(address, silent_seconds)
+
+    def _give_up(self, address: str, silent_seconds: float) -> None:
+        text = (
+            f"the worker at {address} was not heard of for {silent_seconds:.0f} s and is given up; what it "
+            "ran is run elsewhere. See whether it hangs or its machine is out of memory"
+        )
+        logger.warning(text)
+        self._tell(text)
+        restart = self._scheduler.restart_workers(
+            [address], wait_for_workers=False, on_error="return", stimulus_id=f"relaqs-silence-{time.time()}"
+        )
+        self._restarts[address] = asyncio.ensure_future(restart)
+
+
+def chosen_silence() -> float:
+    """Return for how many seconds a worker may be silent. Raises ValueError if the setting is no time."""
+    chosen = dask.config.get(SILENCE_SETTING, SILENCE)
+    seconds = math.inf if chosen == "inf" else parse_timedelta(chosen)
+    if not seconds > 0:
+        raise ValueError(f"Dask's setting {SILENCE_SETTING} is {chosen!r}; give a time as '30s', or 'inf'")
+    return float(seconds)
+
+
+def tell_clients(scheduler: Scheduler, text: str) -> None:
+    """Show a warning in every client's process, by the way Dask's own workers do."""
+    category = pickle.dumps(SilentWorkerWarning)
+    scheduler.log_event("warn", {"message": pickle.dumps(text), "category": category})
