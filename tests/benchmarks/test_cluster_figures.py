@@ -53,7 +53,8 @@ def test_what_was_not_given_is_not_due_later() -> None:
     runs = [busy("a", "one", 0.0, 1.0), busy("a", "two", 0.0, 1.0)]
     runs += [busy("a", "one", 1.0, 2.0), busy("b", "two", 1.0, 2.0)]
     runs += [busy("a", "one", 2.0, 4.0), busy("a", "two", 2.0, 4.0)]
-    assert Fluid(seen(runs), 2).due(1.0, 2.0) == pytest.approx({"a": 1.5, "b": 0.5})
+    asked = [Asked(0.0, "a", 5), Asked(0.0, "b", 1)]
+    assert Fluid(seen(runs, asked=asked), 2).due(1.0, 2.0) == pytest.approx({"a": 1.5, "b": 0.5})
 
 
 def test_a_plan_counts_from_when_it_was_made() -> None:
