@@ -204,8 +204,7 @@ def test_a_client_that_is_killed_leaves_its_share_to_the_others(executor: DaskEx
     with subprocess.Popen([sys.executable, "-c", OTHER_CLIENT, cluster]) as process:
         eventually(lambda: "of another process" in shares(executor))
         runner.start()
-        eventually(lambda: len(shares(executor)) == 2)
-        assert shares(executor) == {"of this process": 1.0, "of another process": 1.0}
+        eventually(lambda: shares(executor) == {"of this process": 1.0, "of another process": 1.0})
         process.send_signal(signal.SIGKILL)
         process.wait(LONG_SECONDS)
     eventually(lambda: shares(executor) == {"of this process": 2.0})
@@ -227,8 +226,7 @@ def test_tasks_of_other_programs_have_a_fair_share(executor: DaskExecutor, clust
     runner.start()
     with client_of(cluster, workers=2) as client:
         futures = client.map(burn, [0.02] * 30, pure=False)
-        eventually(lambda: len(shares(executor)) == 2)
-        assert shares(executor)["tasks of other programs"] == 1.0
+        eventually(lambda: shares(executor).get("tasks of other programs") == 1.0)
         assert client.gather(futures) == [1] * 30
         total = client.submit(sum, client.map(burn, [0.001] * 10, pure=False))
         assert total.result(timeout=LONG_SECONDS) == 10
