@@ -9,9 +9,9 @@ policy, whose plans change by themselves; at the end one client is killed: when 
 share is given to others, and whether the answers of the other client are those of an undisturbed run.
 
 What was due to a job is its planned share of the core-time that ran, among the jobs that had tasks, had cores
-been divided at will (`benchmarks.cluster_due`); the figure is how far the job that is farthest off was from it,
-over a second, and over the time in which two core-seconds ran, which is as long on a machine that does nothing
-else. Everything is seen from the scheduler (`benchmarks.cluster_observer`). Core-time is as charged.
+been divided at will (`benchmarks.cluster_due`); the figure is how far the job that is farthest off was from
+it, over a second, and over the time in which two core-seconds ran, which is as long on a machine that does
+nothing else. Everything is seen from the scheduler (`benchmarks.cluster_observer`). Core-time is as charged.
 DASK_RELAQS__CREDIT_CORE_SECONDS=0.1 before the command sets what an idle job may be owed.
 """
 

@@ -46,8 +46,8 @@ class Step:
 class TaskResult:
     """What came back of one task: its value or its error, and what it was measured to take.
 
-    core_seconds: of computing. held_seconds: for how long it held cores, times how many: it may have waited
-    with them, for a file, a lock or a turn on the processor.
+    core_seconds: of computing, and of waiting for a file or a lock. held_seconds: for how long it held cores,
+    times how many: it may have waited with them for a turn on the processor, too.
     """
 
     key: TaskKey
