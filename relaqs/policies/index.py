@@ -15,6 +15,7 @@ from relaqs.policies.plan import Plan
 from relaqs.policies.view import View
 
 NEW_CORE_SECONDS = 0.05  # one ordinary task: no first result is expected for less
+FIRST_RESULT_WORTH = 0.1  # of a job's error, which begins at 1 there: what it gains comes after
 FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 
 
@@ -62,9 +63,10 @@ class Index:
 class _Hopes:
     """What core-seconds will make of each job's normalised error: of known jobs by their curves.
 
-    A new job's first result, worth 1, comes at no known cost, and nothing else is known of it. The more it
-    has used without one, the more it will need: after x core-seconds the chance that it comes with the next
-    is taken to be 1 / x of them, so that a job begins before all others and falls behind if it takes long.
+    A new job's first result comes at no known cost, and nothing else is known of it. The more it has used
+    without one, the more it will need: after x core-seconds the chance that it comes with the next is taken
+    to be 1 / x of them, so that a job begins before all others and falls behind if it takes long: a training
+    run, which reads all its data twice before it tells anything, behind queries that are over by then.
     """
 
     def __init__(self, contest: Contest, normalised: bool) -> None:
@@ -78,7 +80,8 @@ class _Hopes:
         """Return the gains of some jobs, from any zero point, shape (len(chosen), K)."""
         gains = np.empty(core_seconds.shape)
         new = self._is_new[chosen]
-        gains[new] = np.log1p(core_seconds[new] / self._used[chosen[new]][:, None])
+        used = self._used[chosen[new]][:, None]
+        gains[new] = FIRST_RESULT_WORTH * np.log1p(core_seconds[new] / used)
         if self._outlook is not None:
             gains[~new] = -self._outlook.errors(self._row[chosen[~new]], core_seconds[~new])
         return gains

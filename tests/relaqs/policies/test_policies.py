@@ -131,8 +131,8 @@ def foreign(id: str) -> JobView:
         ),
         pytest.param(
             Index(minimum_share=0.0),
-            [query("new", 0, cores_most=5), query("a", 3)],
-            {"new": 5, "a": 3},
+            [query("new", 0, cores_most=3), query("a", 3)],
+            {"new": 3, "a": 5},
             id="index: new jobs first, up to what they can use",
         ),
         pytest.param(
