@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, Protocol
@@ -19,7 +20,7 @@ from relaqs.job import Job, StepReport
 from relaqs.options import QueryOptions, check_priority, check_seconds, relative_error
 from relaqs.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.reader import Reader
-from relaqs.runner import JobRunner, RunState
+from relaqs.runner import JobRunner, RunState, Successor
 from relaqs.scheduling import JobDescription
 from relaqs.snapshot import Snapshot
 from relaqs.stopping import StopReason
@@ -27,6 +28,15 @@ from relaqs.stopping import StopReason
 
 class QueryJob(Job, EstimatingJob, Protocol):
     """A job whose steps give estimates of one query's answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resort:
+    """Another way to answer a query, where the first failed. job: under an id of its own."""
+
+    job: QueryJob
+    plan: OnlinePlan
+    description: JobDescription
 
 
 class OnlineQuery:
@@ -48,12 +58,13 @@ class OnlineQuery:
         *,
         elapsed_seconds: Callable[[], float],
         on_fold: Callable[[], None] = lambda: None,
+        instead: Callable[[Exception], Resort | None] = lambda error: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Set the job up. description: what the scheduler is told of it.
 
         elapsed_seconds: since the query was submitted. on_fold: called after each mini-batch, once its
-        snapshot is out; on_end: when the query is over.
+        snapshot is out; instead: asked for another way when the job failed; on_end: when the query is over.
         """
         publisher = Publisher(job, plan, options, elapsed_seconds)
 
@@ -66,8 +77,13 @@ class OnlineQuery:
             on_fold()
             return revised
 
-        runner = JobRunner(job, executor, description, on_report=folded, on_end=end)
-        self._plan = plan
+        def succeed(error: Exception) -> Successor | None:
+            if (resort := instead(error)) is None:
+                return None
+            publisher.follow(resort.job, resort.plan)
+            return Successor(resort.job, resort.description)
+
+        runner = JobRunner(job, executor, description, on_report=folded, instead=succeed, on_end=end)
         self._publisher = publisher
         self.runner = runner
         self._own_reader = Reader(publisher.feed, partial(publisher.close, "stopped"))
@@ -85,12 +101,12 @@ class OnlineQuery:
 
     @property
     def sql(self) -> str:
-        return self._plan.sql
+        return self.plan.sql
 
     @property
     def plan(self) -> OnlinePlan:
         """How the query is answered."""
-        return self._plan
+        return self._publisher.plan
 
     @property
     def state(self) -> State:
@@ -139,7 +155,7 @@ class OnlineQuery:
 
     def explain(self) -> str:
         """Return the plan in words and SQL."""
-        return explain(self._plan)
+        return explain(self.plan)
 
     def display(self, **look: Any) -> object:
         """Return what a notebook shows of the query while it runs: its chart, as on a dashboard.

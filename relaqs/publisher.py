@@ -54,8 +54,8 @@ class Publisher:
     ) -> None:
         self.feed = Feed()
         self._job = job
-        self._mode = plan.mode
-        self._reasons = plan.reasons if plan.mode is Mode.EXACT else ()
+        self._plan = plan
+        self._folded_before = 0  # mini-batches of a job that this one took the place of
         self._options = options
         self._elapsed_seconds = elapsed_seconds
         self._rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
@@ -76,6 +76,16 @@ class Publisher:
             self._timer = threading.Timer(self._options.timeout, self._run_out_of_time)
             self._timer.daemon = True
             self._timer.start()
+
+    @property
+    def plan(self) -> OnlinePlan:
+        """How the query is answered now."""
+        return self._plan
+
+    def follow(self, job: EstimatingJob, plan: OnlinePlan) -> None:
+        """Publish the estimates of a job that took the place of the one before. On the runner's thread."""
+        self._folded_before += self._job.folded
+        self._job, self._plan = job, plan
 
     @property
     def target(self) -> float | None:
@@ -126,16 +136,17 @@ class Publisher:
         self._stop_work()
 
     def _snapshot(self, estimate: Estimate, batch: int) -> Snapshot:
+        reasons = self._plan.reasons if self._plan.mode is Mode.EXACT else ()
         build = partial(
             snapshot_of,
             estimate,
             confidence=self._options.confidence,
             interval=self._options.interval,
-            batch=batch,
-            batches=self._job.batch_count,
+            batch=self._folded_before + batch,
+            batches=self._folded_before + self._job.batch_count,
             elapsed_seconds=self._elapsed_seconds(),
-            mode=self._mode.value,
-            warnings=(*(f"run as a whole: {reason}" for reason in self._reasons), *estimate.warnings),
+            mode=self._plan.mode.value,
+            warnings=(*(f"run as a whole: {reason}" for reason in reasons), *estimate.warnings),
         )
         watch, before = self._options.watch, self.feed.latest
         if not callable(watch):

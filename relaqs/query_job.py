@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -137,11 +137,11 @@ class ExactQueryJob:
 
     batch_count = 1
 
-    def __init__(self, id: str, plan: OnlinePlan, *, database_config: DatabaseConfig, threads: int) -> None:
+    def __init__(self, id: str, plan: OnlinePlan, *, database_config: DatabaseConfig) -> None:
         self.id = id
         self.latest: Estimate | None = None
         self._plan = plan
-        self._config = replace(database_config, threads=threads)
+        self._config = database_config
         self._is_issued = False
 
     @property
@@ -186,14 +186,14 @@ def query_job(
     asked: Asked,
     *,
     state_cursor: Cursor,
-    exact_threads: int,
+    exact_config: DatabaseConfig,
 ) -> QueryJob:
-    """Return the job that answers a plan in its mode. exact_threads: cores an exact run may use at once."""
+    """Return the job that answers a plan in its mode. exact_config: the database of what runs as a whole."""
 
     def part_job(part: OnlinePlan, cursor: Cursor) -> MergeableQueryJob | ExactQueryJob:
         if part.mode is Mode.EXACT:
             cursor.close()
-            return ExactQueryJob(id, part, database_config=asked.database_config, threads=exact_threads)
+            return ExactQueryJob(id, part, database_config=exact_config)
         return MergeableQueryJob(id, part, catalog, asked, cursor)
 
     if plan.mode is Mode.REFINED:

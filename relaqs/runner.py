@@ -37,6 +37,14 @@ class RunState(StrEnum):
         return self in (RunState.STOPPED, RunState.EXACT, RunState.FAILED)
 
 
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A job that takes the place of one that failed, under an id of its own, and what is told of it."""
+
+    job: Job
+    description: JobDescription
+
+
 @dataclass(slots=True)
 class _StepInFlight:
     step: Step
@@ -55,7 +63,8 @@ class JobRunner:
 
     description: what the scheduler is told; without one nothing is known of the job. on_report: called after
     each fold; it may return another report for the scheduler. should_stop: asked after each fold that is not
-    final, before another step. Both run on the runner's thread, and an exception in them fails the job.
+    final, before another step. instead: asked what takes the place of a job that failed; None: nothing, the
+    run has failed. These run on the runner's thread, and an exception in them fails the job.
     on_end: called there once, when the state is over and the cores are free; it must not raise.
     """
 
@@ -67,6 +76,7 @@ class JobRunner:
         *,
         on_report: Callable[[StepReport], StepReport | None] = lambda report: None,
         should_stop: Callable[[StepReport], bool] = lambda report: False,
+        instead: Callable[[Exception], Successor | None] = lambda error: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._job = job
@@ -75,6 +85,7 @@ class JobRunner:
         self._weight = self._description.weight
         self._on_report = on_report
         self._should_stop = should_stop
+        self._instead = instead
         self._on_end = on_end
         # A SimpleQueue may be put to from anywhere, also from a finalizer that interrupts its own get.
         self._mailbox: SimpleQueue[TaskResult | None] = SimpleQueue()
@@ -139,7 +150,7 @@ class JobRunner:
 
     def _run(self) -> None:
         try:
-            over = self._drive()
+            over = self._drive_or_succeed()
         except BaseException as error:  # the job's, the executor's or a callback's: all end the job
             self.error, over = error, RunState.FAILED
         try:
@@ -151,6 +162,19 @@ class JobRunner:
                 self._on_end()
             finally:
                 self._ended.set()
+
+    def _drive_or_succeed(self) -> RunState:
+        """Drive the job, and whatever takes its place when it fails."""
+        while True:
+            try:
+                return self._drive()
+            except Exception as error:
+                if self._is_stopping or (successor := self._instead(error)) is None:
+                    raise
+                self._executor.cancel(self._job.id)
+                self._in_flight.clear()
+                self._job = successor.job
+                self._description = successor.description
 
     def _drive(self) -> RunState:
         """Return how the job ended. Raises whatever a task, a fold or a callback raised."""
@@ -200,7 +224,12 @@ class JobRunner:
         return sum(max(1, len(each.step.tasks)) for each in self._in_flight) <= self._executor.capacity
 
     def _take(self, result: TaskResult) -> None:
-        """Keep a result for its fold. One that came before, or belongs to a folded step, changes nothing."""
+        """Keep a result for its fold.
+
+        One that came before, or belongs to a folded step or a job that was replaced, changes nothing.
+        """
+        if result.key.job != self._job.id:
+            return
         self._has_started = True
         for each in self._in_flight:
             if each.step.index == result.key.step and result.key.index not in each.results:

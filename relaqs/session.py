@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, TypeVar
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.errors import RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.explain import explain
 from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planner import plan_query, plan_whole
 from relaqs_engine.sql.views import expand_views
 
 from relaqs import worker
@@ -33,7 +33,7 @@ from relaqs.checkpoint import Keeper
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors.base import user_name
 from relaqs.folding import Asked
-from relaqs.online_query import OnlineQuery
+from relaqs.online_query import OnlineQuery, Resort
 from relaqs.options import (
     ErrorFunction,
     Fallback,
@@ -43,7 +43,7 @@ from relaqs.options import (
     relative_error,
     watched,
 )
-from relaqs.query_job import query_description, query_job
+from relaqs.query_job import ExactQueryJob, query_description, query_job
 from relaqs.runner import JobRunner
 from relaqs.scheduling import ClusterStatus
 
@@ -56,7 +56,10 @@ if TYPE_CHECKING:
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
-_STATE_SHARE = 0.25  # of the limit: for the merged states of this session's queries; the rest runs tasks
+# Of the limit, for the merged states of this session's queries; the rest runs tasks. A query that runs as a
+# whole has no state, and may take all.
+_STATE_SHARE = 0.25
+_TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
 _PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -91,6 +94,9 @@ class Session:
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
         readable = catalog.readable_directories
         self._config = _database_config(readable, memory_limit_bytes - state_bytes, result_limit_bytes)
+        self._exact_config = replace(
+            self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
+        )
         self._states = Database(_database_config((), state_bytes, result_limit_bytes))
         self._runners: dict[str, JobRunner] = {}  # those not over yet, also of queries nobody refers to
         self._is_closed = False
@@ -205,8 +211,9 @@ class Session:
                 names,
             ),
             state_cursor=cursor,
-            exact_threads=self._exact_threads,
+            exact_config=self._exact_config,
         )
+        description = query_description(job.id, plan, options, exact_cores=self._exact_threads)
         keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
         kept_seconds = keeper.resume() if resume else 0.0
 
@@ -218,14 +225,21 @@ class Session:
             cursor.close()
             del self._runners[job.id]
 
+        def instead(error: Exception) -> Resort | None:
+            if not isinstance(error, MemoryLimitError) or plan.mode is Mode.EXACT:
+                return None
+            cursor.close()
+            return None if options.fallback == "error" else self._as_a_whole(plan, options, f"{job.id}-whole")
+
         query = OnlineQuery(
             job,
             plan,
             self._executor,
             options if names is None else replace(options, watch=names),
-            query_description(job.id, plan, options, exact_cores=self._exact_threads),
+            description,
             elapsed_seconds=elapsed_seconds,
             on_fold=lambda: keeper.keep_if_due(elapsed_seconds()),
+            instead=instead,
             on_end=end,
         )
         self._runners[job.id] = query.runner
@@ -343,8 +357,8 @@ class Session:
         for runner in runners:
             runner.wait(_CLOSE_SECONDS)
         self._executor.close()
-        for threads in {1, self._exact_threads}:
-            worker.close_database(replace(self._config, threads=threads))
+        for config in (self._config, self._exact_config):
+            worker.close_database(config)
         self._states.close()
 
     def __enter__(self) -> Session:
@@ -362,9 +376,24 @@ class Session:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
 
+    def _as_a_whole(self, plan: OnlinePlan, options: QueryOptions, job_id: str) -> Resort:
+        """Return how a query goes on that cannot be estimated within the memory limit: as a whole."""
+        whole = self._planned(
+            plan.sql, lambda expanded: plan_whole(plan, expanded, self._catalog, _TOO_LARGE)
+        )
+        job = ExactQueryJob(job_id, whole, database_config=self._exact_config)
+        return Resort(job, whole, query_description(job_id, whole, options, exact_cores=self._exact_threads))
+
     def _plan_anew(self, sql: str, intervals: bool) -> OnlinePlan:
         plan = self._planned(
-            sql, lambda expanded: plan_query(expanded, self._catalog, self._binder, intervals=intervals)
+            sql,
+            lambda expanded: plan_query(
+                expanded,
+                self._catalog,
+                self._binder,
+                intervals=intervals,
+                state_bytes=self._states.config.memory_limit_bytes,
+            ),
         )
         return replace(plan, sql=sql)
 

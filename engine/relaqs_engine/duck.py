@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from relaqs_engine.errors import DataError, RelaqsError, SqlError
+from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
 
 DUCKDB_VERSION: str = duckdb.__version__
 BATCH_ROWS = 2048  # of a result that is counted while it is read: one of DuckDB's vectors
@@ -213,9 +213,8 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         raise _sql_error(str(error), sql) from error
     except duckdb.OutOfMemoryException as error:
-        raise DataError(
-            f"{_said(error)}; raise the memory limit or give a temp_directory to spill to"
-        ) from error
+        said = _said(error).split("\n")[0]  # DuckDB goes on with settings that nobody can change here
+        raise MemoryLimitError(f"{said}; raise memory_limit, or group by fewer values") from error
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
         if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while it asked Python for rows
             raise KeyboardInterrupt from error

@@ -52,5 +52,9 @@ class DataError(RelaqsError):
     """The data cannot be read or does not match its manifest."""
 
 
+class MemoryLimitError(DataError):
+    """A statement needs more memory than DuckDB may take, and what it needs cannot be spilled to disk."""
+
+
 class ClusterError(RelaqsError):
     """The Dask cluster cannot be reached, lost the work, or its workers do not see the data."""

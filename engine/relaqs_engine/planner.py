@@ -43,16 +43,19 @@ from relaqs_engine.rewrite.travel import check_types_travel
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
-def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = True) -> OnlinePlan:
+def plan_query(
+    sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = True, state_bytes: int | None = None
+) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
-    intervals: False leaves out everything that only error bars need.
+    intervals: False leaves out everything that only error bars need. state_bytes: the memory that merged
+    states may take; None: enough.
     """
     try:
         parsed = parse_query(sql, catalog.tables)
         schema = tuple(binder.describe(sql))
         is_ordered = parsed.tree.args.get("order") is not None
-        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals)
+        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes)
         try:
             plan = _online(draft, parsed.tables)
         except NotOnlineError as reason:
@@ -60,6 +63,19 @@ def plan_query(sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = 
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
+
+
+def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> OnlinePlan:
+    """Return how to run exactly what had another plan, with the same columns. sql: its views written out."""
+    return replace(
+        plan,
+        mode=Mode.EXACT,
+        reasons=(reason,),
+        hoists=(),
+        around=None,
+        refinement=None,
+        exact_sql=_over_whole_tables(parse_query(sql, catalog.tables), catalog),
+    )
 
 
 def _refined(draft: Draft, parsed: ParsedQuery) -> OnlinePlan | None:
@@ -255,10 +271,6 @@ def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None
 def _exact(
     parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...], reason: str
 ) -> OnlinePlan:
-    tree = parsed.tree.copy()
-    for table in list(tree.find_all(exp.Table)):
-        if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
-            _read_whole(table, catalog)
     return OnlinePlan(
         sql=parsed.sql,
         mode=Mode.EXACT,
@@ -266,8 +278,16 @@ def _exact(
         streams=(),
         hoists=(),
         outputs=tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in schema),
-        exact_sql=tree.sql(DIALECT),
+        exact_sql=_over_whole_tables(parsed, catalog),
     )
+
+
+def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog) -> str:
+    tree = parsed.tree.copy()
+    for table in list(tree.find_all(exp.Table)):
+        if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
+            _read_whole(table, catalog)
+    return tree.sql(DIALECT)
 
 
 def _read_whole(table: exp.Table, catalog: Catalog) -> None:

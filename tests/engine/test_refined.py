@@ -69,7 +69,7 @@ def job_for(world: World, sql: str, batches: int | None = None) -> RefinedQueryJ
         world.catalog,
         Asked(world.config, batches=batches),
         state_cursor=world.states.cursor(),
-        exact_threads=1,
+        exact_config=world.config,
     )
     assert isinstance(job, RefinedQueryJob)
     return job

@@ -65,7 +65,7 @@ class World:
             self.catalog,
             Asked(self.config, request or IntervalRequest(), seed, batches),
             state_cursor=self.states.cursor(),
-            exact_threads=1,
+            exact_config=self.config,
         )
         while (step := job.next_step()) is not None:
             results = [TaskResult(task.key, task.work.run(job.id), 0.0) for task in step.tasks]

@@ -15,7 +15,7 @@ from relaqs_engine.errors import DataError
 from relaqs.executors.base import Done, run_measured
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.job import Step, StepReport, Task, TaskResult
-from relaqs.runner import JobRunner, RunState
+from relaqs.runner import JobRunner, RunState, Successor
 from relaqs.scheduling import ClusterStatus, JobDescription
 from tests.relaqs.executors.toy_jobs import Fails, Number, ToyJob, counted, counting_job
 
@@ -301,6 +301,38 @@ def test_a_task_s_error_fails_the_job_and_frees_its_cores() -> None:
     assert runner.wait(LONG_SECONDS)
     assert (runner.state, executor.cancelled) == (RunState.FAILED, ["job"])
     assert runner.error is error
+
+
+def test_another_job_takes_the_place_of_one_that_failed() -> None:
+    """What of the first arrives late is folded by neither, though its step and place are the other's too."""
+    executor, error = ManualExecutor(), DataError("no room")
+    other = ToyJob("other", [[Number(5), Number(6)]])
+    asked: list[Exception] = []
+
+    def instead(failed: Exception) -> Successor:
+        asked.append(failed)
+        return Successor(other, JobDescription("other"))
+
+    runner = JobRunner(ToyJob("job", [[Number(1), Fails(error)]]), executor, instead=instead)
+    runner.start()
+    executor.wait_for_tasks(2)
+    executor.finish(1)
+    executor.wait_for_tasks(4)
+    executor.finish(0, 2, 3)
+    assert runner.wait(LONG_SECONDS)
+    assert (runner.state, runner.id, runner.error) == (RunState.EXACT, "other", None)
+    assert (other.folded, asked) == ([(0, [5, 6])], [error])
+    entered = [job for what, job, _ in executor.said if what == "enter"]
+    assert (entered, executor.cancelled) == (["job", "other"], ["job", "other"])
+
+
+def test_where_the_other_job_fails_too_the_run_has_failed(threads: ThreadExecutor) -> None:
+    first, second = DataError("no room"), DataError("none at all")
+    other = Successor(ToyJob("other", [[Fails(second)]]), JobDescription("other"))
+    runner = JobRunner(
+        ToyJob("job", [[Fails(first)]]), threads, instead=lambda error: other if error is first else None
+    )
+    assert (run_to_end(runner).state, runner.error) == (RunState.FAILED, second)
 
 
 class BrokenJob(ToyJob):

@@ -12,6 +12,7 @@ from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.rewrite.hoist import hoist_statics
+from relaqs_engine.rewrite.kept_values import check_kept_values
 from relaqs_engine.rewrite.membership import decide_membership
 from relaqs_engine.rewrite.method import choose_method
 from relaqs_engine.rewrite.outputs import classify_outputs
@@ -33,5 +34,6 @@ AGGREGATING: tuple[Rule, ...] = (
     decide_membership,
     hoist_statics,
     choose_method,
+    check_kept_values,
     rows_as_state,
 )

@@ -17,7 +17,7 @@ from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
-from relaqs_engine.rewrite.quantiles import MOST_VALUES, MergedValue, OfValues, of_distinct, of_values
+from relaqs_engine.rewrite.quantiles import MergedValue, OfValues, of_distinct, of_values
 from relaqs_engine.rewrite.so_far import value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.parse import DIALECT
@@ -189,16 +189,9 @@ class _Splitter:
         if values.is_distinct:
             listed = exp.Distinct(expressions=[listed])
         name = self.column(Basis.VALUES, exp.ArrayAgg(this=listed), condition)
-        kept = sum(column.kind is Basis.VALUES for column in self._columns.values()) * self._streamed_rows
-        if kept > MOST_VALUES:
-            raise NotOnlineError(f"it would keep {kept:,} values; up to {MOST_VALUES:,} are kept")
         key = (name, values.function, values.share, values.is_distinct)
         merged = self._of_values_found.setdefault(key, MergedValue(f"q{len(self._of_values_found)}", *key))
         return _Final(exp.column(merged.name), exp.column(merged.name))
-
-    @property
-    def _streamed_rows(self) -> int:
-        return max(s.layout.row_count for s in self._draft.streams if s.layout is not None)
 
     def _is_cluster_key(self, value: exp.Expr) -> bool:
         source = next((s for s in self._draft.streams if s.alias == getattr(value, "table", None)), None)

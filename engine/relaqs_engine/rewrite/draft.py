@@ -62,8 +62,9 @@ class SharedValue:
 class Draft:
     """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
 
-    schema: (name, type) of the answer's columns, as DuckDB has them. conjuncts: the conditions of WHERE and
-    of inner joins, which all joined rows must meet. order: (expression, ascending, nulls first).
+    schema: (name, type) of the answer's columns, as DuckDB has them. state_bytes: what the merged state may
+    take in memory, None for enough. conjuncts: the conditions of WHERE and of inner joins, which all joined
+    rows must meet. order: (expression, ascending, nulls first).
     """
 
     sql: str
@@ -72,6 +73,7 @@ class Draft:
     tree: exp.Query
     schema: tuple[tuple[str, str], ...]
     intervals: bool = True
+    state_bytes: int | None = None
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()

@@ -17,10 +17,6 @@ from sqlglot import exp
 
 from relaqs_engine.plan import QuantileOf
 
-# Values that a query may keep of its sampled tables. Two columns of 6 million decimals end within a limit of
-# 2 GB, of which 500 MB are for states; three do not.
-MOST_VALUES = 12_500_000
-
 _QUANTILES: dict[type[exp.Expr], str] = {
     exp.Quantile: "quantile",
     exp.PercentileCont: "quantile_cont",

@@ -1,0 +1,35 @@
+"""Check: the values that medians and the like are computed of fit into what merged states may take."""
+
+from __future__ import annotations
+
+from relaqs_engine.plan import Basis
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+
+# Values that a query may keep of its sampled tables, however much memory there is: each mini-batch computes
+# its answer of all of them anew. Two columns of 6 million decimals end within a limit of 2 GB, of which
+# states have 500 MB; three do not.
+MOST_VALUES = 12_500_000
+_VALUE_BYTES = 40
+# DuckDB's own state of a median and its group: 1.5 million of them do not fit into 450 MB.
+_GROUP_BYTES = 300
+
+
+def check_kept_values(draft: Draft) -> Draft:
+    """Return the draft as it is. Raises NotOnlineError where too many values would be kept."""
+    lists = sum(column.kind is Basis.VALUES for column in draft.basis)
+    if not lists:
+        return draft
+    values = lists * max(s.layout.row_count for s in draft.streams if s.layout is not None)
+    if values > MOST_VALUES:
+        raise NotOnlineError(f"it would keep {values:,} values; up to {MOST_VALUES:,} are kept")
+    taken = values * _VALUE_BYTES + lists * draft.expected_groups * _GROUP_BYTES
+    if draft.state_bytes is not None and taken > draft.state_bytes:
+        raise NotOnlineError(
+            f"it would keep {values:,} values in about {_mib(taken)}; the memory limit leaves "
+            f"{_mib(draft.state_bytes)} for them"
+        )
+    return draft
+
+
+def _mib(size_bytes: int) -> str:
+    return f"{size_bytes >> 20:,} MiB"
