@@ -161,6 +161,10 @@ def test_quantiles_beside_everything_else(odd: World) -> None:
     odd.check("SELECT kind, median(id::HUGEINT + 1), quantile_disc(id::HUGEINT, 0.2) FROM figures GROUP BY 1")
 
 
+def test_bits_of_integers_that_do_not_travel_as_such(odd: World) -> None:
+    odd.check("SELECT kind, bit_and(id::HUGEINT), bit_or(id), bit_xor(id::HUGEINT) FROM figures GROUP BY 1")
+
+
 @pytest.mark.parametrize("column", ["d", "f", "unsigned", "nothing", "id % 7"])
 def test_several_sets_of_distinct_values(odd: World, column: str) -> None:
     calls = f"sum(DISTINCT {column}), avg(DISTINCT {column}), count(DISTINCT {column})"
