@@ -23,6 +23,7 @@ DUCKDB_VERSION: str = duckdb.__version__
 BATCH_ROWS = 2048  # of a result that is counted while it is read: one of DuckDB's vectors
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
+_OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
 _ELLIPSIS = "..."  # what DuckDB puts for the rest of a long line
@@ -218,13 +219,19 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
         if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while it asked Python for rows
             raise KeyboardInterrupt from error
-        raise DataError(f"the data could not be read: {_said(error)}") from error
+        raise DataError(f"{_failure(error)}: {_said(error)}") from error
     except duckdb.Error as error:
         raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
             raise KeyboardInterrupt from error
         raise
+
+
+def _failure(error: duckdb.Error) -> str:
+    """Return whether it was the data, or an expression that has no value for a row: DuckDB has one class."""
+    is_of_data = not isinstance(error, duckdb.InvalidInputException) or _OF_A_FILE.match(str(error))
+    return "the data could not be read" if is_of_data else "DuckDB could not run the statement"
 
 
 def _said(error: duckdb.Error) -> str:

@@ -154,10 +154,18 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
         QueryWork(config, (), f"SELECT * FROM read_parquet('{tmp_path}/broken.parquet')").run("job")
     assert not isinstance(raised.value, UnseenFileError)
     assert "LINE" not in str(raised.value)
+    assert str(raised.value).startswith("the data could not be read: ")
     with pytest.raises(DataError, match=r"Could not convert string '/a' to INT32$"):
         query_work("SELECT '/a'::INTEGER + x FROM range(3) AS t(x)").run("job")
     with pytest.raises(SqlError, match="nothing"):
         query_work("SELECT nothing").run("job")
+
+
+@pytest.mark.parametrize("expression", ["sum(x) // 0", "min(strptime('/' || x, '%Y'))", "error('x')"])
+def test_an_expression_without_a_value_is_no_damaged_file(expression: str) -> None:
+    """DuckDB raises the same class for both."""
+    with pytest.raises(DataError, match=r"^DuckDB could not run the statement: Invalid Input Error: "):
+        query_work(f"SELECT {expression} FROM range(3) AS t(x)").run("job")
 
 
 def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
