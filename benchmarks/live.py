@@ -18,13 +18,14 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_engine.catalog import Catalog
+from relaqs_tpch.noted import NotedPolicy, Planned
 
 from relaqs.executors import ThreadExecutor
 from relaqs.executors.base import Done
 from relaqs.job import StepReport, Task, TaskResult
 from relaqs.memory import machine_memory_bytes
 from relaqs.online_query import OnlineQuery
-from relaqs.policies import Kind, Plan, Policy, View, chosen_policy
+from relaqs.policies import Kind, Policy, chosen_policy
 from relaqs.runner import JobRunner
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
@@ -70,35 +71,6 @@ class Clock:
                     self._skipped_seconds += left
                 else:
                     self.changed.wait(left if self._is_wall else LOOK_SECONDS)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Planned:
-    """A plan as it was made: when, what it took to make it, and the cores of each job by its id."""
-
-    at_seconds: float
-    decision_seconds: float
-    cores: dict[str, float]
-
-
-class Noted:
-    """Plans as another policy does, and keeps the plans."""
-
-    def __init__(self, inner: Policy, clock: Clock) -> None:
-        self._inner = inner
-        self._clock = clock
-        self.plans: list[Planned] = []
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    def plan(self, view: View) -> Plan:
-        started = time.perf_counter()
-        plan = self._inner.plan(view)
-        took_seconds = time.perf_counter() - started
-        self.plans.append(Planned(self._clock.now(), took_seconds, plan.cores_by_job()))
-        return plan
 
 
 class ClockedExecutor(ThreadExecutor):
@@ -174,7 +146,7 @@ class Driver:
 
     def __init__(self, warehouse: Path, cores: int, policy: str | Policy, clock: ClockName) -> None:
         self._clock = Clock(clock, cores)
-        self._policy = Noted(chosen_policy(policy), self._clock)
+        self._policy = NotedPolicy(chosen_policy(policy), self._clock.now)
         self._executor = ClockedExecutor(cores, self._policy, self._clock)
         self.session = Session(
             Catalog.open(warehouse),

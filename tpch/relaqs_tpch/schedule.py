@@ -17,7 +17,7 @@ from relaqs.background import background_thread
 from relaqs.executors import open_executor
 from relaqs.online_query import OnlineQuery
 from relaqs.options import QueryOptions
-from relaqs.policies import Kind, Plan, Policy, View, make_policy
+from relaqs.policies import Kind, make_policy
 from relaqs.records.schedule_run import Ran, ScheduleRun
 from relaqs.scheduling import ClusterStatus
 from relaqs.session import Session
@@ -28,6 +28,7 @@ from relaqs.snapshot import Snapshot
 from relaqs.training.run import TrainingRun
 from relaqs_tpch.metered import MeteredExecutor
 from relaqs_tpch.mix import Arrival
+from relaqs_tpch.noted import NotedPolicy
 from relaqs_tpch.queries import query
 from relaqs_tpch.steps import steps_of_query, steps_of_training
 from relaqs_tpch.training import MOST_STEPS, training_job
@@ -36,24 +37,6 @@ from relaqs_tpch.warehouse import Warehouse
 
 LOOK_SECONDS = 0.25  # between pictures for whoever watches
 SPAN_SECONDS = 0.05  # of the record of who held which cores
-
-
-class TimedPolicy:
-    """A policy whose decisions are timed by a stopwatch of its own."""
-
-    def __init__(self, inner: Policy) -> None:
-        self._inner = inner
-        self.decision_seconds: list[float] = []
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    def plan(self, view: View) -> Plan:
-        started = time.perf_counter()
-        plan = self._inner.plan(view)
-        self.decision_seconds.append(time.perf_counter() - started)
-        return plan
 
 
 @dataclass(slots=True)
@@ -96,7 +79,7 @@ def run_schedule(
     watch: Watcher = lambda at, status, jobs: None,
 ) -> ScheduleRun:
     """Return the record of one run, in which every job runs to its end. Raises what fails a job."""
-    policy = TimedPolicy(make_policy(setting.policy))
+    policy = NotedPolicy(make_policy(setting.policy))
     executor = MeteredExecutor(
         open_executor(
             setting.cluster,
@@ -189,7 +172,7 @@ class _LiveRun:
         self._watch(time.perf_counter() - self._started, self._executor.status(), self._jobs)
 
     def record(
-        self, setting: Setting, capacity_cores: float, policy: TimedPolicy, circumstances: dict[str, Any]
+        self, setting: Setting, capacity_cores: float, policy: NotedPolicy, circumstances: dict[str, Any]
     ) -> ScheduleRun:
         ran = [self._ran(job) for job in self._jobs]
         outcome = self._outcome(ran)
