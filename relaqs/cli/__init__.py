@@ -10,6 +10,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from types import FrameType
 from typing import NoReturn
 
@@ -77,9 +78,15 @@ def program() -> None:
 def main() -> NoReturn:
     """Run the program and leave the process with its exit code."""
     signal.signal(signal.SIGTERM, _terminate)
+    warnings.formatwarning = _warning_line
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a run
     program.main(prog_name="relaqs")
+
+
+def _warning_line(message: Warning | str, *where: object, **line: object) -> str:
+    """Return a warning as errors are shown: what it says, not which line of which library says it."""
+    return f"Warning: {message}\n"
 
 
 def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:

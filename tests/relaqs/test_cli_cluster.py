@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from rich.console import Console
 
 from relaqs.cli import cluster as module
@@ -17,6 +20,14 @@ from relaqs.job import StepReport
 from relaqs.policies import Fair, Kind
 from relaqs.rendering.jobs import status_table
 from relaqs.scheduling import Allocator, ClusterStatus, JobDescription
+from tests.relaqs.executors.clusters import (
+    LONG_SECONDS,
+    address_of,
+    free_port,
+    scheduler_command,
+    started,
+    workers_command,
+)
 
 
 @pytest.fixture(scope="module")
@@ -94,3 +105,29 @@ def test_nobody_there() -> None:
     done = CliRunner().invoke(program, ["cluster", "status", "tcp://127.0.0.1:1"])
     assert done.exit_code == 1
     assert "no Dask scheduler answered" in done.stderr
+
+
+def test_a_query_waits_for_a_worker_and_says_so(tpch_warehouse: Path) -> None:
+    port = free_port()
+    address = address_of(port)
+    query = ["sql", "SELECT count(*) FROM lineitem", "--data", str(tpch_warehouse), "--cluster", address]
+    with (
+        started(*scheduler_command(port)),
+        Client(address, timeout=LONG_SECONDS, set_as_default=False),  # it is there
+        subprocess.Popen(
+            [sys.executable, "-m", "relaqs", *query, "--format", "csv"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        with started(*workers_command(address, 1)):
+            out, more = process.communicate(timeout=LONG_SECONDS)
+    assert said == (
+        f"Warning: the cluster at {address} has no workers, and what runs there waits for one; start one by "
+        f"`dask worker {address}`\n"
+    )
+    assert (process.returncode, more) == (0, "")
+    assert out.splitlines()[1].startswith("60175,")

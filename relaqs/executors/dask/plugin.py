@@ -20,6 +20,7 @@ import numpy as np
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
+from relaqs.executors.dask.absence import Absence, NoWorkersWarning
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import broken_contract, chosen_credit
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
@@ -34,7 +35,7 @@ from relaqs.executors.dask.names import (
     Mechanism,
     job_of,
 )
-from relaqs.executors.dask.silence import Silence, tell_clients
+from relaqs.executors.dask.silence import Silence, SilentWorkerWarning
 from relaqs.executors.dask.wishes import Wishes
 from relaqs.executors.shares import FairShares
 from relaqs.job import StepReport
@@ -63,7 +64,8 @@ class RelaqsPlugin(SchedulerPlugin):
         self._shares = FairShares(credit_core_seconds=chosen_credit())
         self._shares.enter(FOREIGN)
         self._charges = Charges(self._shares)
-        self._silence = Silence(scheduler, partial(tell_clients, scheduler))
+        self._silence = Silence(scheduler, partial(tell_clients, scheduler, SilentWorkerWarning))
+        self._absence = Absence(scheduler, partial(tell_clients, scheduler, NoWorkersWarning))
         self._client_of: dict[str, str] = {}  # of jobs
         self._plan_in_force = Plan((), np.zeros(0), 0.0)
         self._next_plan: asyncio.TimerHandle | None = None
@@ -223,6 +225,7 @@ class RelaqsPlugin(SchedulerPlugin):
     def _plan(self) -> None:
         self._next_plan = None
         self._silence.look()
+        self._absence.look(set(self._client_of.values()))
         if FOREIGN in self._allocator and not self._enforcement.has_foreign_tasks():
             self._allocator.leave(FOREIGN)
         self._plan_in_force = self._allocator.plan(time.monotonic(), self._cores())
@@ -230,6 +233,12 @@ class RelaqsPlugin(SchedulerPlugin):
         self._enforcement.changed()
         if len(self._allocator):
             self._plan_in(EPOCH_SECONDS)
+
+
+def tell_clients(scheduler: Scheduler, category: type[Warning], text: str) -> None:
+    """Show a warning in every client's process, by the way Dask's own workers do."""
+    message = {"message": pickle.dumps(text), "category": pickle.dumps(category)}
+    scheduler.log_event("warn", message)
 
 
 def core_seconds_of(message: Mapping[str, Any]) -> float | None:

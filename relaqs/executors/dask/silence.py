@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import dask
 from dask.utils import parse_timedelta
-from distributed.protocol import pickle
 
 from relaqs.executors.dask.names import job_of
 
@@ -80,9 +79,3 @@ def chosen_silence() -> float:
     if not seconds > 0:
         raise ValueError(f"Dask's setting {SILENCE_SETTING} is {chosen!r}; give a time as '30s', or 'inf'")
     return float(seconds)
-
-
-def tell_clients(scheduler: Scheduler, text: str) -> None:
-    """Show a warning in every client's process, by the way Dask's own workers do."""
-    category = pickle.dumps(SilentWorkerWarning)
-    scheduler.log_event("warn", {"message": pickle.dumps(text), "category": category})
