@@ -9,7 +9,7 @@ import atexit
 import os
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs import worker
 from relaqs.background import background_thread
-from relaqs.executors.base import Done, client_name, run_measured
+from relaqs.executors.base import Done, client_name, cores_of, run_measured
 from relaqs.executors.fair import FairQueue, Turn
 from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.job import StepReport, Task
@@ -33,6 +33,15 @@ class _Order:
 
     task: Task
     done: Done
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """What a thread runs."""
+
+    job: str
+    cores: int
+    since_seconds: float
 
 
 class ThreadExecutor:
@@ -57,7 +66,7 @@ class ThreadExecutor:
         self._changed = threading.Condition()
         self._allocator = Allocator(chosen_policy(policy))
         self._queue: FairQueue[_Order] = FairQueue(FairShares(credit_core_seconds=credit_core_seconds))
-        self._running: Counter[str] = Counter()
+        self._running: dict[int, _Running] = {}  # by thread
         self._cancelled: set[str] = set()  # jobs cancelled while tasks of theirs run
         self._is_closed = False
         self._threads = [background_thread(self._serve, f"relaqs-{index}") for index in range(self._cores)]
@@ -100,13 +109,16 @@ class ThreadExecutor:
 
     def status(self) -> ClusterStatus:
         with self._changed:
-            return self._allocator.status(time.monotonic(), self._cores, self._running)
+            now_seconds, running = time.monotonic(), defaultdict[str, list[float]](list)
+            for each in self._running.values():
+                running[each.job] += [now_seconds - each.since_seconds] * each.cores
+            return self._allocator.status(now_seconds, self._cores, running)
 
     def cancel(self, job_id: str) -> None:
         with self._changed:
             self._queue.drop(job_id)
             self._allocator.leave(job_id)
-            if not self._running[job_id]:
+            if not self._runs(job_id):
                 return
             self._cancelled.add(job_id)
         worker.interrupt(job_id)
@@ -115,7 +127,7 @@ class ThreadExecutor:
         """Cancel every job and join the threads, but for one in a task that no interruption reaches."""
         with self._changed:
             self._is_closed = True
-            jobs = {*self._queue.jobs(), *self._running}
+            jobs = {*self._queue.jobs(), *(each.job for each in self._running.values())}
             self._changed.notify_all()
         for job_id in jobs:
             self.cancel(job_id)
@@ -146,10 +158,14 @@ class ThreadExecutor:
             while not self._is_closed:
                 self._share_out()
                 if (turn := self._queue.pop()) is not None:
-                    self._running[turn.job] += 1
+                    running = _Running(turn.job, cores_of(turn.item.task), time.monotonic())
+                    self._running[threading.get_ident()] = running
                     return turn
                 self._changed.wait()
             return None
+
+    def _runs(self, job_id: str) -> bool:
+        return any(each.job == job_id for each in self._running.values())
 
     def _share_out(self) -> None:
         now_seconds = time.monotonic()
@@ -164,11 +180,8 @@ class ThreadExecutor:
         with self._changed:
             self._queue.settle(turn, core_seconds)
             self._allocator.charge(turn.job, core_seconds, time.monotonic())
-            self._running[turn.job] -= 1
-            if self._running[turn.job]:
-                return
-            del self._running[turn.job]
-            if turn.job in self._cancelled:
+            del self._running[threading.get_ident()]
+            if turn.job in self._cancelled and not self._runs(turn.job):
                 self._cancelled.discard(turn.job)
                 worker.release(turn.job)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -118,9 +119,15 @@ class Allocator:
         return self._plan
 
     def status(
-        self, now_seconds: float, capacity_cores: float, running: Collection[str] = ()
+        self,
+        now_seconds: float,
+        capacity_cores: float,
+        running: Mapping[str, Sequence[float]] = MappingProxyType({}),
     ) -> ClusterStatus:
-        """Return how every job stands, the oldest first. running: the jobs of which tasks run now."""
+        """Return how every job stands, the oldest first.
+
+        running: the jobs of which tasks run now; of each, for how many seconds each of its cores is held.
+        """
         accounts = list(self._accounts.values())
         jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds, running)
         return ClusterStatus(now_seconds, capacity_cores, self._policy.name, jobs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
@@ -25,11 +26,11 @@ def job_statuses(
     accounts: Sequence[Account],
     shares: Mapping[str, float],
     now_seconds: float,
-    running: Collection[str] = (),
+    running: Mapping[str, Sequence[float]] = MappingProxyType({}),
 ) -> tuple[JobStatus, ...]:
     """Return the jobs' statuses, in the order of the accounts. shares: planned cores by job, 0 if absent.
 
-    running: the jobs of which tasks run now.
+    running: as in `Allocator.status`.
     """
     if not accounts:
         return ()
@@ -45,6 +46,7 @@ def job_statuses(
             account,
             now_seconds,
             state=_state(account, account.description.id in running),
+            used_cores=account.usage.cores(now_seconds, running.get(account.description.id, ())),
             share_cores=shares.get(account.description.id, 0.0),
             core_seconds_left=_known(left[row]) if account.ahead.step_core_seconds > 0 else None,
             predicted=tuple(map(tuple, ahead[row].tolist())) if is_known[row] else (),
@@ -65,6 +67,7 @@ def _status(
     now_seconds: float,
     *,
     state: JobState,
+    used_cores: float,
     share_cores: float,
     core_seconds_left: float | None,
     predicted: Curve,
@@ -79,7 +82,7 @@ def _status(
         weight=account.weight,
         arrived_seconds_ago=now_seconds - account.arrived_seconds,
         share_cores=share_cores,
-        used_cores=account.usage.cores(now_seconds),
+        used_cores=used_cores,
         quality=account.newest[-1][1] if account.newest else None,
         target=account.target,
         work_done=account.work_done,

@@ -16,9 +16,10 @@ class JobStatus:
     """One job. Core-seconds are measured; shares are cores, i.e. core-seconds a second.
 
     kind: in words, as in `Kind`. state: waiting until something of it is computed. share_cores: as planned.
-    used_cores: as measured of tasks that have ended, over the last second or so. quality: error or loss of
-    the newest step, None before. work_total: None where nobody knows. core_seconds_left: to its target or its
-    end, None if nobody knows. history: the newest steps. predicted: what lies ahead, beginning with now.
+    used_cores: over the last second or so, as measured of tasks that have ended, and as held by those that
+    run. quality: error or loss of the newest step, None before. work_total: None where nobody knows.
+    core_seconds_left: to its target or its end, None if nobody knows. history: the newest steps. predicted:
+    what lies ahead, beginning with now.
     """
 
     id: str

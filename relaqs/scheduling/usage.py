@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 WINDOW_SECONDS = 1.0
 
@@ -24,9 +25,11 @@ class Usage:
         self._core_seconds = self._faded(now_seconds) + _within_window(core_seconds)
         self._seen_seconds = now_seconds
 
-    def cores(self, now_seconds: float) -> float:
+    def cores(self, now_seconds: float, held_seconds: Iterable[float] = ()) -> float:
+        """Return the mean. held_seconds: for how long each core is held by a task that has not ended yet."""
         seconds = _within_window(now_seconds - self._since_seconds)
-        return self._faded(now_seconds) / seconds if seconds > 0 else 0.0
+        core_seconds = self._faded(now_seconds) + sum(map(_within_window, held_seconds))
+        return core_seconds / seconds if seconds > 0 else 0.0
 
     def _faded(self, now_seconds: float) -> float:
         return self._core_seconds * math.exp(-(now_seconds - self._seen_seconds) / WINDOW_SECONDS)

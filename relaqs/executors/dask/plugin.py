@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -184,7 +185,8 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _status(self) -> bytes:
         """Return a pickled `ClusterStatus`."""
-        running = self._charges.running_jobs()
+        running: dict[str, Sequence[float]] = dict.fromkeys(self._charges.running_jobs(), ())
+        running |= self._held_seconds()
         status: bytes = pickle.dumps(self._allocator.status(time.monotonic(), self._cores(), running))
         return status
 
@@ -193,6 +195,15 @@ class RelaqsPlugin(SchedulerPlugin):
     def _account_of(self, key: object) -> str:
         name = job_of(key)
         return name if name is not None and name in self._client_of else FOREIGN
+
+    def _held_seconds(self) -> dict[str, list[float]]:
+        """Return for how long each running task has held its core, by job, as the workers told last."""
+        now, held = time.time(), defaultdict[str, list[float]](list)
+        for worker in self._scheduler.workers.values():
+            for task, seconds in worker.executing.items():
+                if task.processing_on is worker:  # it has not ended since
+                    held[self._account_of(task.key)].append(seconds + now - worker.last_seen)
+        return held
 
     def _follow_wishes(self) -> None:
         if self._allocator.policy is not self._wishes.in_force:

@@ -30,6 +30,7 @@ from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,
     error_of,
+    eventually,
     free_port,
     run_to_end,
     running_cluster,
@@ -131,6 +132,7 @@ def test_stop_interrupts_what_runs_and_drops_what_waits(executor: DaskExecutor, 
     runner.start()
     for pipe in pipes:
         pipe.read_text()
+    eventually(lambda: executor.status().jobs[0].used_cores > 1.8)  # though no task has ended
     runner.stop()
     assert runner.wait(LONG_SECONDS)
     following = counting_job("following", steps=2, tasks=4)

@@ -130,6 +130,7 @@ def test_cancel_drops_what_waits_and_interrupts_what_runs(one_core: ThreadExecut
     results: SimpleQueue[TaskResult] = SimpleQueue()
     submit(one_core, "long", [LongQuery(str(pipe)), Number(1)], results.put)
     pipe.read_text()  # returns once the first task runs
+    assert one_core.status().jobs[0].used_cores > 0.0
     one_core.cancel("long")
     # Of so light a job the second task would come after anything of the first job that still waited.
     submit(one_core, "light", [Number(2, 0.01), Number(3)], results.put, weight=0.001)

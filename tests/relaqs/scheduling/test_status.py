@@ -68,8 +68,9 @@ def test_a_job_in_its_first_task_is_running() -> None:
     allocator = Allocator(Fair())
     allocator.enter(JobDescription("exact", Kind.EXACT), 0.0)
     allocator.enter(JobDescription("later"), 0.0)
-    states = {job.id: job.state for job in allocator.status(9.0, 4.0, running={"exact"}).jobs}
-    assert states == {"exact": "running", "later": "waiting"}
+    exact, later = allocator.status(9.0, 4.0, running={"exact": [9.0, 9.0]}).jobs
+    assert (exact.state, exact.used_cores) == ("running", pytest.approx(2.0))
+    assert (later.state, later.used_cores) == ("waiting", 0.0)
 
 
 def test_usage_settles_at_the_cores_that_are_used() -> None:
@@ -89,6 +90,16 @@ def test_usage_of_a_young_job_is_over_its_own_time() -> None:
     for tick in range(1, 301):
         usage.add(0.005, 100.0 + 0.01 * tick)
         assert usage.cores(100.0 + 0.01 * tick) == pytest.approx(0.5, rel=0.01)
+
+
+def test_a_task_that_runs_counts_as_it_will_at_its_end() -> None:
+    """Ten tasks of a quarter second ended; the next one runs for a tenth."""
+    usage = Usage(0.0)
+    for tick in range(1, 11):
+        usage.add(0.25, 0.25 * tick)
+    assert usage.cores(2.6, [0.1]) == pytest.approx(1.0)
+    usage.add(0.1, 2.6)
+    assert usage.cores(2.6) == pytest.approx(1.0)
 
 
 def test_a_long_task_is_no_burst() -> None:
