@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relaqs_dashboards.panel import Panel
-from relaqs_dashboards.requests import Act, Add, Change, Name, Remove, Request, Save
+from relaqs_dashboards.requests import Act, Add, Change, Discard, Name, Remove, Request, Save
 from relaqs_dashboards.runs import Run, Runs
-from relaqs_dashboards.settings import PageSettings, changed_panel, panel_of
+from relaqs_dashboards.settings import PageSettings, PanelSettings, changed_panel, panel_of
 from relaqs_dashboards.wire import Change as ChangeNote
 from relaqs_dashboards.wire import LogLine
 
@@ -37,7 +37,8 @@ class Viewer(Protocol):
 class Board:
     """A page as all its viewers see it.
 
-    keep: writes down what is not saved yet; save: the page; note: tells the audit log. clock: ms since 1970.
+    keep: writes down what is not saved yet; save: the page; discard: forgets what is not saved, and gives the
+    page as it was; note: tells the audit log. clock: ms since 1970.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Board:
         *,
         keep: Callable[[PageSettings], None],
         save: Callable[[PageSettings], None],
+        discard: Callable[[PageSettings], PageSettings],
         note: Callable[..., None],
         clock: Callable[[], int] = lambda: int(time.time() * 1000),
     ) -> None:
@@ -57,6 +59,7 @@ class Board:
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
         self._keep = keep
         self._save = save
+        self._discard = discard
         self._note = note
         self._clock = clock
         self._closing: asyncio.TimerHandle | None = None
@@ -112,6 +115,8 @@ class Board:
             self._save(self.page)
             self._record(viewer, None, "saved the page")
             viewer.notify("saved")
+        elif isinstance(request, Discard):
+            self._go_back(viewer)
 
     def why_waiting(self, run: Run) -> str:
         """Return in words why a run has no answer yet."""
@@ -154,14 +159,18 @@ class Board:
         ]
         if not changed:
             return
-        panel.settings = settings
         self.page = self.page.with_panel(settings)
-        if _RUNS_ANEW & set(changed):
-            panel.run_anew(viewer.user)
-        elif panel.run is not None:
-            self.runs.reweigh(panel.run)
+        self._set(panel, settings, viewer.user)
         self._record(viewer, panel, f"changed {', '.join(changed)}", sql=settings.sql)
         self._page_changed()
+
+    def _set(self, panel: Panel, settings: PanelSettings, user: str) -> None:
+        """Give a panel other settings. The query runs anew only where it is another."""
+        before, panel.settings = panel.settings, settings
+        if any(getattr(before, name) != getattr(settings, name) for name in _RUNS_ANEW):
+            panel.run_anew(user)
+        elif panel.run is not None:
+            self.runs.reweigh(panel.run)
 
     def _add(self, viewer: Viewer, request: Add) -> None:
         settings = panel_of(request.entries, id=self.page.free_id(), title="Untitled")
@@ -180,6 +189,21 @@ class Board:
         self._record(viewer, panel, "removed the panel")
         self._page_changed()
 
+    def _go_back(self, viewer: Viewer) -> None:
+        """Show the page as it was saved; queries that are the same go on."""
+        before, self.page = self.panels, self._discard(self.page)
+        self.panels = {each.id: before.get(each.id) or Panel(self, each) for each in self.page.panels}
+        for id in before.keys() - self.panels.keys():
+            before[id].close()
+        for settings in self.page.panels:
+            panel = self.panels[settings.id]
+            if panel.settings != settings:
+                self._set(panel, settings, viewer.user)
+            panel.open(viewer.user)
+            self.touch(panel)
+        self._record(viewer, None, "discarded what was not saved")
+        self._show_page()
+
     def _record(self, viewer: Viewer, panel: Panel | None, what: str, **details: str) -> None:
         """Show who did what, and write it down."""
         panel_id, title = (panel.settings.id, panel.settings.title) if panel else (None, self.page.title)
@@ -190,9 +214,12 @@ class Board:
         self.tell(f"{viewer.shown_name} {what}" + (f" “{title}”" if panel is not None else ""))
 
     def _page_changed(self) -> None:
+        self._show_page()
+        self._keep(self.page)
+
+    def _show_page(self) -> None:
         for viewer in self.viewers:
             viewer.page_changed()
-        self._keep(self.page)
 
 
 _PAST = {"stop": "stopped", "pause": "paused", "resume": "resumed", "restart": "restarted"}

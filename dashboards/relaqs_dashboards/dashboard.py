@@ -83,6 +83,7 @@ class Dashboard:
                 self.runs,
                 keep=self.pages.keep,
                 save=self.pages.save,
+                discard=self.pages.discard,
                 note=self.audit.note,
             )
         return self._boards[name]

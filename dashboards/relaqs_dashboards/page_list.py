@@ -75,6 +75,11 @@ class PageList:
         self._draft(page.name).unlink(missing_ok=True)
         self._pages[page.name] = page
 
+    def discard(self, page: PageSettings) -> PageSettings:
+        """Forget the changes that were not saved, and return the page without them."""
+        self._draft(page.name).unlink(missing_ok=True)
+        return self._pages[page.name]
+
     def _draft(self, name: str) -> Path:
         return self._unsaved / f"{name}.toml"
 

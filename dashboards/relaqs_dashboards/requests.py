@@ -54,11 +54,16 @@ class Save:
 
 
 @dataclass(frozen=True, slots=True)
+class Discard:
+    """Back to the page as it was saved."""
+
+
+@dataclass(frozen=True, slots=True)
 class Name:
     name: str
 
 
-Request = Ack | Act | Change | Add | Remove | Save | Name
+Request = Ack | Act | Change | Add | Remove | Save | Discard | Name
 
 
 def parse_request(text: str) -> Request:
@@ -134,5 +139,6 @@ _PARSERS: Mapping[str, Callable[[dict[str, Any]], Request]] = {
     "add": _add,
     "remove": lambda message: Remove(_panel(message)),
     "save": lambda message: Save(),
+    "discard": lambda message: Discard(),
     "name": _name,
 }

@@ -290,6 +290,24 @@ def test_changes_that_were_not_saved_outlive_the_server(serve: Serve) -> None:
         assert "promotion" not in titles
 
 
+def test_changes_are_discarded_for_everybody_and_for_good(serve: Serve) -> None:
+    """Queries that stay the same go on; an edited one is as it was, an added one ends."""
+    served = serve()
+    with served.page("tpch") as page, served.page("tpch") as other:
+        saved = page.page["panels"]
+        other.until_panel("pricing", run=1)
+        page.say("edit", panel="forecast", sql="SELECT count(*) AS n FROM orders", title="Orders")
+        page.say("add", panel={"title": "Modes", "sql": MODES, "chart": "bars", "size": "small"})
+        page.say("remove", panel="promotion")
+        other.until(lambda page: all(each["id"] != "promotion" for each in page.page["panels"]))
+        page.say("discard")
+        other.until(lambda page: page.page["panels"] == saved)
+        other.until_panel("forecast", state="exact", run=3)
+        assert other.panels["pricing"]["run"] == 1
+    with serve().page("tpch") as page:
+        assert page.page["panels"] == saved
+
+
 @pytest.mark.parametrize(
     ("entries", "said"),
     [

@@ -151,4 +151,5 @@ export type ClientMessage =
   | { type: "add"; panel: NewPanel }
   | { type: "remove"; panel: string }
   | { type: "save" }
+  | { type: "discard" }
   | { type: "name"; name: string };

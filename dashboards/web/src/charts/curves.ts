@@ -11,6 +11,7 @@ import { hull } from "./steady";
 
 const TOP = 20;
 const BOTTOM = 22;
+const RIGHT = 16; // half of the last label, "100 %"
 
 /** Work is a share of the rows for queries, steps for training; quality is an error or a loss: less is better. */
 export interface CurvesPicture {
@@ -49,7 +50,7 @@ export class CurvesChart {
     const work = hull(all.map(([done]): [number, number] => [done, done]));
     const x = scaleLinear(picture.isShare ? [0, 1] : [Math.min(0, work[0]), work[1]], [
       axis.width,
-      size.width - 8,
+      size.width - RIGHT,
     ]);
     drawBottom(this.frame, x, picture.isShare, axis.width, size);
     const path = line<WorkQuality>()

@@ -14,6 +14,7 @@ export interface HeaderActs {
   freeze(isFrozen: boolean): void;
   add(): void;
   save(): void;
+  discard(): void;
   name(): void;
 }
 
@@ -41,8 +42,9 @@ export class Header {
     this.freezing = button("Freeze view", () => this.freeze(!this.isFrozen), { "aria-pressed": "false" });
     const add = button("Add a panel", acts.add);
     const save = button("Save page", acts.save);
-    this.edits = [add, save];
-    const page = new Menu("Page", "Acts on the page", [add, save, button("Your name", acts.name)]);
+    const discard = button("Discard changes", acts.discard);
+    this.edits = [add, save, discard];
+    const page = new Menu("Page", "Acts on the page", [...this.edits, button("Your name", acts.name)]);
     // Until the server has spoken: the title that the page came with.
     setText(this.title, view === "jobs" ? JOBS_TITLE : document.title.replace(/ · ReLAQS$/, ""));
     this.tools.append(this.viewers, this.status);

@@ -41,6 +41,7 @@ export class PageView implements Desk, Listener {
         freeze: (isFrozen) => this.freeze(isFrozen),
         add: () => askPanel(this.page?.tables ?? [], (panel) => this.send({ type: "add", panel })),
         save: () => this.send({ type: "save" }),
+        discard: () => this.discard(),
         name: () => askName(recall("name") ?? "", (mine) => this.takeName(mine)),
       },
       view,
@@ -170,6 +171,11 @@ export class PageView implements Desk, Listener {
     document.body.classList.toggle("is-frozen", isFrozen);
     this.say(isFrozen ? "The view is frozen; the queries go on." : "The view is live again.");
     this.pacer.ask();
+  }
+
+  private discard(): void {
+    const question = "Back to the page as it was saved? What anybody changed since then is lost.";
+    if (confirm(question)) this.send({ type: "discard" });
   }
 
   private takeName(name: string): void {

@@ -81,7 +81,7 @@ export function factTexts(update: PanelUpdate): string[] {
   if (update.unseen_groups)
     facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
   else if (update.unseen_groups === null && isRunning) facts.push("there may be groups not seen yet");
-  if (update.viewers > 1) facts.push(`${update.viewers} viewers`);
+  if (update.viewers > 1) facts.push(`${update.viewers}\u00a0viewers`);
   return facts;
 }
 
