@@ -281,7 +281,8 @@ class Runs:
         options = QueryOptions(
             confidence=run.key.confidence, interval=run.key.interval, timeout=self.limits.run_seconds
         )
-        return self.session.start(run.plan, options, checkpoint=self._checkpoint(run), resume=resume)
+        plan = replace(run.plan, sql=run.sql)
+        return self.session.start(plan, options, checkpoint=self._checkpoint(run), resume=resume)
 
     def _checkpoint(self, run: Run) -> Path:
         return self._checkpoints / f"{run.key.digest}.arrow"

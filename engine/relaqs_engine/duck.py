@@ -214,13 +214,18 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException) as error:
         raise _sql_error(str(error), sql) from error
     except duckdb.OutOfMemoryException as error:
-        said = _said(error).split("\n")[0]  # DuckDB goes on with settings that nobody can change here
-        raise MemoryLimitError(f"{said}; raise memory_limit, or group by fewer values") from error
+        raise _out_of_memory(error) from error
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
         if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while it asked Python for rows
             raise KeyboardInterrupt from error
         raise DataError(f"{_failure(error)}: {_said(error)}") from error
     except duckdb.Error as error:
+        raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
+    except OSError as error:  # of a result that is read bit by bit, Arrow tells DuckDB's words alone
+        if str(error).startswith("Out of Memory Error"):
+            raise _out_of_memory(error) from error
+        if str(error).startswith("INTERRUPT Error"):
+            raise Interrupted("the statement was interrupted on request") from error
         raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
@@ -234,7 +239,12 @@ def _failure(error: duckdb.Error) -> str:
     return "the data could not be read" if is_of_data else "DuckDB could not run the statement"
 
 
-def _said(error: duckdb.Error) -> str:
+def _out_of_memory(error: Exception) -> MemoryLimitError:
+    said = _said(error).split("\n")[0]  # DuckDB goes on with settings that nobody can change here
+    return MemoryLimitError(f"{said}; raise memory_limit, or group by fewer values")
+
+
+def _said(error: Exception) -> str:
     """Return DuckDB's message without the excerpt of a statement that the user never wrote."""
     return str(error).split("\n\nLINE ")[0]
 

@@ -27,7 +27,12 @@ interface Row {
 }
 
 export class TableChart implements Chart {
-  readonly root = element("div", { class: "chart table", tabindex: 0, role: "region" });
+  readonly root = element("div", {
+    class: "chart table",
+    tabindex: 0,
+    role: "group", // no landmark: a page of many tables is not a map of them
+    "aria-label": "Table, not drawn yet",
+  });
   readonly stage = this.root;
   private readonly head = element("thead");
   private readonly body = element("tbody");
