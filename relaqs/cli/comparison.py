@@ -24,18 +24,28 @@ CAPTION = (
 def tables(runs: Sequence[ScheduleRun]) -> Iterator[Table]:
     """Yield one table a setting: a row for each policy."""
     for group in settings(runs):
-        yield _table(compare(group), title_of(group[0], {run.seed for run in group}))
+        yield _table(compare(group), title_of(group))
 
 
-def title_of(run: ScheduleRun, seeds: set[int]) -> str:
-    """Return what a setting is, in a line."""
+def title_of(runs: Sequence[ScheduleRun]) -> str:
+    """Return what a setting is, in a line; or several that differ in arrivals alone. Loads are means."""
+    run, seeds = runs[0], {each.seed for each in runs}
+    loads: dict[str, list[float]] = {}
+    for each in runs:
+        loads.setdefault(f"{each.arrival_seconds:g}", []).append(each.load)
     cap = "" if math.isinf(run.cores_most) else f", at most {run.cores_most:g} a job"
-    every = "given arrivals" if math.isnan(run.arrival_seconds) else f"one every {run.arrival_seconds:g} s"
+    every = "given arrivals" if math.isnan(run.arrival_seconds) else f"one every {either(list(loads))} s"
+    load = either([f"{sum(values) / len(values):.2g}" for values in loads.values()])
     counted = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
     return (
         f"{run.source}: {len(run.jobs.names):,} jobs, {every}, {run.capacity_cores:,.0f} cores{cap}, "
-        f"load {run.load:.2g} ({run.workload}), {counted}"
+        f"load {load} ({run.workload}), {counted}"
     )
+
+
+def either(words: Sequence[str]) -> str:
+    """Return words as a sentence lists them: "10, 40 or 120"."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _table(rows: Sequence[Row], title: str) -> Table:

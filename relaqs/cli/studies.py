@@ -102,6 +102,6 @@ def print_runs(runs: Sequence[ScheduleRun], output: str) -> None:
             console.print(table)
         return
     for group in settings(runs):
-        setting = title_of(group[0], {run.seed for run in group})
+        setting = title_of(group)
         for row in compare(group):
             click.echo(json.dumps(json_value({"setting": setting, **plain(row)}), allow_nan=False))

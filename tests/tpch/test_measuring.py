@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,68 +12,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command_line import MIX, run
 from relaqs_tpch.metered import MeteredExecutor
 from relaqs_tpch.mix import arrivals
 from relaqs_tpch.warehouse import Warehouse
 from rich.console import Console
 
-from relaqs.cli import program
 from relaqs.executors import ThreadExecutor
 from relaqs.policies import Kind
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.simulation.validation import agreement
 
-MIX = (
-    "--queries",
-    "1,6",
-    "--training",
-    "30%",
-    "--jobs",
-    "5",
-    "--arrival",
-    "0.05",
-    "--seeds",
-    "1",
-    "--threads",
-    "2",
-)
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    """Return the exit code and everything printed."""
-    ended = CliRunner().invoke(program, arguments)
-    return ended.exit_code, ended.output
-
-
-@pytest.fixture(scope="module")
-def runs(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with recorded runs of Q1, Q2 and a training algorithm."""
-    out = tmp_path_factory.mktemp("runs")
-    code, output = run(
-        "tpch", "run", "--data", str(tpch_warehouse), "--queries", "1,2", "--training", "linear regression",
-        "--out", str(out), "--format", "jsonl",
-    )  # fmt: skip
-    assert code == 0, output
-    assert [json.loads(line)["name"] for line in output.splitlines()] == ["Q1", "Q2", "linear regression"]
-    return out
-
-
-@pytest.fixture(scope="module")
-def schedules(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with recorded schedules: two policies, one seed, queries and training."""
-    out = tmp_path_factory.mktemp("schedules")
-    code, output = run(
-        "tpch", "schedule", "--data", str(tpch_warehouse),
-        *MIX, "--policies", "fair,relaqs", "--out", str(out)
-    )  # fmt: skip
-    assert code == 0, output
-    assert "index (relaqs)" in output
-    return out
-
 
 def test_a_run_records_each_snapshot_beside_the_truth(runs: Path) -> None:
-    first, exact, training = RecordFile(runs / "run.jsonl").read(QueryRun.kind_of_record, QueryRun.of_record)
+    first, exact, _, training, _ = RecordFile(runs / "run.jsonl").read(
+        QueryRun.kind_of_record, QueryRun.of_record
+    )
     assert (first.name, first.kind, first.mode, first.scale) == ("Q1", Kind.QUERY, "mergeable", 0.01)
     steps = first.steps
     assert steps.work_done[-1] == 1.0
@@ -103,7 +58,7 @@ def test_runs_are_replayed_by_the_simulator(runs: Path) -> None:
         "--seeds", "1", "--policies", "fair", "--format", "jsonl",
     )  # fmt: skip
     assert code == 0
-    assert "3 traces of run.jsonl" in json.loads(output)["setting"]
+    assert "5 traces of run.jsonl" in json.loads(output)["setting"]
 
 
 def test_records_of_another_scale_are_not_mixed(runs: Path, tmp_path: Path) -> None:
@@ -117,11 +72,13 @@ def test_records_of_another_scale_are_not_mixed(runs: Path, tmp_path: Path) -> N
 
 def test_a_schedule_records_every_job_to_its_end(schedules: Path) -> None:
     file = RecordFile(schedules / "schedule.jsonl")
-    fair, index = file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
-    assert (fair.policy, index.policy) == ("fair", "index")
-    assert fair.jobs.names == index.jobs.names  # the same jobs, whatever the policy
-    assert len(fair.jobs.names) == 5
-    for each in (fair, index):
+    every = list(file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record))
+    assert [(run.arrival_seconds, run.policy) for run in every] == [
+        (0.05, "fair"), (0.05, "index"), (0.02, "fair"), (0.02, "index")
+    ]  # fmt: skip
+    assert len({run.jobs.names for run in every}) == 1  # the same jobs, whatever the policy and the arrivals
+    assert len(every[0].jobs.names) == 5
+    for each in every:
         assert np.isfinite(each.jobs.completion_seconds).all()
         assert (each.jobs.first_seconds <= each.jobs.completion_seconds).all()
         assert (each.jobs.reduced(0.7) <= each.jobs.reduced(0.95)).all()
@@ -131,14 +88,15 @@ def test_a_schedule_records_every_job_to_its_end(schedules: Path) -> None:
         assert agreement(each).jobs == 5
 
 
-def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Path) -> None:
-    kept = (schedules / "schedule.jsonl").read_bytes()
+def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(schedules, tmp_path / "out")
+    kept = (out / "schedule.jsonl").read_bytes()
     code, _ = run(
         "tpch", "schedule", "--data", str(tpch_warehouse),
-        *MIX, "--policies", "fair,fifo", "--out", str(schedules)
+        *MIX, "--arrival", "0.05", "--policies", "fair,fifo", "--out", str(out)
     )  # fmt: skip
     assert code == 0
-    now = (schedules / "schedule.jsonl").read_bytes()
+    now = (out / "schedule.jsonl").read_bytes()
     assert now.startswith(kept)
     assert now.count(b"\n") == kept.count(b"\n") + 1
 

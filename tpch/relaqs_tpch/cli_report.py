@@ -12,7 +12,7 @@ from relaqs_tpch.parameters import DEFAULT_OUT
 @click.command("report", short_help="Draw figures and a page from what was measured.")
 @click.option(
     "--out",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     default=DEFAULT_OUT,
     show_default=True,
     metavar="DIR",

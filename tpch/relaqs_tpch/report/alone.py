@@ -1,5 +1,4 @@
-"""Exhibits of jobs that ran alone: the error over time, and what the metric says of it (thesis 4.1, "
-"4.2, 4.5)."""
+"""Exhibits of jobs that ran alone: error over time, and what the metric says of it (thesis 4.1, 4.2, 4.5)."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import numpy as np
 from relaqs.arrays import FloatArray
 from relaqs.policies import Kind
 from relaqs.records import QueryRun
-from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
 from relaqs_tpch.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def _over_time(runs: Sequence[QueryRun]) -> Exhibit:
         Finding(
             f"{run.name}: first snapshot, and its true error",
             NOT_GIVEN,
-            f"{run.first_seconds:.2f} s, {run.steps.true_error[0]:.1%} off; DuckDB "
+            f"{run.first_seconds:.2f} s, {in_percent(run.steps.true_error[0], 1)} off; DuckDB "
             f"{run.duckdb_seconds:.2f} s",
         )
         for run in runs
@@ -82,10 +81,9 @@ def _over_time(runs: Sequence[QueryRun]) -> Exhibit:
         title="The error over time, beside the exact run",
         source="ReLAQS thesis, figure 4.1",
         caption=(
-            "The true error, the mean over the cells of the answer of |shown − exact| ÷ |exact|, and "
-            "the mean "
-            "half-width of the 95 % intervals, at each snapshot; lines where plain DuckDB has its answer, on "
-            "the same files with as many threads, and where ours is exact."
+            "The true error, the mean over the cells of the answer of |shown − exact| ÷ |exact|, and the "
+            "mean half-width of the 95 % intervals, at each snapshot; lines where plain DuckDB has its "
+            "answer, on the same files with as many threads, and where ours is exact."
         ),
         picture=picture("thesis-4-1", draw, columns=len(runs)),
         findings=tuple(findings),
@@ -115,7 +113,7 @@ def _over_data(runs: Sequence[QueryRun]) -> Exhibit:
         shared_legend(panel)
 
     findings = [
-        Finding(f"{run.name}: true error at 10 % of the rows", NOT_GIVEN, f"{_error_at(run, 0.1):.1%}")
+        Finding(f"{run.name}: true error at 10 % of the rows", NOT_GIVEN, in_percent(_error_at(run, 0.1), 1))
         for run in runs
     ]
     return Exhibit(
@@ -169,9 +167,8 @@ def _metric(runs: Sequence[QueryRun]) -> Exhibit:
         title="What the metric says of the error",
         source="ReLAQS thesis, figure 4.5, with the interval's width beside it",
         caption=(
-            "The thesis's result-delta metric tells how far the last step moved the answer; the "
-            "interval says "
-            "how far the answer may be off. Each relative to its own largest."
+            "The thesis's result-delta metric tells how far the last step moved the answer; the interval "
+            "says how far the answer may be off. Each relative to its own largest."
         ),
         picture=picture("thesis-4-5", draw, columns=len(runs)),
         findings=tuple(findings),

@@ -1,8 +1,8 @@
-"""One exhibit of the page: a figure, what the papers say of it, what was measured here, and by "
-"which command."""
+"""One exhibit of the page: a figure, what the papers say of it, what was measured here, by which command."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +41,11 @@ class Missing:
     title: str
     source: str
     command: str
+
+
+def in_percent(share: float, digits: int = 0) -> str:
+    """Return a share as the page writes it: "7.0 %", a dash where it is unknown."""
+    return f"{share * 100:.{digits}f} %" if math.isfinite(share) else "–"
 
 
 def commands_of(circumstances: Sequence[Any]) -> tuple[str, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from relaqs_tpch.report.exhibit import Exhibit, Finding, Missing
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing
 from relaqs_tpch.report.style import css_variables
 
 STYLE = """
@@ -19,7 +20,7 @@ h3{margin:2em 0 0}
 p{margin:.5em 0}
 .source,.note,figcaption{color:var(--muted);font-size:.9rem}
 figure{margin:1em 0}
-svg{width:100%;height:auto;display:block}
+svg{width:100%;min-width:540px;height:auto;display:block}
 .wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:.9rem;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.3em .8em .3em 0;border-bottom:1px solid var(--grid);vertical-align:top}
@@ -27,15 +28,15 @@ td:nth-child(n+2),th:nth-child(n+2){white-space:nowrap}
 code{font:.85rem/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 pre{background:color-mix(in srgb,var(--grid) 35%,transparent);padding:.6em .8em;border-radius:6px;
 margin:.6em 0;white-space:pre-wrap}
+pre span{white-space:nowrap}
 nav ul{columns:2;padding-left:1.2em;font-size:.95rem}
 a{color:var(--one)}
 details{margin:.6em 0}
 @media(max-width:600px){nav ul{columns:1}td:nth-child(n+2){white-space:normal}}
 """
 NOTE = (
-    "Unaudited: no figure here is comparable to official TPC-H results. A number of a paper is shown "
-    "where this "
-    "project knows it, else it says “not given”; machines, data and scale differ from the papers'."
+    "Unaudited: no figure here is comparable to official TPC-H results. A number of a paper is shown where "
+    "this project knows it, else it says “not given”; machines, data and scale differ from the papers'."
 )
 
 
@@ -71,7 +72,8 @@ def _exhibit(exhibit: Exhibit) -> str:
     return (
         f'<article id="{exhibit.name}"><h3>{escape(exhibit.title)}</h3>'
         f"<p class=source>After: {escape(exhibit.source)}</p>"
-        f"<figure>{figure}<figcaption>{escape(exhibit.caption)}</figcaption></figure>"
+        f'<figure><div class=wide tabindex=0 role=region aria-label="figure">{figure}</div><figcaption>'
+        f"{escape(exhibit.caption)}</figcaption></figure>"
         f"{_findings(exhibit.findings)}{_commands(exhibit.commands)}</article>"
     )
 
@@ -80,15 +82,23 @@ def _findings(findings: Sequence[Finding]) -> str:
     if not findings:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(each.what)}</td><td>{escape(each.paper)}</td><td>{escape(each.ours)}</td></tr>"
+        f"<tr><td>{escape(each.what)}</td><td>{_unbroken(each.paper)}</td><td>{_unbroken(each.ours)}</td></tr>"
         for each in findings
     )
     head = "<tr><th>what</th><th>paper</th><th>here</th></tr>"
     return f'<div class=wide tabindex=0 role=region aria-label="numbers"><table>{head}{rows}</table></div>'
 
 
+def _unbroken(text: str) -> str:
+    """Return text as HTML in which no line ends between a number and its unit."""
+    joined = re.sub(r"(?<=[\d±]) (?=[\d±%]|m?s\b)", "\N{NO-BREAK SPACE}", text)
+    return escape(joined.replace(NOT_GIVEN, NOT_GIVEN.replace(" ", "\N{NO-BREAK SPACE}")))
+
+
 def _commands(commands: Sequence[str]) -> str:
-    return f"<pre><code>{escape(chr(10).join(commands))}</code></pre>"
+    """Return commands as HTML in which no line ends within the name of an option."""
+    options = re.sub(r"(--[\w-]+)", r"<span>\1</span>", escape("\n".join(commands)))
+    return f"<pre><code>{options}</code></pre>"
 
 
 def _missing(missing: Missing) -> str:

@@ -24,7 +24,7 @@ from relaqs.prediction import (
     spacing,
 )
 from relaqs.records import QueryRun
-from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
 from relaqs_tpch.report.style import SERIES, Palette, legend_below, picture, plain_numbers, shared_legend
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Predictor = Callable[[Series, FloatArray], FloatArray]
 
 YOUNGEST = 3  # observations before anything is predicted
+SMALL = 0.1  # of the largest change of a loss
 QUERY_AHEAD, TRAINING_AHEAD = (1, 5), (1, 5, 10)
 THESIS_ERRORS = ("5 %", "7 %")  # of progress, one step and five ahead
 MOVES = "c·√(1/x₁ − 1/x₂)"
@@ -118,12 +119,12 @@ def _of_queries(runs: Sequence[QueryRun]) -> Exhibit:
         axes[1].set(title="width of the intervals", ylabel="mean error, % of the first", xlabel="steps ahead")
 
     findings = [
-        Finding(f"progress, {ahead} step{'s' if ahead > 1 else ''} ahead, {name}", paper, f"{ours:.1%}")
+        Finding(f"progress, {ahead} step{'s' if ahead > 1 else ''} ahead, {name}", paper, in_percent(ours, 1))
         for name in (next(iter(PROGRESS)), MOVES)
         for ahead, paper, ours in zip(QUERY_AHEAD, THESIS_ERRORS, progressed[name], strict=True)
     ]
     findings += [
-        Finding(f"width, {ahead} ahead, √(1/x − 1)", NOT_GIVEN, f"{ours:.1%}")
+        Finding(f"width, {ahead} ahead, √(1/x − 1)", NOT_GIVEN, in_percent(ours, 1))
         for ahead, ours in zip(QUERY_AHEAD, widths["√(1/x − 1)"], strict=True)
     ]
     return Exhibit(
@@ -131,9 +132,8 @@ def _of_queries(runs: Sequence[QueryRun]) -> Exhibit:
         title="Prediction error",
         source="ReLAQS thesis, figure 4.9",
         caption=(
-            f"Over {len(runs)} runs of queries, from the third snapshot on. Here mini-batches grow, "
-            "in the thesis "
-            "they are equal: one step ahead is further."
+            f"Over {len(runs)} runs of queries, from the third snapshot on. Here mini-batches grow, in the "
+            "thesis they are equal: one step ahead is further."
         ),
         picture=picture("thesis-4-9", draw, columns=2),
         findings=tuple(findings),
@@ -169,12 +169,15 @@ def _work_to_reduce(runs: Sequence[QueryRun]) -> Exhibit:
         shared_legend(panel)
 
     at = int(np.argmin(np.abs(levels - 0.9)))
-    findings = [Finding(f"{run.name}: work to −90 %", NOT_GIVEN, f"{shares(run)[at]:.0%}") for run in runs]
+    findings = [Finding(f"{run.name}: work to −90 %", NOT_GIVEN, in_percent(shares(run)[at])) for run in runs]
     return Exhibit(
         name="slaq-3-1",
         title="Work to reduce a loss",
         source="SLAQ, figure 3.1: most of the work brings the last of the quality",
-        caption="Each algorithm alone, on tables of TPC-H, to its convergence or its last pass.",
+        caption=(
+            "Each algorithm alone, on tables of TPC-H, to its convergence or its last pass. The first pass "
+            "costs most: it reads the tables, and later ones find the rows in memory."
+        ),
         picture=picture("slaq-3-1", draw),
         findings=tuple(findings),
         commands=commands_of([run.circumstances for run in runs]),
@@ -198,9 +201,21 @@ def _changes(runs: Sequence[QueryRun]) -> Exhibit:
         source="SLAQ, among figures 3.5 to 3.10: the normalised change of loss",
         caption="Losses of any unit become comparable by their largest change so far.",
         picture=picture("slaq-changes", draw),
-        findings=(),
+        findings=tuple(
+            Finding(
+                f"{run.name}: passes until changes stay below {in_percent(SMALL)}", NOT_GIVEN, _settled(run)
+            )
+            for run in runs
+        ),
         commands=commands_of([run.circumstances for run in runs]),
     )
+
+
+def _settled(run: QueryRun) -> str:
+    """Return after how many passes the loss no longer changes by more than SMALL, of how many."""
+    passes = len(run.steps.progress)
+    large = np.flatnonzero(run.steps.progress >= SMALL)
+    return f"{large[-1] + 1 if len(large) else 0} of {passes}"
 
 
 def _of_training(runs: Sequence[QueryRun]) -> Exhibit:
@@ -223,7 +238,7 @@ def _of_training(runs: Sequence[QueryRun]) -> Exhibit:
 
     papers = (NOT_GIVEN, NOT_GIVEN, "below 5 %")
     findings = [
-        Finding(f"loss, {ahead} ahead", paper, f"{ours:.1%}")
+        Finding(f"loss, {ahead} ahead", paper, in_percent(ours, 1))
         for ahead, paper, ours in zip(TRAINING_AHEAD, papers, wrong["best of two families"], strict=True)
     ]
     return Exhibit(

@@ -9,30 +9,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.cli.comparison import percent, policy_label, signed, title_of
-from relaqs.policies import Kind
+from relaqs.cli.comparison import policy_label, signed, title_of
+from relaqs.policies import POLICIES, Kind
 from relaqs.records import ScheduleRun
 from relaqs.records.comparison import REFERENCE, Row, compare, settings
 from relaqs.simulation.outcome import GROUPS, LEVELS
-from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
 from relaqs_tpch.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 THESIS_CHANGES = {0.7: "−47 %", 0.9: "−21 %"}  # of the time, by ReLAQS, at 256 cores, 12 queries, 120 s
+SLAQ_CHANGES = ("up to −73 %", "up to −44 %")  # of the loss, and of the time to reduce it; its abstract
 POINTS = 150
 MOST_SETTINGS = 3
 COMMANDS = {
     "live": "relaqs tpch schedule --data DIR",
     "simulated": "relaqs simulate --out tpch-results",
 }
+ARRIVALS = {"live": "0.1,0.3,1", "simulated": "10,40,120"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
 
 
 def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
     """Return the exhibits of live or of simulated runs."""
-    own = [run for run in runs if run.source == source]
+    own = in_order([run for run in runs if run.source == source])
     if not own:
         named = (
             ("Progress and error over time", "4.6"),
@@ -48,11 +50,17 @@ def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
     if len(groups) > 1:
         exhibits.append(_by_arrival(groups, source))
     else:
-        several = f"{COMMANDS[source]} --arrival 0.1,0.3,1"
+        several = f"{COMMANDS[source]} --arrival {ARRIVALS[source]}"
         exhibits.append(
             Missing("Time to 90 % against the time between arrivals", "ReLAQS thesis, figure 4.8", several)
         )
     return [*exhibits, _thirds(groups[0], source)]
+
+
+def in_order(runs: Sequence[ScheduleRun]) -> list[ScheduleRun]:
+    """Return runs in the order of the policies' registry: records stand in the order they were finished."""
+    known = list(POLICIES)
+    return sorted(runs, key=lambda run: known.index(run.policy) if run.policy in known else len(known))
 
 
 def _most_alike(groups: list[list[ScheduleRun]]) -> list[list[ScheduleRun]]:
@@ -118,9 +126,8 @@ def _over_time(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         title=f"Average progress and error over time, {source}",
         source="ReLAQS thesis, figure 4.6",
         caption=(
-            f"{_sentence(group)} Means over the jobs that have arrived, and over seeds; an error is 1 "
-            "until a "
-            "job's first result, then relative to its largest, and 0 at its end."
+            f"{_sentence(group)} Means over the jobs that have arrived, and over seeds; an error is 1 until "
+            "a job's first result, then relative to its largest, and 0 at its end."
         ),
         picture=picture(f"thesis-4-6-{source}", draw, columns=2),
         findings=tuple(findings),
@@ -128,17 +135,25 @@ def _over_time(group: Sequence[ScheduleRun], source: str) -> Exhibit:
     )
 
 
+def _together(groups: Sequence[Sequence[ScheduleRun]]) -> list[ScheduleRun]:
+    return [run for group in groups for run in group]
+
+
+def _names(groups: Sequence[Sequence[ScheduleRun]]) -> list[str]:
+    return list(dict.fromkeys(run.policy for run in in_order(_together(groups))))
+
+
 def _sentence(group: Sequence[ScheduleRun]) -> str:
-    title = title_of(group[0], {run.seed for run in group})
+    title = title_of(group)
     return title[0].upper() + title[1:] + "."
 
 
 def _levels(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
     compared = [compare(group) for group in groups]
+    chosen = styles(_names(groups))
 
     def draw(axes: list[Axes], palette: Palette) -> None:
         for panel, group, rows in zip(axes, groups, compared, strict=True):
-            chosen = styles([row.policy for row in rows])
             for row in rows:
                 role, line, _ = chosen[row.policy]
                 means = np.mean([run.mean_level_seconds for run in row.runs], axis=0)
@@ -159,13 +174,12 @@ def _levels(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
         title=f"Time to reach each reduction of the error, {source}",
         source="ReLAQS thesis, figure 4.7: arrivals every 10, 40 and 120 s on 256 cores",
         caption=(
-            f"{_sentence(groups[0])} Beyond the crossing point fair sharing is faster. The thesis's "
-            "−47 % and "
-            "−21 % are of ReLAQS at 256 cores, 12 queries and arrivals every 120 s."
+            f"{_sentence(_together(groups))} Beyond the crossing point fair sharing is faster. The thesis's "
+            "−47 % and −21 % are of ReLAQS at 256 cores, 12 queries and arrivals every 120 s."
         ),
         picture=picture(f"thesis-4-7-{source}", draw, columns=len(groups)),
         findings=tuple(findings),
-        commands=commands_of([run.circumstances for group in groups for run in group]),
+        commands=commands_of([run.circumstances for run in _together(groups)]),
     )
 
 
@@ -185,18 +199,17 @@ def _reductions(run: ScheduleRun, rows: Sequence[Row]) -> list[Finding]:
             findings.append(
                 Finding(f"{what}: time to −{level * 100:.0f} %", stated, signed(change) or "±0 %")
             )
-        findings.append(Finding(f"{what}: crossing point", NOT_GIVEN, percent(row.crossing)))
+        findings.append(Finding(f"{what}: crossing point", NOT_GIVEN, in_percent(row.crossing.mean)))
     return findings
 
 
 def _by_arrival(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
     compared = [compare(group) for group in groups]
-    names = list(dict.fromkeys(row.policy for rows in compared for row in rows))
     arrivals = [group[0].arrival_seconds for group in groups]
 
     def draw(axes: list[Axes], palette: Palette) -> None:
         [panel] = axes
-        for name, (role, line, marker) in styles(names).items():
+        for name, (role, line, marker) in styles(_names(groups)).items():
             by_group = [{row.policy: row for row in rows}.get(name) for rows in compared]
             known = [
                 (at, row.reduced[1]) for at, row in zip(arrivals, by_group, strict=True) if row is not None
@@ -226,19 +239,22 @@ def _by_arrival(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit
         shared_legend(panel)
 
     findings = [
-        Finding(f"{_arrival(group[0])}, fair: seconds to −90 %", NOT_GIVEN, f"{row.reduced[1].mean:.3g} s")
+        Finding(
+            f"{_arrival(group[0])}, {policy_label(row.policy)}: seconds to −90 %",
+            NOT_GIVEN,
+            f"{row.reduced[1].mean:,.3g} s",
+        )
         for group, rows in zip(groups, compared, strict=True)
         for row in rows
-        if row.policy == REFERENCE
     ]
     return Exhibit(
         name=f"thesis-4-8-{source}",
         title=f"Time to a 90 % reduction against the arrivals, {source}",
         source="ReLAQS thesis, figure 4.8",
-        caption=f"{_sentence(groups[0])} Bars: ± one standard error over seeds.",
+        caption=f"{_sentence(_together(groups))} Bars: ± one standard error over seeds.",
         picture=picture(f"thesis-4-8-{source}", draw),
         findings=tuple(findings),
-        commands=commands_of([run.circumstances for group in groups for run in group]),
+        commands=commands_of([run.circumstances for run in _together(groups)]),
     )
 
 
@@ -270,7 +286,7 @@ def _thirds(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         Finding(
             f"{policy_label(row.policy)}: share of the worst third",
             NOT_GIVEN,
-            f"{mean_thirds(row.runs)[0]:.0%}",
+            in_percent(mean_thirds(row.runs)[0]),
         )
         for row in rows
     ]
@@ -278,7 +294,7 @@ def _thirds(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         name=f"slaq-shares-{source}",
         title=f"Who gets the cores, {source}",
         source="SLAQ, among figures 3.5 to 3.10: cores by how far jobs have come",
-        caption="Jobs are parted into thirds by their true error at each moment.",
+        caption=f"{_sentence(group)} Jobs are parted into thirds by their true error at each moment.",
         picture=picture(f"slaq-shares-{source}", draw),
         findings=tuple(findings),
         commands=commands_of([run.circumstances for run in group]),
@@ -301,7 +317,7 @@ def training_schedules(runs: Sequence[ScheduleRun]) -> list[Exhibit | Missing]:
     found: list[Exhibit | Missing] = []
     if trained:
         source = trained[-1].source
-        groups = _most_alike(settings([run for run in trained if run.source == source]))
+        groups = _most_alike(settings(in_order([run for run in trained if run.source == source])))
         found.append(_losses(groups[0], source))
     else:
         command = "relaqs simulate --training 100% --out tpch-results"
@@ -340,15 +356,16 @@ def _losses(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         axes[1].set(title="mean seconds to a reduced loss", ylabel="seconds")
         shared_legend(axes[0])
 
+    quality, delay = SLAQ_CHANGES
     findings = [
-        Finding(
-            f"{policy_label(row.policy)}: time to −{level * 100:.0f} % of the loss",
-            NOT_GIVEN,
-            signed(change) or "±0 %",
-        )
+        Finding(f"{policy_label(row.policy)}: {what}", paper, signed(change) or "±0 %")
         for row in rows
         if row.policy != REFERENCE
-        for level, change in zip((0.9, 0.95), row.reduced_change[1:], strict=True)
+        for what, paper, change in (
+            ("average loss over time", quality, row.error_change),
+            ("time to −90 % of the loss", delay, row.reduced_change[1]),
+            ("time to −95 % of the loss", delay, row.reduced_change[2]),
+        )
     ]
     cap = "no cap" if math.isinf(group[0].cores_most) else f"at most {group[0].cores_most:g} cores a job"
     return Exhibit(
@@ -356,9 +373,9 @@ def _losses(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         title=f"Average loss over time, and the time to reduce it, {source}",
         source="SLAQ, among figures 3.5 to 3.10",
         caption=(
-            f"{_sentence(group)} Parallelism: {cap}; the gain depends on it and on the load, from "
-            "most of the "
-            "loss without a cap to nothing with a cap at the fair share."
+            f"{_sentence(group)} Parallelism: {cap}; the gain depends on it and on the load, from most of "
+            "the loss without a cap to nothing with a cap at the fair share. Changes are relative to fair "
+            "sharing; SLAQ's abstract has those of max_sum, without the load or the reduction they are of."
         ),
         picture=picture("slaq-losses", draw, columns=2),
         findings=tuple(findings),
@@ -366,8 +383,12 @@ def _losses(group: Sequence[ScheduleRun], source: str) -> Exhibit:
     )
 
 
+def _jobs_at_once(run: ScheduleRun) -> float:
+    return float(np.nan_to_num(run.series.jobs.mean()))
+
+
 def _decisions(runs: Sequence[ScheduleRun]) -> Exhibit:
-    names = list(dict.fromkeys(run.policy for run in runs))
+    names = _names([runs])
 
     def draw(axes: list[Axes], palette: Palette) -> None:
         [panel] = axes
@@ -375,7 +396,7 @@ def _decisions(runs: Sequence[ScheduleRun]) -> Exhibit:
             own = [run for run in runs if run.policy == name]
             if own:
                 panel.scatter(
-                    [max(float(run.series.jobs.mean()), 0.5) for run in own],
+                    [max(_jobs_at_once(run), 0.5) for run in own],
                     [run.decision_ms_mean for run in own],
                     color=palette[role],
                     marker=marker,
@@ -383,28 +404,28 @@ def _decisions(runs: Sequence[ScheduleRun]) -> Exhibit:
                     label=policy_label(name),
                 )
         panel.set(xlabel="jobs at once, on average", ylabel="milliseconds a plan", xscale="log", yscale="log")
-        panel.set_xlim(left=0.5)
-        panel.set_ylim(bottom=0.1)
         plain_numbers(panel.xaxis)
         plain_numbers(panel.yaxis)
         shared_legend(panel)
 
-    most = max(runs, key=lambda run: float(np.nan_to_num(run.series.jobs.mean())))
-    finding = Finding(
-        "the most jobs at once",
-        "4,000 jobs, 16,000 cores; time not given",
-        f"{most.series.jobs.mean():,.0f} jobs, {most.capacity_cores:,.0f} cores: "
-        f"{most.decision_ms_mean:.1f} ms",
-    )
+    most = {name: max((run for run in runs if run.policy == name), key=_jobs_at_once) for name in names}
+    findings = [
+        Finding(
+            f"{policy_label(name)}: a plan where most jobs are at once",
+            "4,000 jobs, 16,000 cores; time not given",
+            f"{_jobs_at_once(run):,.0f} jobs, {run.capacity_cores:,.0f} cores: {run.decision_ms_mean:.1f} ms",
+        )
+        for name, run in most.items()
+    ]
     return Exhibit(
         name="slaq-decisions",
         title="How long a decision takes",
         source="SLAQ, among figures 3.5 to 3.10",
         caption=(
-            "The mean time of a plan in each run, live or simulated, with all curves fitted anew "
-            "where simulated."
+            "The mean time of a plan in each run, live or simulated, with all curves fitted anew where "
+            "simulated."
         ),
         picture=picture("slaq-decisions", draw),
-        findings=(finding,),
+        findings=tuple(findings),
         commands=commands_of([run.circumstances for run in runs]),
     )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
 
-# role → in light, in dark. Series are told apart by lightness, too, and by line styles.
+# role → in light, in dark; all in light differ. Series are told apart by lightness, too, and by line styles.
 COLOURS: dict[str, tuple[str, str]] = {
     "ink": ("#1f2328", "#e6edf3"),
     "muted": ("#656d76", "#9198a1"),
@@ -30,8 +30,7 @@ COLOURS: dict[str, tuple[str, str]] = {
     "nine": ("#a40e26", "#ff8182"),
 }
 SERIES = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_SENTINELS = {role: f"#0a00{index:02x}" for index, role in enumerate(COLOURS)}  # told apart in the SVG
-_LIGHT = {role: light for role, (light, _) in COLOURS.items()}
+PALETTE = {role: light for role, (light, _) in COLOURS.items()}
 
 INCHES = (7.2, 3.6)
 DOTS_PER_INCH = 160
@@ -70,14 +69,15 @@ def picture(name: str, draw: Draw, *, columns: int = 1) -> Picture:
 
     Raises MissingMatplotlibError.
     """
-    svg = _drawn(name, draw, columns, _SENTINELS, "svg").decode("utf-8")
+    svg, png = _drawn(name, draw, columns)
     svg = svg[svg.index("<svg") :]
-    for role, sentinel in _SENTINELS.items():
-        svg = svg.replace(sentinel, f"var(--{role})")
-    return Picture(svg, _drawn(name, draw, columns, _LIGHT, "png"))
+    for role, light in PALETTE.items():
+        svg = svg.replace(light, f"var(--{role})")
+    return Picture(svg, png)
 
 
-def _drawn(name: str, draw: Draw, columns: int, palette: Palette, kind: str) -> bytes:
+def _drawn(name: str, draw: Draw, columns: int) -> tuple[str, bytes]:
+    """Return one drawing as SVG and as PNG, in the colours of light, each of which one role alone has."""
     try:
         import matplotlib
     except ImportError as error:
@@ -86,7 +86,20 @@ def _drawn(name: str, draw: Draw, columns: int, palette: Palette, kind: str) -> 
         ) from error
     from matplotlib.figure import Figure
 
-    settings: dict[Any, Any] = {
+    with matplotlib.rc_context(_settings(name)):
+        figure = Figure(figsize=INCHES, layout="constrained")
+        axes = figure.subplots(1, columns, squeeze=False)[0]
+        draw(list(axes), PALETTE)
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # places are found: finding them takes longer than drawing
+        svg, png = io.BytesIO(), io.BytesIO()
+        figure.savefig(svg, format="svg", metadata={"Date": None})
+        figure.savefig(png, format="png", dpi=DOTS_PER_INCH, facecolor=PALETTE["page"])
+    return svg.getvalue().decode("utf-8"), png.getvalue()
+
+
+def _settings(name: str) -> dict[Any, Any]:
+    return {
         "svg.fonttype": "none",
         "svg.hashsalt": name,
         "font.family": "sans-serif",
@@ -96,25 +109,16 @@ def _drawn(name: str, draw: Draw, columns: int, palette: Palette, kind: str) -> 
         "axes.grid": True,
         "axes.axisbelow": True,
         "legend.frameon": False,
-        "text.color": palette["ink"],
-        "axes.labelcolor": palette["ink"],
-        "axes.titlecolor": palette["ink"],
-        "axes.edgecolor": palette["muted"],
-        "xtick.color": palette["muted"],
-        "ytick.color": palette["muted"],
-        "grid.color": palette["grid"],
+        "text.color": PALETTE["ink"],
+        "axes.labelcolor": PALETTE["ink"],
+        "axes.titlecolor": PALETTE["ink"],
+        "axes.edgecolor": PALETTE["muted"],
+        "xtick.color": PALETTE["muted"],
+        "ytick.color": PALETTE["muted"],
+        "grid.color": PALETTE["grid"],
         "axes.facecolor": "none",
-        "figure.facecolor": "none" if kind == "svg" else palette["page"],
+        "figure.facecolor": "none",
     }
-    with matplotlib.rc_context(settings):
-        figure = Figure(figsize=INCHES, layout="constrained")
-        axes = figure.subplots(1, columns, squeeze=False)[0]
-        draw(list(axes), palette)
-        file = io.BytesIO()
-        figure.savefig(
-            file, format=kind, dpi=DOTS_PER_INCH, metadata={"Date": None} if kind == "svg" else None
-        )
-    return file.getvalue()
 
 
 def legend_below(axes: Axes) -> None:
@@ -130,6 +134,9 @@ def shared_legend(axes: Axes) -> None:
 
 
 def plain_numbers(axis: Axis) -> None:
-    """Write 0.1, 1, 10 along a logarithmic axis instead of powers, and little ticks without numbers."""
+    """Write 1, 2, 5, 10 along a logarithmic axis instead of powers, and little ticks without numbers."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter("")

@@ -41,7 +41,7 @@ def write_report(folder: Path) -> Path:
     sections: list[tuple[str, list[Exhibit | Missing]]] = [
         ("One query alone", alone(runs)),
         ("Many jobs at once, really run", shared(schedules, "live")),
-        ("Many jobs at once, simulated at the thesis's scale", shared(schedules, "simulated")),
+        ("Many jobs at once, simulated", shared(schedules, "simulated")),
         ("Prediction and training", [*predicted(runs), *training_schedules(schedules)]),
     ]
     _write_figures(folder / FIGURES, [each for _, found in sections for each in found])
