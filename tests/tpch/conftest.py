@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import MIX, run
+
+from tests.tpch.command_line import MIX, run
 
 ALONE = ("Q1", "Q2", "Q6", "linear regression", "K-Means")
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import MIX, run
 from relaqs_tpch.metered import MeteredExecutor
 from relaqs_tpch.mix import arrivals
 from relaqs_tpch.warehouse import Warehouse
@@ -22,6 +21,7 @@ from relaqs.executors import ThreadExecutor
 from relaqs.policies import Kind
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.simulation.validation import agreement
+from tests.tpch.command_line import MIX, run
 
 
 def test_a_run_records_each_snapshot_beside_the_truth(runs: Path) -> None:

@@ -1,4 +1,4 @@
-"""Exhibits of jobs that shared a cluster, live or simulated (thesis 4.6 to 4.8; SLAQ's, where jobs train)."""
+"""Exhibits of jobs that shared a cluster, live or simulated (thesis 4.6 to 4.8)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ import numpy as np
 
 from relaqs.arrays import FloatArray
 from relaqs.cli.comparison import policy_label, signed, title_of
-from relaqs.policies import POLICIES, Kind
+from relaqs.policies import POLICIES
 from relaqs.records import ScheduleRun
 from relaqs.records.comparison import REFERENCE, Row, compare, settings
 from relaqs.simulation.outcome import GROUPS, LEVELS
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
-from relaqs_tpch.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
+from relaqs_tpch.report.style import SERIES, Palette, picture, shared_legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 THESIS_CHANGES = {0.7: "−47 %", 0.9: "−21 %"}  # of the time, by ReLAQS, at 256 cores, 12 queries, 120 s
-SLAQ_CHANGES = ("up to −73 %", "up to −44 %")  # of the loss, and of the time to reduce it; its abstract
 POINTS = 150
 MOST_SETTINGS = 3
 COMMANDS = {
@@ -45,7 +44,7 @@ def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
             Missing(f"{title}, {source}", f"ReLAQS thesis, figure {number}", COMMANDS[source])
             for title, number in named
         ]
-    groups = _most_alike(settings(own))
+    groups = most_alike(settings(own))
     exhibits: list[Exhibit | Missing] = [_over_time(groups[0], source), _levels(groups, source)]
     if len(groups) > 1:
         exhibits.append(_by_arrival(groups, source))
@@ -63,7 +62,7 @@ def in_order(runs: Sequence[ScheduleRun]) -> list[ScheduleRun]:
     return sorted(runs, key=lambda run: known.index(run.policy) if run.policy in known else len(known))
 
 
-def _most_alike(groups: list[list[ScheduleRun]]) -> list[list[ScheduleRun]]:
+def most_alike(groups: list[list[ScheduleRun]]) -> list[list[ScheduleRun]]:
     """Return the settings that differ in their arrivals alone: those of the workload measured most."""
 
     def workload(group: list[ScheduleRun]) -> tuple[object, ...]:
@@ -86,7 +85,8 @@ def styles(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
     return {REFERENCE: ("muted", "--", "."), **found}
 
 
-def _mean_over(runs: Sequence[ScheduleRun], field: str, until: float) -> tuple[FloatArray, FloatArray]:
+def mean_over(runs: Sequence[ScheduleRun], field: str, until: float) -> tuple[FloatArray, FloatArray]:
+    """Return moments in seconds and the mean over runs of a column of `Series` at each, shape (POINTS,)."""
     at = np.linspace(0.0, until, POINTS)
     rows = [np.interp(at, run.series.at_seconds, getattr(run.series, field)) for run in runs]
     return at, np.mean(rows, axis=0)
@@ -104,7 +104,7 @@ def _over_time(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         ):
             for row in rows:
                 role, line, _ = chosen[row.policy]
-                at, values = _mean_over(row.runs, field, until)
+                at, values = mean_over(row.runs, field, until)
                 panel.plot(
                     at, 100 * values, color=palette[role], linestyle=line, label=policy_label(row.policy)
                 )
@@ -126,7 +126,7 @@ def _over_time(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         title=f"Average progress and error over time, {source}",
         source="ReLAQS thesis, figure 4.6",
         caption=(
-            f"{_sentence(group)} Means over the jobs that have arrived, and over seeds; an error is 1 until "
+            f"{sentence(group)} Means over the jobs that have arrived, and over seeds; an error is 1 until "
             "a job's first result, then relative to its largest, and 0 at its end."
         ),
         picture=picture(f"thesis-4-6-{source}", draw, columns=2),
@@ -139,18 +139,20 @@ def _together(groups: Sequence[Sequence[ScheduleRun]]) -> list[ScheduleRun]:
     return [run for group in groups for run in group]
 
 
-def _names(groups: Sequence[Sequence[ScheduleRun]]) -> list[str]:
+def names_of(groups: Sequence[Sequence[ScheduleRun]]) -> list[str]:
+    """Return the policies of all groups, each once, in the order of the registry."""
     return list(dict.fromkeys(run.policy for run in in_order(_together(groups))))
 
 
-def _sentence(group: Sequence[ScheduleRun]) -> str:
+def sentence(group: Sequence[ScheduleRun]) -> str:
+    """Return what was measured, as the first sentence of a caption."""
     title = title_of(group)
     return title[0].upper() + title[1:] + "."
 
 
 def _levels(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
     compared = [compare(group) for group in groups]
-    chosen = styles(_names(groups))
+    chosen = styles(names_of(groups))
 
     def draw(axes: list[Axes], palette: Palette) -> None:
         for panel, group, rows in zip(axes, groups, compared, strict=True):
@@ -174,7 +176,7 @@ def _levels(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit:
         title=f"Time to reach each reduction of the error, {source}",
         source="ReLAQS thesis, figure 4.7: arrivals every 10, 40 and 120 s on 256 cores",
         caption=(
-            f"{_sentence(_together(groups))} Beyond the crossing point fair sharing is faster. The thesis's "
+            f"{sentence(_together(groups))} Beyond the crossing point fair sharing is faster. The thesis's "
             "−47 % and −21 % are of ReLAQS at 256 cores, 12 queries and arrivals every 120 s."
         ),
         picture=picture(f"thesis-4-7-{source}", draw, columns=len(groups)),
@@ -209,7 +211,7 @@ def _by_arrival(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit
 
     def draw(axes: list[Axes], palette: Palette) -> None:
         [panel] = axes
-        for name, (role, line, marker) in styles(_names(groups)).items():
+        for name, (role, line, marker) in styles(names_of(groups)).items():
             by_group = [{row.policy: row for row in rows}.get(name) for rows in compared]
             known = [
                 (at, row.reduced[1]) for at, row in zip(arrivals, by_group, strict=True) if row is not None
@@ -251,7 +253,7 @@ def _by_arrival(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Exhibit
         name=f"thesis-4-8-{source}",
         title=f"Time to a 90 % reduction against the arrivals, {source}",
         source="ReLAQS thesis, figure 4.8",
-        caption=f"{_sentence(_together(groups))} Bars: ± one standard error over seeds.",
+        caption=f"{sentence(_together(groups))} Bars: ± one standard error over seeds.",
         picture=picture(f"thesis-4-8-{source}", draw),
         findings=tuple(findings),
         commands=commands_of([run.circumstances for run in _together(groups)]),
@@ -294,7 +296,7 @@ def _thirds(group: Sequence[ScheduleRun], source: str) -> Exhibit:
         name=f"slaq-shares-{source}",
         title=f"Who gets the cores, {source}",
         source="SLAQ, among figures 3.5 to 3.10: cores by how far jobs have come",
-        caption=f"{_sentence(group)} Jobs are parted into thirds by their true error at each moment.",
+        caption=f"{sentence(group)} Jobs are parted into thirds by their true error at each moment.",
         picture=picture(f"slaq-shares-{source}", draw),
         findings=tuple(findings),
         commands=commands_of([run.circumstances for run in group]),
@@ -309,123 +311,3 @@ def mean_thirds(runs: Sequence[ScheduleRun]) -> FloatArray:
         if busy.any():
             shares.append(run.series.third_shares[:, busy].mean(axis=1))
     return np.mean(shares, axis=0) if shares else np.full(len(GROUPS), np.nan)
-
-
-def training_schedules(runs: Sequence[ScheduleRun]) -> list[Exhibit | Missing]:
-    """Return SLAQ's time to reduce losses, from runs whose jobs train, and the time of decisions."""
-    trained = [run for run in runs if all(kind is Kind.TRAINING for kind in run.jobs.kinds)]
-    found: list[Exhibit | Missing] = []
-    if trained:
-        source = trained[-1].source
-        groups = _most_alike(settings(in_order([run for run in trained if run.source == source])))
-        found.append(_losses(groups[0], source))
-    else:
-        command = "relaqs simulate --training 100% --out tpch-results"
-        found.append(
-            Missing("Average loss, and time to reduce it", "SLAQ, among figures 3.5 to 3.10", command)
-        )
-    known = [run for run in runs if math.isfinite(run.decision_ms_mean)]
-    if known:
-        found.append(_decisions(known))
-    return found
-
-
-def _losses(group: Sequence[ScheduleRun], source: str) -> Exhibit:
-    rows = compare(group)
-    until = max(float(run.series.at_seconds[-1]) for run in group)
-
-    def draw(axes: list[Axes], palette: Palette) -> None:
-        chosen = styles([row.policy for row in rows])
-        for row in rows:
-            role, line, _ = chosen[row.policy]
-            at, values = _mean_over(row.runs, "mean_error", until)
-            axes[0].plot(
-                at, 100 * values, color=palette[role], linestyle=line, label=policy_label(row.policy)
-            )
-        axes[0].set(
-            title="normalised loss", xlabel="seconds", ylabel="mean over arrived jobs, %", ylim=(0, None)
-        )
-        width = 0.8 / len(rows)
-        for index, row in enumerate(rows):
-            means = [figure.mean for figure in row.reduced[1:]]
-            places = np.arange(len(means)) + index * width
-            axes[1].bar(
-                places, means, width, color=palette[chosen[row.policy][0]], label=policy_label(row.policy)
-            )
-        axes[1].set_xticks(np.arange(2) + 0.4 - width / 2, ["−90 %", "−95 %"])
-        axes[1].set(title="mean seconds to a reduced loss", ylabel="seconds")
-        shared_legend(axes[0])
-
-    quality, delay = SLAQ_CHANGES
-    findings = [
-        Finding(f"{policy_label(row.policy)}: {what}", paper, signed(change) or "±0 %")
-        for row in rows
-        if row.policy != REFERENCE
-        for what, paper, change in (
-            ("average loss over time", quality, row.error_change),
-            ("time to −90 % of the loss", delay, row.reduced_change[1]),
-            ("time to −95 % of the loss", delay, row.reduced_change[2]),
-        )
-    ]
-    cap = "no cap" if math.isinf(group[0].cores_most) else f"at most {group[0].cores_most:g} cores a job"
-    return Exhibit(
-        name="slaq-losses",
-        title=f"Average loss over time, and the time to reduce it, {source}",
-        source="SLAQ, among figures 3.5 to 3.10",
-        caption=(
-            f"{_sentence(group)} Parallelism: {cap}; the gain depends on it and on the load, from most of "
-            "the loss without a cap to nothing with a cap at the fair share. Changes are relative to fair "
-            "sharing; SLAQ's abstract has those of max_sum, without the load or the reduction they are of."
-        ),
-        picture=picture("slaq-losses", draw, columns=2),
-        findings=tuple(findings),
-        commands=commands_of([run.circumstances for run in group]),
-    )
-
-
-def _jobs_at_once(run: ScheduleRun) -> float:
-    return float(np.nan_to_num(run.series.jobs.mean()))
-
-
-def _decisions(runs: Sequence[ScheduleRun]) -> Exhibit:
-    names = _names([runs])
-
-    def draw(axes: list[Axes], palette: Palette) -> None:
-        [panel] = axes
-        for name, (role, _, marker) in styles(names).items():
-            own = [run for run in runs if run.policy == name]
-            if own:
-                panel.scatter(
-                    [max(_jobs_at_once(run), 0.5) for run in own],
-                    [run.decision_ms_mean for run in own],
-                    color=palette[role],
-                    marker=marker,
-                    s=22,
-                    label=policy_label(name),
-                )
-        panel.set(xlabel="jobs at once, on average", ylabel="milliseconds a plan", xscale="log", yscale="log")
-        plain_numbers(panel.xaxis)
-        plain_numbers(panel.yaxis)
-        shared_legend(panel)
-
-    most = {name: max((run for run in runs if run.policy == name), key=_jobs_at_once) for name in names}
-    findings = [
-        Finding(
-            f"{policy_label(name)}: a plan where most jobs are at once",
-            "4,000 jobs, 16,000 cores; time not given",
-            f"{_jobs_at_once(run):,.0f} jobs, {run.capacity_cores:,.0f} cores: {run.decision_ms_mean:.1f} ms",
-        )
-        for name, run in most.items()
-    ]
-    return Exhibit(
-        name="slaq-decisions",
-        title="How long a decision takes",
-        source="SLAQ, among figures 3.5 to 3.10",
-        caption=(
-            "The mean time of a plan in each run, live or simulated, with all curves fitted anew where "
-            "simulated."
-        ),
-        picture=picture("slaq-decisions", draw),
-        findings=tuple(findings),
-        commands=commands_of([run.circumstances for run in runs]),
-    )

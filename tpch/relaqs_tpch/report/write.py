@@ -16,7 +16,8 @@ from relaqs_tpch.report.alone import alone
 from relaqs_tpch.report.exhibit import Exhibit, Missing
 from relaqs_tpch.report.page import page
 from relaqs_tpch.report.predicted import predicted
-from relaqs_tpch.report.shared import shared, training_schedules
+from relaqs_tpch.report.shared import shared
+from relaqs_tpch.report.trained import training_schedules
 
 PAGE = "report.html"
 FIGURES = "figures"
