@@ -194,6 +194,19 @@ def test_a_slow_browser_skips_and_ends_with_the_newest(
     assert len(received) - before <= 4  # dozens of snapshots were made while it was busy
 
 
+def test_a_panel_that_was_removed_is_there_again_once_that_is_discarded(serve: Serve, open_tab: Open) -> None:
+    """It is asked for again first."""
+    page = open_tab(serve(panel(FLAGS, title="Flags") + panel(MODES, id="p2", title="Modes"))).page
+    card = panel_of(page, "Modes")
+    card.locator("summary", has_text="More").click()
+    card.get_by_role("button", name="Remove panel").click()
+    expect(card).to_have_count(0)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.locator("summary", has_text="Page").click()
+    page.get_by_role("button", name="Discard changes").click()
+    expect_state(page, "Modes", "exact")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(serve: Serve, turnstile: Turnstile, open_tab: Open, scheme: str) -> None:
     served = serve()

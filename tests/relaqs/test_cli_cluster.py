@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -111,20 +112,21 @@ def test_a_query_waits_for_a_worker_and_says_so(tpch_warehouse: Path) -> None:
     port = free_port()
     address = address_of(port)
     query = ["sql", "SELECT count(*) FROM lineitem", "--data", str(tpch_warehouse), "--cluster", address]
-    with (
-        started(*scheduler_command(port)),
-        Client(address, timeout=LONG_SECONDS, set_as_default=False),  # it is there
-        subprocess.Popen(
-            [sys.executable, "-m", "relaqs", *query, "--format", "csv"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process,
-    ):
+    with ExitStack() as stack:
+        stack.enter_context(started(*scheduler_command(port)))
+        Client(address, timeout=LONG_SECONDS, set_as_default=False).close()  # it is there
+        process = stack.enter_context(
+            subprocess.Popen(
+                [sys.executable, "-m", "relaqs", *query, "--format", "csv"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
         assert process.stderr is not None
         said = process.stderr.readline()
-        with started(*workers_command(address, 1)):
-            out, more = process.communicate(timeout=LONG_SECONDS)
+        stack.enter_context(started(*workers_command(address, 1)))
+        out, more = process.communicate(timeout=LONG_SECONDS)
     assert said == (
         f"Warning: the cluster at {address} has no workers, and what runs there waits for one; start one by "
         f"`dask worker {address}`\n"
