@@ -226,10 +226,12 @@ class Session:
             del self._runners[job.id]
 
         def instead(error: Exception) -> Resort | None:
-            if not isinstance(error, MemoryLimitError) or plan.mode is Mode.EXACT:
+            if not isinstance(error, MemoryLimitError) or options.fallback == "error":
+                return None
+            if plan.mode is Mode.EXACT or plan.returns_rows:  # rows that are kept are the answer itself
                 return None
             cursor.close()
-            return None if options.fallback == "error" else self._as_a_whole(plan, options, f"{job.id}-whole")
+            return self._as_a_whole(plan, options, f"{job.id}-whole")
 
         query = OnlineQuery(
             job,

@@ -33,6 +33,7 @@ HARMLESS = {
     "enum",
     "math",
     "numpy",
+    "types",
     "typing",
     "warnings",
 }
