@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -122,14 +121,14 @@ class Allocator:
         self,
         now_seconds: float,
         capacity_cores: float,
-        running: Mapping[str, Sequence[float]] = MappingProxyType({}),
+        running: Mapping[str, Sequence[float]] | None = None,
     ) -> ClusterStatus:
         """Return how every job stands, the oldest first.
 
         running: the jobs of which tasks run now; of each, for how many seconds each of its cores is held.
         """
         accounts = list(self._accounts.values())
-        jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds, running)
+        jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds, running or {})
         return ClusterStatus(now_seconds, capacity_cores, self._policy.name, jobs)
 
     def _view(self, asking: list[Account], now_seconds: float, capacity_cores: float) -> View:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
@@ -26,7 +25,7 @@ def job_statuses(
     accounts: Sequence[Account],
     shares: Mapping[str, float],
     now_seconds: float,
-    running: Mapping[str, Sequence[float]] = MappingProxyType({}),
+    running: Mapping[str, Sequence[float]],
 ) -> tuple[JobStatus, ...]:
     """Return the jobs' statuses, in the order of the accounts. shares: planned cores by job, 0 if absent.
 

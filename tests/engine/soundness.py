@@ -16,8 +16,9 @@ MOST_ROWS = 1_000  # of an answer that is judged
 
 @dataclass(slots=True)
 class Tally:
-    """Certified cells that were judged, and those whose interval held the truth."""
+    """Answers that were judged, their certified cells, and those of them whose interval held the truth."""
 
+    answers: int = 0
     certified: int = 0
     held: int = 0
 
@@ -27,6 +28,7 @@ def unsound(plan: OnlinePlan, estimates: Sequence[Estimate], tally: Tally) -> It
     *early, last = estimates
     if last.table.num_rows > MOST_ROWS:
         return
+    tally.answers += 1
     final = _rows_by_key(plan, last)
     keys = Counter(_keys(plan, last))
     for estimate in early:

@@ -33,7 +33,6 @@ HARMLESS = {
     "enum",
     "math",
     "numpy",
-    "types",
     "typing",
     "warnings",
 }
