@@ -41,7 +41,7 @@ Opened = Callable[[], AbstractContextManager[Executor]]
 class Nothing:
     """Work that takes no time."""
 
-    def run(self, job_id: str) -> None:
+    def run(self, owner: str) -> None:
         return None
 
 

@@ -14,8 +14,8 @@ from typing import Protocol, runtime_checkable
 class Work(Protocol):
     """What a task does on a worker: picklable, pure, and safe to run again after a worker's death."""
 
-    def run(self, job_id: str) -> object:
-        """Return the task's result. Runs on a worker's thread; `job_id` names it for interruption."""
+    def run(self, owner: str) -> object:
+        """Return the task's result. Runs on a worker's thread; `owner` names it for interruption."""
         ...
 
 

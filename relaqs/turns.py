@@ -88,7 +88,7 @@ class _TurnWork:
 
     turns: Turns
 
-    def run(self, job_id: str) -> Turn:
+    def run(self, owner: str) -> Turn:
         return self.turns.lend()
 
 

@@ -22,10 +22,10 @@ from relaqs_engine.plan import Hoist
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
-MARK_COUNT = 4096  # interrupted jobs remembered; a task that starts later than that many is long gone
+MARK_COUNT = 4096  # interrupted owners remembered; what starts later than that many is long gone
 REPEAT_SECONDS = 0.005  # between two interruptions of one statement
 
-Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its job
+Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
 
 _QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
 
@@ -42,7 +42,10 @@ class UnseenFileError(DataError):
 
 
 class Statements:
-    """Which cursor runs a statement for which job, so that an interrupted job runs no more of them."""
+    """Which cursor runs a statement for which owner, so that an interrupted one runs no more of them.
+
+    An owner is whatever can be interrupted as one: a job in the user's process, one run of a task elsewhere.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -50,40 +53,40 @@ class Statements:
         self._interrupted: OrderedDict[str, None] = OrderedDict()
 
     @contextmanager
-    def running(self, job_id: str, cursor: Cursor) -> Iterator[None]:
-        """Register the statement run inside the block. Raises Interrupted if its job already was."""
+    def running(self, owner: str, cursor: Cursor) -> Iterator[None]:
+        """Register the statement run inside the block. Raises Interrupted if its owner already was."""
         with self._changed:
-            if job_id in self._interrupted:
-                raise Interrupted(f"job {job_id} was interrupted before this statement started")
-            self._running.setdefault(job_id, []).append(cursor)
+            if owner in self._interrupted:
+                raise Interrupted(f"{owner} was interrupted before this statement started")
+            self._running.setdefault(owner, []).append(cursor)
         try:
             yield
         finally:
             with self._changed:
-                self._running[job_id].remove(cursor)
-                if not self._running[job_id]:
-                    del self._running[job_id]
+                self._running[owner].remove(cursor)
+                if not self._running[owner]:
+                    del self._running[owner]
                 self._changed.notify_all()
 
-    def interrupt(self, job_id: str) -> None:
-        """Stop the job's statements, refuse later ones, and return when none runs.
+    def interrupt(self, owner: str) -> None:
+        """Stop the owner's statements, refuse later ones, and return when none runs.
 
         DuckDB forgets an interruption that arrives just before a statement starts, and a statement that
         was registered may not have started yet: so it is repeated until the statement has ended.
         """
         with self._changed:
-            self._interrupted[job_id] = None
+            self._interrupted[owner] = None
             while len(self._interrupted) > MARK_COUNT:
                 self._interrupted.popitem(last=False)
-            while cursors := self._running.get(job_id):
+            while cursors := self._running.get(owner):
                 for cursor in cursors:
                     cursor.interrupt()
                 self._changed.wait(REPEAT_SECONDS)
 
-    def release(self, job_id: str) -> None:
-        """Forget that the job was interrupted: none of its tasks can start here any more."""
+    def release(self, owner: str) -> None:
+        """Forget that the owner was interrupted: nothing of it can start here any more."""
         with self._changed:
-            self._interrupted.pop(job_id, None)
+            self._interrupted.pop(owner, None)
 
 
 @dataclass(slots=True)
@@ -203,11 +206,11 @@ class Runtime:
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
 
-    def query(self, config: DatabaseConfig, hoists: Sequence[Hoist], sql: str, job_id: str) -> pa.Table:
+    def query(self, config: DatabaseConfig, hoists: Sequence[Hoist], sql: str, owner: str) -> pa.Table:
         """Return the SELECT's result, run on the calling thread, its hoists prepared first."""
         with self._using(config) as database:
             cursor = database.cursor()
-            interruptible = partial(self.statements.running, job_id, cursor)
+            interruptible = partial(self.statements.running, owner, cursor)
             with database.hoists.held(hoists, cursor, interruptible), interruptible():
                 return cursor.table(sql)
 
@@ -255,14 +258,14 @@ class QueryWork:
         """Return how many cores the statement occupies."""
         return self.config.threads
 
-    def run(self, job_id: str) -> pa.Table:
+    def run(self, owner: str) -> pa.Table:
         """Return the result.
 
         Raises UnseenFileError where a file is not there, DataError where one is damaged, Interrupted on
         request.
         """
         try:
-            return _RUNTIME.query(self.config, self.hoists, self.sql, job_id)
+            return _RUNTIME.query(self.config, self.hoists, self.sql, owner)
         except DataError as error:
             quoted = [path for _, path in _QUOTED_PATH.findall(str(error))]
             paths = [path for path in quoted if path.startswith(self.config.readable)]
@@ -276,14 +279,14 @@ class QueryWork:
             raise
 
 
-def interrupt(job_id: str) -> None:
-    """Stop every statement that runs for the job in this process; those yet to start will not run."""
-    _RUNTIME.statements.interrupt(job_id)
+def interrupt(owner: str) -> None:
+    """Stop every statement that runs for the owner in this process; those yet to start will not run."""
+    _RUNTIME.statements.interrupt(owner)
 
 
-def release(job_id: str) -> None:
-    """Forget an interrupted job, once none of its tasks can start here any more."""
-    _RUNTIME.statements.release(job_id)
+def release(owner: str) -> None:
+    """Forget that an owner was interrupted, once nothing of it can start here any more."""
+    _RUNTIME.statements.release(owner)
 
 
 def close_database(config: DatabaseConfig) -> None:

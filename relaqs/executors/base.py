@@ -74,10 +74,10 @@ class Executor(Protocol):
         ...
 
 
-def run_measured(task: Task, job_id: str) -> TaskResult:
+def run_measured(task: Task, owner: str) -> TaskResult:
     """Return the task's result, or its error, with the core-seconds it took, and for how long it held them.
 
-    job_id: the name under which this process can interrupt the task. Measured on the calling thread, which
+    owner: the name under which this process can interrupt the task. Measured on the calling thread, which
     does an even part where the work says that it occupies several `cores` (an exact query does). A task that
     waits, for storage or for whatever else, holds its thread, and is charged for that as well. A value that
     says itself what `core_seconds` it took was computed elsewhere.
@@ -87,7 +87,7 @@ def run_measured(task: Task, job_id: str) -> TaskResult:
     value: object = None
     raised: BaseException | None = None
     try:
-        value = task.work.run(job_id)
+        value = task.work.run(owner)
     except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
         raised = error
     took = max((time.thread_time() - started_seconds) * cores, busy_seconds() - started_busy)

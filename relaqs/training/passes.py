@@ -49,9 +49,9 @@ class Source:
             return None
         return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
 
-    def read(self, offset: int, job_id: str) -> Rows:
+    def read(self, offset: int, owner: str) -> Rows:
         """Return one partition's rows from its files, and keep them for the next who asks."""
-        rows = self.reads[offset].rows(job_id)
+        rows = self.reads[offset].rows(owner)
         arrays = {"features": (0, rows.features)}
         if rows.target is not None:
             arrays["target"] = (0, rows.target)
@@ -66,11 +66,11 @@ class ProfileWork:
     source: Source
     sample_rows: tuple[int, ...]
 
-    def run(self, job_id: str) -> Profile:
+    def run(self, owner: str) -> Profile:
         profiles = []
         for offset, read in enumerate(self.source.reads):
             if (rows := self.source.kept(offset)) is None:
-                rows = self.source.read(offset, job_id)
+                rows = self.source.read(offset, owner)
             seed = self.source.first + offset
             profiles.append(profile_of(rows, read.names, self.sample_rows[offset], seed))
         return in_pairs(profiles, Profile.merged)
@@ -100,14 +100,14 @@ class PassWork:
     first: int
     end: int
 
-    def run(self, job_id: str) -> Summed:
+    def run(self, owner: str) -> Summed:
         reads = 0
 
         def partials() -> Iterator[Sums]:
             nonlocal reads
             for offset in range(len(self.source.reads)):
                 if (rows := self.source.kept(offset)) is None:
-                    rows, reads = self.source.read(offset, job_id), reads + 1
+                    rows, reads = self.source.read(offset, owner), reads + 1
                 start = (self.source.first + offset) * self.cut
                 for piece in range(max(self.first, start), min(self.end, start + self.cut)):
                     yield self._partial(piece, rows)

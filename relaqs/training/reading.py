@@ -37,9 +37,9 @@ class PartitionRead:
     row_count: int
     digest: str
 
-    def rows(self, job_id: str) -> Rows:
+    def rows(self, owner: str) -> Rows:
         """Return the rows. Raises DataError for a NULL, a NaN or an infinity, naming the column."""
-        table: pa.Table = QueryWork(self.config, self.hoists, self.sql).run(job_id)
+        table: pa.Table = QueryWork(self.config, self.hoists, self.sql).run(owner)
         columns = [_feature(table.column(i), name) for i, name in enumerate(self.names)]
         features = np.ascontiguousarray(np.column_stack(columns))
         features.setflags(write=False)  # every job that trains on these rows shares them

@@ -55,7 +55,7 @@ class SumWork:
     gate: Gate
     fails: bool
 
-    def run(self, job_id: str) -> tuple[float, float, int]:
+    def run(self, owner: str) -> tuple[float, float, int]:
         self.gate.enter(self.partition)
         if self.fails:
             raise ZeroDivisionError("this partition is broken")

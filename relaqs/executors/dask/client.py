@@ -212,7 +212,7 @@ class DaskExecutor:
         keys = [(flight.name, parcel.key.step, parcel.key.index) for parcel in parcels]
         graph = {
             # A data producer waits on the scheduler until a core is free, instead of in a worker's own queue.
-            key: GraphTask(key, run_task, flight.name, versions, parcel.pickled, _data_producer=True)
+            key: GraphTask(key, run_task, versions, parcel.pickled, _data_producer=True)
             for key, parcel in zip(keys, parcels, strict=True)
         }
         try:

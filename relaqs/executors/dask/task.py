@@ -10,8 +10,9 @@ import traceback
 from dataclasses import replace
 from typing import Any
 
-from distributed import WorkerPlugin, get_worker
+from distributed import Reschedule, Worker, WorkerPlugin, get_worker
 from distributed.protocol import pickle
+from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs import worker
@@ -21,29 +22,37 @@ from relaqs.executors.dask.names import CORE_SECONDS, job_of
 from relaqs.job import Task, TaskResult
 
 
-def run_task(name: str, wanted: str, pickled: bytes) -> TaskResult:
+def run_task(wanted: str, pickled: bytes) -> TaskResult:
     """Return the task's result, its error as a value. Runs on a worker's thread.
 
-    name: of the job on this cluster. wanted: the client's `named_versions`. pickled: a Task, so that the
-    scheduler need not look into it. Raises ClusterError on a worker that joined late with other versions,
-    whose results must not be mixed with the rest.
+    wanted: the client's `named_versions`. pickled: a Task, so that the scheduler need not look into it.
+    Raises ClusterError on a worker that joined late with other versions, whose results must not be mixed
+    with the rest, and Reschedule where the run was interrupted: a task that is wanted still is run again.
     """
+    dask_worker = get_worker()
     if (found := named_versions()) != wanted:
         raise ClusterError(
-            f"the worker at {get_worker().address} has {found}, the client {wanted}; install the same "
+            f"the worker at {dask_worker.address} has {found}, the client {wanted}; install the same "
             "packages there, start it again, and run the job again"
         )
     task: Task = pickle.loads(pickled)
-    result = run_measured(task, name)
-    tell_core_seconds(result.core_seconds)
+    result = run_measured(task, run_of(dask_worker, dask_worker.get_current_task()))
+    tell_core_seconds(dask_worker, result.core_seconds)
     if result.error is None:
         return result
-    return replace(result, error=portable(result.error, get_worker().address))
+    if isinstance(result.error, Interrupted):
+        raise Reschedule
+    return replace(result, error=portable(result.error, dask_worker.address))
 
 
-def tell_core_seconds(core_seconds: float) -> None:
+def run_of(dask_worker: Worker, key: Any) -> str:
+    """Return the name of the task's run on this worker. If it is wanted again later, that is another run."""
+    state = dask_worker.state.tasks.get(key)
+    return f"{key}, run {state.run_id if state is not None else None}"
+
+
+def tell_core_seconds(dask_worker: Worker, core_seconds: float) -> None:
     """Put what the running task took where it goes to the scheduler, in the message that it has ended."""
-    dask_worker = get_worker()
     state = dask_worker.state.tasks.get(dask_worker.get_current_task())
     if state is not None:  # None: it was released meanwhile
         state.metadata[CORE_SECONDS] = core_seconds
@@ -64,12 +73,20 @@ def portable(error: BaseException, address: str) -> BaseException:
 
 
 class InterruptReleased(WorkerPlugin):
-    """Stops a running task that nobody waits for any more: its job was cancelled, or its client died."""
+    """Stops a running task that nobody waits for any more: its job was cancelled, or its client died.
+
+    It stops that run alone, since the job may go on: a result that has just been fetched from a worker that
+    dies is computed again, until the scheduler hears that it is not needed.
+    """
 
     name = "relaqs-interrupt"
     idempotent = True
 
+    def setup(self, worker: Worker) -> None:
+        self._worker = worker
+
     def transition(self, key: object, start: str, finish: str, **kwargs: Any) -> None:
         """Called by the worker, in its event loop, which must not wait for the interruption."""
-        if start == "executing" and finish == "released" and (name := job_of(key)) is not None:
-            threading.Thread(target=worker.interrupt, args=(name,), daemon=True).start()
+        if start == "executing" and finish == "released" and job_of(key) is not None:
+            run = run_of(self._worker, key)
+            threading.Thread(target=worker.interrupt, args=(run,), daemon=True).start()

@@ -44,10 +44,12 @@ from tests.relaqs.executors.toy_jobs import (
     GivesALock,
     KillsItsWorker,
     LongQuery,
+    LongQueryOnce,
     Number,
     ToyJob,
     counted,
     counting_job,
+    query_work,
 )
 
 
@@ -137,6 +139,39 @@ def test_stop_interrupts_what_runs_and_drops_what_waits(executor: DaskExecutor, 
     assert runner.wait(LONG_SECONDS)
     following = counting_job("following", steps=2, tasks=4)
     assert run_to_end(JobRunner(following, executor)).state is RunState.EXACT
+
+
+def test_a_task_that_is_released_and_wanted_again_takes_nothing_of_its_job_along(
+    executor: DaskExecutor, client: Client, pipes: list[Path], tmp_path: Path
+) -> None:
+    """A result that was just fetched from a worker that dies is begun elsewhere, and released there.
+
+    The one beside it runs on, and the one that was released runs again, though its worker still stops it.
+    """
+    first, second = (LongQueryOnce(i, str(pipe), str(tmp_path / f"{i}")) for i, pipe in enumerate(pipes))
+    job = ToyJob("spared", [[first, second], [query_work("SELECT 7 AS seven")] * 8])
+    runner = JobRunner(job, executor)
+    runner.start()
+    for pipe in pipes:
+        pipe.read_text()
+    client.run_on_scheduler(release, index=0)
+    eventually(lambda: client.run_on_scheduler(running) == [1])
+    client.run_on_scheduler(release, index=1)
+    assert runner.wait(LONG_SECONDS)
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded[0] == (0, [0, 1])
+    assert len(job.folded[1][1]) == 8
+
+
+def release(dask_scheduler: Any, index: int) -> None:
+    """Do to a running task what is done to one that nobody wants."""
+    [key] = [key for key, task in dask_scheduler.tasks.items() if task.processing_on and key[2] == index]
+    dask_scheduler.transitions({key: "released"}, stimulus_id="test-release")
+
+
+def running(dask_scheduler: Any) -> list[int]:
+    """Return the indexes of the tasks that run, but of none that has a result."""
+    return [key[2] for key, task in dask_scheduler.tasks.items() if task.processing_on]
 
 
 CLIENT = """

@@ -31,7 +31,7 @@ class Number:
     value: int
     core_seconds: float = 0.0
 
-    def run(self, job_id: str) -> int:
+    def run(self, owner: str) -> int:
         started = time.thread_time()
         while time.thread_time() - started < self.core_seconds:
             pass
@@ -45,7 +45,7 @@ class Waits:
     value: int
     seconds: float
 
-    def run(self, job_id: str) -> int:
+    def run(self, owner: str) -> int:
         time.sleep(self.seconds)
         return self.value
 
@@ -60,7 +60,7 @@ class StopsItsWorkerOnce:
     value: int
     mark: str
 
-    def run(self, job_id: str) -> int:
+    def run(self, owner: str) -> int:
         mark = Path(self.mark)
         if not mark.exists():
             mark.write_text(str(os.getpid()))
@@ -74,9 +74,27 @@ class LongQuery:
 
     pipe: str
 
-    def run(self, job_id: str) -> object:
+    def run(self, owner: str) -> object:
         Path(self.pipe).write_text(f"{os.getpid()}\n")
-        return query_work(LONG_SQL).run(job_id)
+        return query_work(LONG_SQL).run(owner)
+
+
+@dataclass(frozen=True, slots=True)
+class LongQueryOnce:
+    """Says so through a named pipe and runs a statement of days; who runs it again has its number at once.
+
+    mark: a file that does not exist at first.
+    """
+
+    value: int
+    pipe: str
+    mark: str
+
+    def run(self, owner: str) -> object:
+        if not Path(self.mark).exists():
+            Path(self.mark).touch()
+            return LongQuery(self.pipe).run(owner)
+        return self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +103,7 @@ class Fails:
 
     error: BaseException
 
-    def run(self, job_id: str) -> object:
+    def run(self, owner: str) -> object:
         raise self.error
 
 
@@ -98,7 +116,7 @@ class UnpicklableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FailsUnpicklably:
-    def run(self, job_id: str) -> object:
+    def run(self, owner: str) -> object:
         raise UnpicklableError("stays where it is")
 
 
@@ -106,13 +124,13 @@ class FailsUnpicklably:
 class GivesALock:
     """Gives what cannot be pickled."""
 
-    def run(self, job_id: str) -> object:
+    def run(self, owner: str) -> object:
         return threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class KillsItsWorker:
-    def run(self, job_id: str) -> object:
+    def run(self, owner: str) -> object:
         os.kill(os.getpid(), signal.SIGKILL)
         return None
 
