@@ -32,6 +32,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
 from distributed import Client
 from distributed.protocol import pickle
 from relaqs_tpch import query
@@ -82,23 +83,34 @@ class Under:
     """A cluster under one policy. task_seconds, task_core_seconds: of a task, on average.
 
     cores: that really ran, on average; fewer than there are where others use the machine, too.
+    machine_idle_share: of the time of the machine's own cores, on which clients and scheduler run as well.
     """
 
     policy: str
     followed: tuple[Followed, ...]
     idle_share: float
+    machine_idle_share: float
     cores: float
     task_seconds: float
     task_core_seconds: float
 
     @classmethod
-    def of(cls, policy: str, seen: Observed, begin: float, end: float, *followed: Followed) -> Under:
+    def of(
+        cls,
+        policy: str,
+        seen: Observed,
+        begin: float,
+        end: float,
+        machine_idle_share: float,
+        *followed: Followed,
+    ) -> Under:
         runs = [run for run in seen.runs if begin <= run.start_seconds and run.end_seconds <= end]
         core_seconds = [run.core_seconds for run in runs]
         return cls(
             policy,
             followed,
             Figures(seen, WORKERS).idle_share(begin, end),
+            machine_idle_share,
             sum(core_seconds) / (end - begin),
             statistics.mean(run.end_seconds - run.start_seconds for run in runs),
             statistics.mean(core_seconds),
@@ -192,6 +204,11 @@ def clients(warehouse: Path, policy: str) -> Iterator[tuple[Client, tuple[Client
         yield dask, (first, second)
 
 
+def machine_idle() -> float:
+    """Return the share of the time since the last call in which the machine's cores had nothing to do."""
+    return float(psutil.cpu_times_percent().idle) / 100.0
+
+
 def seen_by(dask: Client) -> Observed:
     seen: Observed = pickle.loads(dask.run_on_scheduler(observed))
     return seen
@@ -205,12 +222,13 @@ def measure_changes(warehouse: Path, changes: int) -> tuple[Under, list[float]]:
     """Turn weights round again and again. Return how shares followed, and the delays of all changes."""
     with clients(warehouse, "weighted_fair") as (dask, both):
         moments = []
+        machine_idle()
         for number in range(changes + 1):
             moments.append(time.time())
             for client in both:
                 client.weigh(WEIGHTS if number % 2 == 0 else WEIGHTS[::-1])
             time.sleep(HOLD_SECONDS)
-        end = time.time()
+        end, idle = time.time(), machine_idle()
         seen = seen_by(dask)
         for client in both:
             client.end()
@@ -222,6 +240,7 @@ def measure_changes(warehouse: Path, changes: int) -> tuple[Under, list[float]]:
         seen,
         moments[0],
         end,
+        idle,
         Followed.of("each second while weights stay", figures, steady),
         Followed.of("the second after a change", figures, turned),
         Followed.of(CORE_EPOCH, figures, figures.core_epochs(moments[0], end)),
@@ -232,9 +251,10 @@ def measure_changes(warehouse: Path, changes: int) -> tuple[Under, list[float]]:
 def measure_policy(warehouse: Path, seconds: float, truth: Sequence[str]) -> tuple[Under, Killed]:
     """Let the default policy plan, and kill one client at the end."""
     with clients(warehouse, "relaqs") as (dask, (victim, survivor)):
+        machine_idle()
         begin = time.time()
         time.sleep(seconds)
-        end = time.time()
+        end, idle = time.time(), machine_idle()
         victim.process.send_signal(signal.SIGKILL)
         before = len(survivor.answers)
         while len(survivor.answers) < before + ANSWERS and time.time() < end + WAIT_SECONDS:
@@ -250,6 +270,7 @@ def measure_policy(warehouse: Path, seconds: float, truth: Sequence[str]) -> tup
         seen,
         begin,
         end,
+        idle,
         Followed.of("each second", figures, epochs(begin, end)),
         Followed.of(CORE_EPOCH, figures, figures.core_epochs(begin, end)),
     )
@@ -292,7 +313,8 @@ def table_of(unders: Sequence[Under]) -> Table:
 
 def described(under: Under) -> str:
     return (
-        f"{under.policy}: {under.idle_share:.1%} of the workers' time was idle while work waited; "
+        f"{under.policy}: {under.idle_share:.1%} of the workers' time was idle while work waited, and "
+        f"{under.machine_idle_share:.1%} of that of the machine's cores in any case; "
         f"{under.cores:.2f} of {WORKERS} cores ran; a task took {1e3 * under.task_core_seconds:.0f} ms of a "
         f"core in {1e3 * under.task_seconds:.0f} ms."
     )

@@ -12,10 +12,15 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
+from hypothesis import settings
 from relaqs_tpch import generate
 from relaqs_tpch.data import ORIGINALS
 
 from benchmarks import flights
+
+# The same examples in every run; `--hypothesis-profile=default` looks for others.
+settings.register_profile("fixed", derandomize=True)
+settings.load_profile("fixed")
 
 TPCH_SCALE = 0.01  # 60,175 rows of lineitem; its answers are published
 TPCH_PARTITIONS = 20

@@ -42,7 +42,9 @@ def linearised_variance(
     totals = _per_group(contributions, group_index, groups)
     weight = (weights * odds)[of_support[group_index], block_index]
     with np.errstate(invalid="ignore"):
-        deviation = contributions / shares[block_index, None] - totals[group_index]
+        deviation = _beyond_rounding(
+            contributions / shares[block_index, None] - totals[group_index], np.abs(totals[group_index])
+        )
     terms = weight[:, None] * deviation**2
     complete = np.bincount(group_index, minlength=groups) == np.count_nonzero(block_rows)
     absent = _absent(weights * odds, of_support, weight, group_index, complete)
@@ -56,10 +58,7 @@ def linearised_variance(
 
 
 def _contributions(gradient: FloatArray, group_index: IntArray, sums: FloatArray) -> FloatArray:
-    """Return what each (group, block) pair adds to each estimate, shape (P, C).
-
-    What cancels to rounding is zero: the average of equal values does not vary.
-    """
+    """Return what each (group, block) pair adds to each estimate, shape (P, C)."""
     contributions: FloatArray = np.zeros((len(sums), gradient.shape[1]))
     magnitude = np.zeros_like(contributions)
     with np.errstate(invalid="ignore"):
@@ -67,7 +66,15 @@ def _contributions(gradient: FloatArray, group_index: IntArray, sums: FloatArray
             part = product(gradient[group_index, :, k], sums[:, k, None])
             contributions += part
             magnitude += np.abs(part)
-    return np.where(np.abs(contributions) < 1e-12 * magnitude, 0.0, contributions)  # not so if infinite
+    return _beyond_rounding(contributions, magnitude)
+
+
+def _beyond_rounding(difference: FloatArray, magnitude: FloatArray) -> FloatArray:
+    """Return the difference, and 0 where it is but the rounding of what cancelled, of this magnitude.
+
+    The average of equal values does not vary, nor does a count of which each block has its share.
+    """
+    return np.where(np.abs(difference) < 1e-12 * magnitude, 0.0, difference)  # not so if infinite
 
 
 def _per_group(values: FloatArray, group_index: IntArray, groups: int) -> FloatArray:
