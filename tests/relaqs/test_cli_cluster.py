@@ -123,6 +123,7 @@ def test_a_query_waits_for_a_worker_and_says_so(tpch_warehouse: Path) -> None:
                 text=True,
             )
         )
+        stack.callback(process.kill)
         assert process.stderr is not None
         said = process.stderr.readline()
         stack.enter_context(started(*workers_command(address, 1)))
