@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,10 +37,11 @@ class JobMix:
 
     def __str__(self) -> str:
         if self.traces:
-            scaled = "" if self.cost_scale == 1 else f", costs × {self.cost_scale:g}"
-            return f"{len(self.traces)} traces of {self.traces_name}{scaled}"
-        training = f", {self.training_share:.0%} of them training" if self.training_share else ""
-        return f"made-up jobs of {self.core_seconds:,.0f} core-seconds{training}"
+            columns = [column for each in self.traces for column in each.columns]
+            scaled = "" if self.cost_scale == 1 else f", costs × {self.cost_scale:.9g}"
+            return f"{len(self.traces)} traces of {self.traces_name}, {checksum(columns)}{scaled}"
+        training = f", {100 * self.training_share:.9g}% of them training" if self.training_share else ""
+        return f"made-up jobs of {self.core_seconds:,.9g} core-seconds{training}"
 
     def workload(self, arrival_seconds: FloatArray, seed: int) -> Workload:
         random = np.random.default_rng([seed, _JOBS])
@@ -78,11 +80,24 @@ class Case:
         return float(sum(server.cores for server in self.servers))
 
     @property
+    def workload(self) -> str:
+        """The jobs and the rules of time, in words that are equal only where records would be."""
+        options = self.options
+        words = [str(self.mix), f"a plan every {options.epoch_seconds:.9g} s"]
+        if not options.reacts_at_once:
+            words[-1] += " only"
+        if math.isfinite(options.until_seconds):
+            words.append(f"until {options.until_seconds:.9g} s")
+        if self.arrivals:
+            words.append(f"arrivals of {checksum([np.array(self.arrivals)])}")
+        return ", ".join(words)
+
+    @property
     def setting(self) -> tuple[object, ...]:
         """As in `ScheduleRun.setting`, known before it has run."""
         return (
             "simulated",
-            str(self.mix),
+            self.workload,
             self.capacity_cores,
             self.mix.cores_most,
             self.mean_arrival_seconds,
@@ -115,7 +130,7 @@ def run_case(case: Case, circumstances: dict[str, Any], stopwatch: Callable[[], 
         policy=policy.name,
         seed=case.seed,
         arrival_seconds=case.mean_arrival_seconds,
-        workload=str(case.mix),
+        workload=case.workload,
         capacity_cores=case.capacity_cores,
         cores_most=case.mix.cores_most,
         load=load(workload.core_seconds, case.capacity_cores, workload.arrival_seconds),
@@ -124,6 +139,14 @@ def run_case(case: Case, circumstances: dict[str, Any], stopwatch: Callable[[], 
         ran=(),
         circumstances=circumstances,
     )
+
+
+def checksum(columns: Sequence[FloatArray]) -> str:
+    """Return a few letters that tell these numbers from others."""
+    total = 0
+    for column in columns:
+        total = zlib.crc32(np.ascontiguousarray(column).tobytes(), total)
+    return f"checksum {total:08x}"
 
 
 def load(core_seconds: float, capacity_cores: float, arrival_seconds: FloatArray) -> float:

@@ -74,6 +74,13 @@ class Trace:
         return len(self.work_done)
 
     @property
+    def columns(self) -> tuple[FloatArray, ...]:
+        """All numbers of the trace."""
+        own = (self.work_done, self.quality, self.true_error, self.core_seconds, self.progress)
+        flow = self.pipeline
+        return own if flow is None else (*own, flow.tasks, flow.fold_seconds, np.array([flow.start_seconds]))
+
+    @property
     def normalised_error(self) -> FloatArray:
         """The true error relative to the run's largest, shape (steps,): the same unit for every job."""
         largest = self.true_error.max()

@@ -58,6 +58,29 @@ def test_a_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert (tmp_path / "simulate.jsonl").read_bytes().count(b"\n") == 4
 
 
+def test_a_record_is_taken_for_no_other_study(tmp_path: Path) -> None:
+    early, late = tmp_path / "early.txt", tmp_path / "late.txt"
+    early.write_text("0\n1\n2\n3\n")
+    late.write_text("0\n100\n200\n300\n")
+    study = (*SMALL, "--policies", "fair", "--out", str(tmp_path))
+    for count, other in enumerate(
+        (
+            (),
+            ("--epoch", "3"),
+            ("--epochs-only",),
+            ("--until", "30"),
+            ("--core-seconds", "2000.5"),
+            ("--training", "33.4%"),
+            ("--training", "33.3%"),
+            ("--arrivals", str(early)),
+            ("--arrivals", str(late)),
+        ),
+        start=1,
+    ):
+        assert run(*study, *other)[0] == 0
+        assert (tmp_path / "simulate.jsonl").read_bytes().count(b"\n") == 2 * count, other
+
+
 def test_ctrl_c_ends_every_process_of_a_study(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "relaqs", "simulate", "--processes", "2", "--out", str(tmp_path)]
     command += ["--jobs", "40", "--arrival", "20", "--seeds", "200", "--policies", "fair"]

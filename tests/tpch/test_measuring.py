@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_tpch.metered import MeteredExecutor
-from relaqs_tpch.mix import arrivals
+from relaqs_tpch.mix import arrivals, in_words
 from relaqs_tpch.warehouse import Warehouse
 from rich.console import Console
 
@@ -99,6 +99,26 @@ def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Pa
     now = (out / "schedule.jsonl").read_bytes()
     assert now.startswith(kept)
     assert now.count(b"\n") == kept.count(b"\n") + 1
+
+
+def test_a_schedule_of_other_jobs_is_run_anew(schedules: Path, tpch_warehouse: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(schedules, tmp_path / "out")
+    file = out / "schedule.jsonl"
+    [first, *_] = file.read_text().splitlines(keepends=True)
+    file.write_text(first.replace('"Q6, scale 0.01"', '"Q5, scale 0.01"'))  # as with other layouts than now
+    code, _ = run(
+        "tpch", "schedule", "--data", str(tpch_warehouse),
+        *MIX, "--arrival", "0.05", "--policies", "fair", "--out", str(out)
+    )  # fmt: skip
+    assert code == 0
+    assert file.read_bytes().count(b"\n") == 2
+
+
+def test_runs_on_a_cluster_are_told_from_those_in_this_process(tpch_warehouse: Path) -> None:
+    warehouse = Warehouse.open(tpch_warehouse)
+    here, there = (in_words([warehouse], [1], 0.255, is_on_cluster=each) for each in (False, True))
+    assert here == "TPC-H scale 0.01: Q1, 25.5% training"
+    assert there == f"{here}, on a Dask cluster"
 
 
 def test_live_runs_are_laid_beside_their_simulation(schedules: Path, runs: Path) -> None:

@@ -80,7 +80,7 @@ def schedule_command(
     if training:
         algorithms("all", is_default=True)
     warehouses = [Warehouse.open(folder) for folder in data]
-    workload = in_words(warehouses, chosen, training or 0.0)
+    workload = in_words(warehouses, chosen, training or 0.0, is_on_cluster=cluster is not None)
     file = RecordFile(out / SCHEDULES)
     done = {repr(run.key): run for run in file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record)}
     facts = circumstances(command_words()).as_record()
@@ -91,7 +91,7 @@ def schedule_command(
         )
         for name in names:
             setting = Setting(name, seed, mean, workload, threads, cluster)
-            kept = [run for run in done.values() if _is_same(run, setting, jobs)]
+            kept = [run for run in done.values() if _is_same(run, setting, drawn)]
             if not kept:
                 if not is_warm:
                     _warm_up(warehouses, drawn, threads)
@@ -106,12 +106,12 @@ def schedule_command(
     print_runs(shown, output)
 
 
-def _is_same(run: ScheduleRun, setting: Setting, jobs: int) -> bool:
+def _is_same(run: ScheduleRun, setting: Setting, drawn: Sequence[Arrival]) -> bool:
     """Whether this run was measured before. On a cluster, whose cores come and go, they are not compared."""
     wanted = (make_policy(setting.policy).name, setting.seed, setting.mean_arrival_seconds, setting.workload)
     found = (run.policy, run.seed, run.arrival_seconds, run.workload)
     has_cores = setting.cluster is not None or run.capacity_cores == setting.threads
-    return found == wanted and len(run.jobs.names) == jobs and has_cores
+    return found == wanted and run.jobs.names == tuple(each.name for each in drawn) and has_cores
 
 
 def _warm_up(warehouses: Sequence[Warehouse], drawn: Sequence[Arrival], threads: int) -> None:

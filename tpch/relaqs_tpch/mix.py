@@ -74,9 +74,15 @@ def arrivals(
     return drawn
 
 
-def in_words(warehouses: Sequence[Warehouse], queries: Sequence[int], training_share: float) -> str:
+def in_words(
+    warehouses: Sequence[Warehouse],
+    queries: Sequence[int],
+    training_share: float,
+    *,
+    is_on_cluster: bool = False,
+) -> str:
     """Return the workload as records name it: equal words, comparable runs."""
     places = ", ".join(warehouse.label for warehouse in warehouses)
     chosen = "Q" + ", ".join(map(str, queries)) if queries else "all queries with estimates"
-    training = f", {training_share:.0%} training" if training_share else ""
-    return f"TPC-H {places}: {chosen}{training}"
+    training = f", {100 * training_share:.9g}% training" if training_share else ""
+    return f"TPC-H {places}: {chosen}{training}{', on a Dask cluster' if is_on_cluster else ''}"
