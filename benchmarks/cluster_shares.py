@@ -1,6 +1,6 @@
 """Do the jobs of two client processes get the cores they are planned to get? On a real cluster of processes.
 
-    python -m benchmarks.cluster_shares [--scale 1] [--data WAREHOUSE] [--changes 6] [--seconds 15]
+    python -m benchmarks.cluster_shares [--scale 4] [--data WAREHOUSE] [--changes 6] [--seconds 15]
 
 A scheduler, two workers of one thread, and two clients with six queries and two training jobs, started again
 whenever they end. First with weights that are turned round every three seconds, shared by weight: how far the
@@ -326,7 +326,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--scale", type=float, default=1.0, help="of the TPC-H data, default 1")
+    parser.add_argument("--scale", type=float, default=4.0, help="of the TPC-H data, default 4")
     parser.add_argument("--data", type=Path, help="a warehouse that has it, instead of making one")
     parser.add_argument(
         "--changes", type=int, default=6, help="how often weights are turned round, default 6"
