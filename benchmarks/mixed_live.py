@@ -117,6 +117,10 @@ def table_of(compared: Sequence[dict[Kind, tuple[Means, Means]]]) -> Table:
     return table
 
 
+def described(kind: Kind, split: Means, shared: Means) -> str:
+    return f"{kind.name.lower()} {split.error_seconds:.3f} split, {shared.error_seconds:.3f} shared"
+
+
 def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.mixed_live", description=__doc__)
     parser.add_argument("warehouse", type=Path, help="made by relaqs tpch generate")
@@ -139,6 +143,7 @@ def main(words: Sequence[str] | None = None) -> None:
     for seed in seeds:
         print(f"seed {seed} …", flush=True)
         compared.append(compare(options, seed))
+        print("  error, s: " + ", ".join(described(kind, *pair) for kind, pair in compared[-1].items()))
     console = Console()
     console.print(headline(facts))
     console.print(table_of(compared))
