@@ -89,7 +89,8 @@ def both(value: Figure, change: Figure) -> str:
 
 
 def signed(change: Figure) -> str:
-    if math.isnan(change.mean) or change.mean == change.standard_error == 0:
+    is_nothing = change.mean == 0 and not change.standard_error > 0
+    if math.isnan(change.mean) or is_nothing:
         return ""
     spread = "" if math.isnan(change.standard_error) else f" ± {change.standard_error * 100:.0f}"
     return f"{change.mean * 100:+.0f}{spread} %".replace("-", "−")

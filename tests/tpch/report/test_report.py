@@ -11,12 +11,15 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from relaqs_tpch.report.alone import rank_correlation
-from relaqs_tpch.report.exhibit import Exhibit, Missing
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing
 from relaqs_tpch.report.predicted import LOSSES, errors_ahead
 from relaqs_tpch.report.shared import shared
 from relaqs_tpch.report.style import COLOURS, picture
 
+from relaqs.policies import Node
 from relaqs.records import RecordFile, ScheduleRun
+from relaqs.simulation import Options
+from relaqs.simulation.study import Case, JobMix, run_case
 from tests.tpch.command_line import run
 
 SIMULATED = ("--jobs", "6", "--core-seconds", "3000", "--seeds", "2", "--processes", "1", "--epoch", "5")
@@ -62,7 +65,7 @@ def test_the_page_has_each_figure_with_its_numbers_and_its_command(reported: Pat
         assert '<svg role="img" aria-label="' in article, name
         assert re.search(r"<pre><code>relaqs (tpch|simulate) .+?</code></pre>", article, re.DOTALL), name
     assert "<th>paper</th><th>here</th>" in html
-    assert "−47 %" in dict(articles)["thesis-4-7-simulated"]
+    assert "On TPC-H scale 0.01, " in dict(articles)["thesis-4-1"]
     assert "no figure here is comparable to official TPC-H results" in html
     assert "Not measured yet" not in html
 
@@ -135,7 +138,8 @@ def test_what_was_not_measured_is_said_with_the_command_that_adds_it(tmp_path: P
     assert code == 0
     html = (tmp_path / "report.html").read_text()
     assert html.count("Not measured yet") >= 5
-    assert "relaqs tpch run --data DIR" in re.sub("</?span>", "", html)
+    assert f"relaqs tpch run --data DIR --out {tmp_path}<" in re.sub("</?span>", "", html)
+    assert f"relaqs simulate --training 100% --out {tmp_path}<" in re.sub("</?span>", "", html)
 
 
 @pytest.mark.parametrize("name", [".", "not-there"])
@@ -177,6 +181,28 @@ def test_policies_keep_their_colours_and_places_whatever_was_finished_first(repo
     runs = list(file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record))
     one, other = shared(runs, "simulated"), shared(runs[::-1], "simulated")
     assert [drawn(each) for each in one] == [drawn(each) for each in other]
+
+
+@pytest.mark.parametrize(("jobs", "paper"), [(12, "−47 %"), (11, NOT_GIVEN)])
+def test_the_thesis_number_stands_beside_its_own_setting_alone(jobs: int, paper: str) -> None:
+    mix, servers = JobMix(core_seconds=3000.0), (Node("all", 256.0, np.nan),)
+    runs = [
+        run_case(Case(policy, 0, jobs, arrival, mix, servers, Options(5.0)), {}, lambda: 0.0)
+        for policy in ("fair", "fifo")
+        for arrival in (120.0, 10.0, 20.0, 30.0)
+    ]
+    _, levels, *_ = shared(runs, "simulated")
+    assert isinstance(levels, Exhibit)
+    found = {finding.what: finding.paper for finding in levels.findings}
+    assert found["a job every 10 s, fifo: time to −70 %"] == NOT_GIVEN
+    assert "1 more setting is in the records" in levels.caption
+    at_120 = [each for each in runs if each.arrival_seconds == 120.0]
+    _, levels, *_ = shared(at_120, "simulated")
+    assert isinstance(levels, Exhibit)
+    assert levels.findings[0] == Finding(
+        "a job every 120 s, fifo: time to −70 %", paper, levels.findings[0].ours
+    )
+    assert "more setting" not in levels.caption
 
 
 def drawn(exhibit: Exhibit | Missing) -> tuple[object, ...]:

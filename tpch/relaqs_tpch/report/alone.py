@@ -11,7 +11,14 @@ from relaqs.arrays import FloatArray
 from relaqs.policies import Kind
 from relaqs.records import QueryRun
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
-from relaqs_tpch.report.style import SERIES, Palette, picture, plain_numbers, shared_legend
+from relaqs_tpch.report.style import (
+    SERIES,
+    Palette,
+    picture,
+    plain_numbers,
+    shared_legend,
+    whole_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +45,16 @@ def one_of_each(queries: Sequence[QueryRun]) -> list[QueryRun]:
     first = {run.name: run for run in reversed(queries)}
     names = [*(name for name in PREFERRED if name in first), *(n for n in first if n not in PREFERRED)]
     return [first[name] for name in names[:3]]
+
+
+def measured_on(runs: Sequence[QueryRun]) -> str:
+    """Return what data and how many threads the runs had, as a sentence of a caption."""
+    places = dict.fromkeys(
+        f"{'data of unknown scale' if np.isnan(run.scale) else f'TPC-H scale {run.scale:g}'}, "
+        f"{run.threads} thread{'s' if run.threads > 1 else ''}"
+        for run in runs
+    )
+    return f"On {'; '.join(places)}."
 
 
 def _over_time(runs: Sequence[QueryRun]) -> Exhibit:
@@ -81,9 +98,9 @@ def _over_time(runs: Sequence[QueryRun]) -> Exhibit:
         title="The error over time, beside the exact run",
         source="ReLAQS thesis, figure 4.1",
         caption=(
-            "The true error, the mean over the cells of the answer of |shown − exact| ÷ |exact|, and the "
-            "mean half-width of the 95 % intervals, at each snapshot; lines where plain DuckDB has its "
-            "answer, on the same files with as many threads, and where ours is exact."
+            f"{measured_on(runs)} The true error, the mean over the cells of the answer of |shown − exact| ÷ "
+            "|exact|, and the mean half-width of the 95 % intervals, at each snapshot; lines where plain "
+            "DuckDB has its answer, on the same files with as many threads, and where ours is exact."
         ),
         picture=picture("thesis-4-1", draw, columns=len(runs)),
         findings=tuple(findings),
@@ -104,7 +121,7 @@ def _over_data(runs: Sequence[QueryRun]) -> Exhibit:
                 markersize=3,
                 label=run.name,
             )
-        share = np.linspace(0.01, 1.0, 200)
+        share = np.linspace(min(run.steps.work_done[0] for run in runs), 1.0, 200)
         theory = np.sqrt(1 / share - 1)
         panel.plot(
             100 * share, 100 * theory / theory[0], color=palette["muted"], linestyle="--", label="√(1/x − 1)"
@@ -121,8 +138,8 @@ def _over_data(runs: Sequence[QueryRun]) -> Exhibit:
         title="The error over the data read",
         source="ReLAQS thesis, figure 4.2: how answers improve with diminishing returns",
         caption=(
-            "The true error relative to the run's largest, and the shape that sampling theory gives to the "
-            "standard error of a mean."
+            f"{measured_on(runs)} The true error relative to the run's largest, and the shape that sampling "
+            "theory gives to the standard error of a mean."
         ),
         picture=picture("thesis-4-2", draw),
         findings=tuple(findings),
@@ -147,7 +164,8 @@ def _metric(runs: Sequence[QueryRun]) -> Exhibit:
                 ("three", "-.", "widest interval", np.where(np.isfinite(width), width, np.nan)),
             ):
                 panel.plot(step, 100 * values[:-1], color=palette[role], linestyle=style, label=label)
-            panel.set(title=run.name, xlabel="snapshot")
+            panel.set(title=run.name, xlabel="snapshot", ylim=(0, None))
+            whole_numbers(panel.xaxis)
         axes[0].set_ylabel("% of the largest")
         shared_legend(axes[0])
 
@@ -167,8 +185,8 @@ def _metric(runs: Sequence[QueryRun]) -> Exhibit:
         title="What the metric says of the error",
         source="ReLAQS thesis, figure 4.5, with the interval's width beside it",
         caption=(
-            "The thesis's result-delta metric tells how far the last step moved the answer; the interval "
-            "says how far the answer may be off. Each relative to its own largest."
+            f"{measured_on(runs)} The thesis's result-delta metric tells how far the last step moved the "
+            "answer; the interval says how far the answer may be off. Each relative to its own largest."
         ),
         picture=picture("thesis-4-5", draw, columns=len(runs)),
         findings=tuple(findings),

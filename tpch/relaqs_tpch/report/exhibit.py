@@ -36,7 +36,7 @@ class Exhibit:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """An exhibit without records: what would show it."""
+    """An exhibit without records. command: what makes them, but for where they go."""
 
     title: str
     source: str

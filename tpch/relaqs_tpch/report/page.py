@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing
@@ -41,10 +43,12 @@ NOTE = (
 
 
 def page(
-    sections: Sequence[tuple[str, Sequence[Exhibit | Missing]]], circumstances: Sequence[Mapping[str, Any]]
+    sections: Sequence[tuple[str, Sequence[Exhibit | Missing]]],
+    circumstances: Sequence[Mapping[str, Any]],
+    out: Path,
 ) -> str:
-    """Return the page as HTML. circumstances: of the records, for the list of machines."""
-    body = "".join(_section(title, exhibits) for title, exhibits in sections if exhibits)
+    """Return the page as HTML. circumstances: of the records, for the list of machines. out: their folder."""
+    body = "".join(_section(title, exhibits, out) for title, exhibits in sections if exhibits)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -61,8 +65,8 @@ def _contents(sections: Sequence[tuple[str, Sequence[Exhibit | Missing]]]) -> st
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
-def _section(title: str, exhibits: Sequence[Exhibit | Missing]) -> str:
-    parts = [_exhibit(each) if isinstance(each, Exhibit) else _missing(each) for each in exhibits]
+def _section(title: str, exhibits: Sequence[Exhibit | Missing], out: Path) -> str:
+    parts = [_exhibit(each) if isinstance(each, Exhibit) else _missing(each, out) for each in exhibits]
     return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
 
 
@@ -101,10 +105,11 @@ def _commands(commands: Sequence[str]) -> str:
     return f"<pre><code>{options}</code></pre>"
 
 
-def _missing(missing: Missing) -> str:
+def _missing(missing: Missing, out: Path) -> str:
+    command = f"{missing.command} --out {shlex.quote(str(out))}"
     return (
         f"<article><h3>{escape(missing.title)}</h3><p class=source>After: {escape(missing.source)}</p>"
-        f"<p>Not measured yet; this adds it:</p>{_commands([missing.command])}</article>"
+        f"<p>Not measured yet; this adds it:</p>{_commands([command])}</article>"
     )
 
 

@@ -24,6 +24,7 @@ from relaqs.prediction import (
     spacing,
 )
 from relaqs.records import QueryRun
+from relaqs_tpch.report.alone import measured_on
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
 from relaqs_tpch.report.style import SERIES, Palette, legend_below, picture, plain_numbers, shared_legend
 
@@ -116,7 +117,9 @@ def _of_queries(runs: Sequence[QueryRun]) -> Exhibit:
         _bars(axes[0], palette, progressed, QUERY_AHEAD)
         axes[0].set(title="progress metric", ylabel="mean error, points", xlabel="steps ahead")
         _bars(axes[1], palette, widths, QUERY_AHEAD)
-        axes[1].set(title="width of the intervals", ylabel="mean error, % of the first", xlabel="steps ahead")
+        axes[1].set(
+            title="width of the intervals", ylabel="mean error, % of the widest", xlabel="steps ahead"
+        )
 
     findings = [
         Finding(f"progress, {ahead} step{'s' if ahead > 1 else ''} ahead, {name}", paper, in_percent(ours, 1))
@@ -132,8 +135,8 @@ def _of_queries(runs: Sequence[QueryRun]) -> Exhibit:
         title="Prediction error",
         source="ReLAQS thesis, figure 4.9",
         caption=(
-            f"Over {len(runs)} runs of queries, from the third snapshot on. Here mini-batches grow, in the "
-            "thesis they are equal: one step ahead is further."
+            f"{measured_on(runs)} Over {len(runs)} runs of queries, from the third snapshot on. Here "
+            "mini-batches grow, in the thesis they are equal: one step ahead is further."
         ),
         picture=picture("thesis-4-9", draw, columns=2),
         findings=tuple(findings),
@@ -175,7 +178,7 @@ def _work_to_reduce(runs: Sequence[QueryRun]) -> Exhibit:
         title="Work to reduce a loss",
         source="SLAQ, figure 3.1: most of the work brings the last of the quality",
         caption=(
-            "Each algorithm alone, on tables of TPC-H, to its convergence or its last pass. The first pass "
+            f"{measured_on(runs)} Each algorithm alone, to its convergence or its last pass. The first pass "
             "costs most: it reads the tables, and later ones find the rows in memory."
         ),
         picture=picture("slaq-3-1", draw),
@@ -199,7 +202,7 @@ def _changes(runs: Sequence[QueryRun]) -> Exhibit:
         name="slaq-changes",
         title="How much each pass changes the loss",
         source="SLAQ, among figures 3.5 to 3.10: the normalised change of loss",
-        caption="Losses of any unit become comparable by their largest change so far.",
+        caption=f"{measured_on(runs)} Losses of any unit become comparable by their largest change so far.",
         picture=picture("slaq-changes", draw),
         findings=tuple(
             Finding(
@@ -245,7 +248,7 @@ def _of_training(runs: Sequence[QueryRun]) -> Exhibit:
         name="slaq-prediction",
         title="Prediction error of losses",
         source="SLAQ, among figures 3.5 to 3.10",
-        caption=f"Over {len(runs)} training runs, from the fifth pass on.",
+        caption=f"{measured_on(runs)} Over {len(runs)} training runs, from the fifth pass on.",
         picture=picture("slaq-prediction", draw),
         findings=tuple(findings),
         commands=commands_of([run.circumstances for run in runs]),

@@ -31,7 +31,7 @@ def training_schedules(runs: Sequence[ScheduleRun]) -> list[Exhibit | Missing]:
         groups = most_alike(settings(in_order([run for run in trained if run.source == source])))
         found.append(_losses(groups[0], source))
     else:
-        command = "relaqs simulate --training 100% --out tpch-results"
+        command = "relaqs simulate --training 100%"
         found.append(
             Missing("Average loss, and time to reduce it", "SLAQ, among figures 3.5 to 3.10", command)
         )

@@ -48,7 +48,7 @@ def write_report(folder: Path) -> Path:
     _write_figures(folder / FIGURES, [each for _, found in sections for each in found])
     _write_tables(folder, runs, schedules)
     facts = [*(run.circumstances for run in runs), *(run.circumstances for run in schedules)]
-    (folder / PAGE).write_text(page(sections, facts), encoding="utf-8")
+    (folder / PAGE).write_text(page(sections, facts, folder), encoding="utf-8")
     return folder / PAGE
 
 
