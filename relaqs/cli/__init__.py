@@ -6,6 +6,7 @@ Commands parse arguments and print; what they do is done by `relaqs` and the pac
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import signal
@@ -66,7 +67,7 @@ class Program(click.Group):
         except ArgumentError as error:
             raise click.UsageError(str(error), ctx) from error
         except (RelaqsError, OSError) as error:
-            raise click.ClickException(str(error)) from error
+            raise click.ClickException(_in_words(error)) from error
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -92,6 +93,12 @@ def _warning_line(message: Warning | str, *where: object, **line: object) -> str
 def _terminate(signal_number: int, frame: FrameType | None) -> NoReturn:
     """Leave as after an error, so that what was started is ended and half-made files are removed."""
     sys.exit(TERMINATED)
+
+
+def _in_words(error: RelaqsError | OSError) -> str:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"there is no room on the disk ({error}); free some, or name a folder on a larger one"
+    return str(error)
 
 
 def _discard_output() -> None:

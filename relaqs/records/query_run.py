@@ -95,10 +95,10 @@ class Steps:
 class QueryRun:
     """One job, alone on its cores, to its end.
 
-    name: e.g. Q6. kind: query, exact or training. data: the warehouse; scale: of its TPC-H data, NaN if
-    nobody knows. run: which repetition. mode: see `Snapshot.mode`. core_seconds: of the whole process
-    meanwhile. duckdb_seconds: plain DuckDB on the same files with as many threads, just before or after; NaN
-    for training. equals_duckdb: whether the last answer is DuckDB's.
+    name: e.g. Q6. kind: query, exact or training. data: which, and how it is laid out, in words; scale: of
+    TPC-H data, NaN if nobody knows. run: which repetition. mode: see `Snapshot.mode`. core_seconds: of the
+    whole process meanwhile. duckdb_seconds: plain DuckDB on the same files with as many threads, just before
+    or after; NaN for training. equals_duckdb: whether the last answer is DuckDB's.
     """
 
     kind_of_record: ClassVar[str] = "query run"
@@ -120,7 +120,7 @@ class QueryRun:
     @property
     def key(self) -> tuple[object, ...]:
         """What makes two runs the same measurement, of which one is enough."""
-        return (self.name, self.scale, self.seed, self.run, self.threads)
+        return (self.name, self.data, self.seed, self.run, self.threads)
 
     @property
     def trace(self) -> Trace:
@@ -149,7 +149,8 @@ class QueryRun:
 
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> QueryRun:
-        return cls(
+        """Return the run of a record. Raises KeyError, TypeError or ValueError for one that is broken."""
+        run = cls(
             name=str(content["name"]),
             kind=Kind[str(content["kind"]).upper()],
             data=str(content["data"]),
@@ -164,6 +165,8 @@ class QueryRun:
             equals_duckdb=bool(content["equals_duckdb"]),
             circumstances=dict(content["circumstances"]),
         )
+        _ = run.trace  # raises for steps that are no trace
+        return run
 
     def as_record(self) -> dict[str, Any]:
         record = {each.name: getattr(self, each.name) for each in fields(self)}

@@ -51,12 +51,18 @@ class JobTimes:
     @classmethod
     def of_record(cls, content: Mapping[str, Any]) -> JobTimes:
         columns = ("arrival_seconds", "first_seconds", "completion_seconds", "error_seconds")
-        return cls(
+        times = cls(
             names=tuple(map(str, content["names"])),
             kinds=tuple(Kind[str(kind).upper()] for kind in content["kinds"]),
             reduced_seconds=np.array([read.array(row) for row in content["reduced_seconds"]]),
             **{name: read.column(content, name) for name in columns},
         )
+        count = len(times.names)
+        if not count or any(len(getattr(times, each.name)) != count for each in fields(cls)):
+            raise ValueError("the columns of the jobs have different lengths, or none")
+        if times.reduced_seconds.shape != (count, len(REDUCTIONS)):
+            raise ValueError(f"reduced_seconds is not {len(REDUCTIONS)} times of each job")
+        return times
 
     def as_record(self) -> dict[str, Any]:
         record = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -101,7 +107,10 @@ class Series:
         thirds = np.array([read.array(row) for row in content["third_shares"]])
         if thirds.shape[0] != len(GROUPS):
             raise ValueError(f"third_shares has {thirds.shape[0]} rows; {len(GROUPS)} are expected")
-        return cls(**{name: read.column(content, name) for name in columns}, third_shares=thirds)
+        known = {name: read.column(content, name) for name in columns}
+        if {len(each) for each in known.values()} != {thirds.shape[-1]} or not thirds.size:
+            raise ValueError("the columns of the series have different lengths, or none")
+        return cls(**known, third_shares=thirds)
 
     def as_record(self) -> dict[str, Any]:
         return {each.name: getattr(self, each.name) for each in fields(self)}

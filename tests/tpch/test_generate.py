@@ -178,9 +178,10 @@ def test_a_scale_that_is_none_is_refused(scale: float, tmp_path: Path) -> None:
 
 def test_a_disk_that_is_too_small_is_noticed_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data.shutil, "disk_usage", lambda folder: SimpleNamespace(free=5 << 30))
-    with pytest.raises(LayoutError, match=r"scale 10 needs about 7\.3 GB .* which has 5\.4 GB free"):
+    with pytest.raises(LayoutError, match=r"scale 10 needs about 7\.30 GB .* which has 5\.37 GB free"):
         generate(10, tmp_path)
     assert not (tmp_path / ORIGINALS).exists()
+    assert len(generate(TINY, tmp_path, partitions=4)) == 8  # as the message says: a smaller scale
 
 
 def test_the_generators_own_words_are_passed_on(tmp_path: Path) -> None:

@@ -70,6 +70,18 @@ def test_records_of_another_scale_are_not_mixed(runs: Path, tmp_path: Path) -> N
     assert "of scale 0.001" in output
 
 
+def test_data_laid_out_otherwise_is_measured_anew(runs: Path, tpch_warehouse: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(runs, tmp_path / "out")
+    file = out / "run.jsonl"
+    first = file.read_text().splitlines(keepends=True)[0]
+    file.write_text(first.replace("scale 0.01: lineitem in ", "scale 0.01: lineitem in 1"))
+    code, _ = run("tpch", "run", "--data", str(tpch_warehouse), "--queries", "1", "--out", str(out))
+    assert code == 0
+    old, new = RecordFile(file).read(QueryRun.kind_of_record, QueryRun.of_record)
+    assert (old.name, old.scale, old.seed, old.run) == (new.name, new.scale, new.seed, new.run)
+    assert old.data != new.data
+
+
 def test_a_schedule_records_every_job_to_its_end(schedules: Path) -> None:
     file = RecordFile(schedules / "schedule.jsonl")
     every = list(file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record))

@@ -89,7 +89,10 @@ def run_command(
 
 
 def _kept(file: RecordFile, warehouse: Warehouse, threads: int) -> dict[tuple[str, int, int], QueryRun]:
-    """Return what was measured before. Raises DataError if that was on data of another scale."""
+    """Return what was measured before on data laid out as it is now, with as many threads.
+
+    Raises DataError if that was on data of another scale.
+    """
     kept = {}
     for run in file.read(QueryRun.kind_of_record, QueryRun.of_record):
         if not math.isclose(run.scale, warehouse.scale) and not (
@@ -99,7 +102,7 @@ def _kept(file: RecordFile, warehouse: Warehouse, threads: int) -> dict[tuple[st
                 f"{file.path} has runs on data of scale {run.scale:g}, and {warehouse.folder} is of scale "
                 f"{warehouse.scale:g}; give another --out, or --data of the same scale"
             )
-        if run.threads == threads:
+        if run.threads == threads and run.data == warehouse.contents:
             kept[run.name, run.seed, run.run] = run
     return kept
 

@@ -82,7 +82,7 @@ def _with_originals(folder: Path, record: Record) -> Record:
 def _begin(folder: Path, recipe: Recipe, *, force: bool) -> Record:
     """Return what a run may build on, after making sure that it mixes nothing: a record of this recipe."""
     found = None if force else records.read(folder)
-    if found is None:
+    if found is None or (found.recipe != recipe and not found.done):  # nothing is there to be mixed with
         strangers = [table.name for table in (*TABLES, *SECOND_LAYOUTS) if (folder / table.name).exists()]
         if strangers and not force:
             raise LayoutError(
@@ -110,8 +110,8 @@ def _check_disk_space(
     free = shutil.disk_usage(folder).free
     if missing and needed > free:
         raise LayoutError(
-            f"TPC-H at scale {scale:g} needs about {needed / 1e9:.1f} GB in {folder}, which has "
-            f"{free / 1e9:.1f} GB free; name a folder on a larger disk, or a smaller scale"
+            f"TPC-H at scale {scale:g} needs about {needed / 1e9:,.2f} GB in {folder}, which has "
+            f"{free / 1e9:,.2f} GB free; name a folder on a larger disk, or a smaller scale"
         )
 
 

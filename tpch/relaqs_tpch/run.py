@@ -114,7 +114,7 @@ class Bench:
     def _record(self, each: Measurement, **measured: Any) -> QueryRun:
         return QueryRun(
             name=each.name,
-            data=str(self._warehouse.folder),
+            data=self._warehouse.contents,
             scale=self._warehouse.scale,
             seed=each.seed,
             run=each.run,

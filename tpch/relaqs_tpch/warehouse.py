@@ -47,6 +47,16 @@ class Warehouse:
     def label(self) -> str:
         return self.folder.name if math.isnan(self.scale) else f"scale {self.scale:g}"
 
+    @property
+    def contents(self) -> str:
+        """Which data this is, and how it is laid out, in words: where they are equal, so are the answers."""
+        sampled = ", ".join(
+            f"{layout.table} in {len(layout.partitions)} of seed {layout.seed}"
+            for layout in self.catalog.layouts
+            if layout.is_sampled
+        )
+        return f"{self.label}: {sampled or 'nothing sampled'}"
+
     def plans(self, numbers: tuple[int, ...] = QUERIES) -> dict[int, OnlinePlan]:
         """Return how each of these queries is answered here."""
         binder = Binder(self.catalog)

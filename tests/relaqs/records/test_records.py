@@ -105,6 +105,25 @@ def test_a_run_comes_back_from_its_record(tmp_path: Path) -> None:
         assert its == pytest.approx(mine, rel=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [
+        ("jobs", "reduced_seconds", [[1.0, 2.0]]),
+        ("jobs", "first_seconds", [1.0]),
+        ("series", "mean_error", [1.0]),
+        ("series", "third_shares", [[], [], []]),
+    ],
+)
+def test_a_schedule_whose_columns_do_not_fit_is_named(
+    tmp_path: Path, part: str, name: str, value: object
+) -> None:
+    record = run_case(case("fair"), {}, lambda: 0.0).as_record()
+    file = RecordFile(tmp_path / "runs.jsonl")
+    file.append(ScheduleRun.kind_of_record, {**record, part: {**record[part], name: value}})
+    with pytest.raises(DataError, match="line 1: not a record"):
+        list(file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record))
+
+
 def test_the_same_case_gives_the_same_record() -> None:
     first, again = (run_case(case("index"), {}, lambda: 0.0).as_record() for _ in range(2))
     assert repr(first) == repr(again)

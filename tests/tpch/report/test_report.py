@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import re
 import shutil
 from html.parser import HTMLParser
@@ -155,6 +157,27 @@ def test_a_broken_record_is_named(tmp_path: Path) -> None:
     code, output = run("tpch", "report", "--out", str(tmp_path))
     assert code == 1
     assert "simulate.jsonl, line 1" in output
+
+
+def test_a_run_whose_steps_go_back_is_named(runs: Path, tmp_path: Path) -> None:
+    [line, *_] = (runs / "run.jsonl").read_text().splitlines()
+    record = json.loads(line)
+    record["steps"]["work_done"][1] = 0.0
+    (tmp_path / "run.jsonl").write_text(json.dumps(record) + "\n")
+    code, output = run("tpch", "report", "--out", str(tmp_path))
+    assert code == 1
+    assert "run.jsonl, line 1: not a record" in output
+    assert "does not rise" in output
+
+
+def test_a_full_disk_is_said(reported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *content: object, **options: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    code, output = run("tpch", "report", "--out", str(reported))
+    assert code == 1
+    assert "there is no room on the disk" in output
 
 
 def test_the_same_drawing_is_the_same_file() -> None:

@@ -41,10 +41,10 @@ def alone(runs: Sequence[QueryRun]) -> list[Exhibit | Missing]:
 
 
 def one_of_each(queries: Sequence[QueryRun]) -> list[QueryRun]:
-    """Return one run of up to three queries, the preferred ones first."""
-    first = {run.name: run for run in reversed(queries)}
-    names = [*(name for name in PREFERRED if name in first), *(n for n in first if n not in PREFERRED)]
-    return [first[name] for name in names[:3]]
+    """Return the newest run of up to three queries, the preferred ones first."""
+    newest = {run.name: run for run in queries}
+    names = [*(name for name in PREFERRED if name in newest), *(n for n in newest if n not in PREFERRED)]
+    return [newest[name] for name in names[:3]]
 
 
 def measured_on(runs: Sequence[QueryRun]) -> str:

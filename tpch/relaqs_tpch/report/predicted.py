@@ -65,8 +65,7 @@ def predicted(runs: Sequence[QueryRun]) -> list[Exhibit | Missing]:
     else:
         found.append(Missing("Prediction error", "ReLAQS thesis, figure 4.9", "relaqs tpch run --data DIR"))
     if trained:
-        first = {run.name: run for run in reversed(trained)}
-        runs_of_each = list(first.values())[::-1]
+        runs_of_each = list({run.name: run for run in trained}.values())  # the newest
         return [*found, _work_to_reduce(runs_of_each), _changes(runs_of_each), _of_training(trained)]
     command = "relaqs tpch run --data DIR --training all"
     titles = ("Work to reduce a loss", "How much each pass changes the loss", "Prediction error of losses")
