@@ -121,9 +121,13 @@ class Pacer:
 
     def __enter__(self) -> Pacer:
         self._entered = _CURRENT.set(self)
-        self.runner.start()
-        if not self._turns.wait() and self.runner.wait() and self.runner.error is not None:
-            raise self.runner.error
+        try:
+            self.runner.start()
+            if not self._turns.wait() and self.runner.wait() and self.runner.error is not None:
+                raise self.runner.error
+        except BaseException:  # also ctrl-C: without a loop in it, the first turn would never end
+            self._leave()
+            raise
         return self
 
     def __exit__(
@@ -132,6 +136,9 @@ class Pacer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._leave()
+
+    def _leave(self) -> None:
         assert self._entered is not None
         _CURRENT.reset(self._entered)
         self._entered = None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from relaqs_engine.errors import ClusterError
 
 import relaqs
 from relaqs import ArgumentError, Pacer, RelaqsError, Session, connect, shuffle
@@ -111,6 +112,31 @@ def test_report_finds_the_pacer_of_the_block_it_runs_in(one_core: ThreadExecutor
         assert report(1.5)
     assert report(0.5)
     assert outer.losses == (2.0, 1.5)
+
+
+def test_ctrl_c_before_the_first_turn_leaves_the_core_to_others(
+    one_core: ThreadExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    pacer = Pacer(one_core)
+    monkeypatch.setattr(pacer._turns, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt), pacer:
+        pytest.fail("it was interrupted before")
+    assert pacer.runner.wait(0)
+    assert report(1.0)  # to nobody
+    with Pacer(one_core) as next_one:
+        next_one.report(1.0)
+    assert (next_one.losses, pacer.losses) == ((1.0,), ())
+
+
+def test_a_pacer_that_cannot_start_takes_no_reports() -> None:
+    executor = ThreadExecutor(1)
+    executor.close()
+    with pytest.raises(ClusterError, match="session is closed"), Pacer(executor):
+        pytest.fail("it cannot start")
+    assert report(1.0)  # to nobody
 
 
 def test_outside_its_block_a_pacer_takes_no_reports(one_core: ThreadExecutor) -> None:
