@@ -244,7 +244,7 @@ class Session:
             instead=instead,
             on_end=end,
         )
-        self._runners[job.id] = query.runner
+        self._register(query.runner)
         query.start()
         return query
 
@@ -274,7 +274,7 @@ class Session:
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
         plan = self.plan(checked_job(job).sql, intervals=False)
         run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._forget)
-        self._runners[run.id] = run.runner
+        self._register(run.runner)
         run.start()
         return run
 
@@ -321,7 +321,7 @@ class Session:
                 "session without a cluster"
             )
         pacer = make(on_end=self._forget)
-        self._runners[pacer.id] = pacer.runner
+        self._register(pacer.runner)
         with pacer:
             yield pacer
 
@@ -414,6 +414,12 @@ class Session:
     def _check_open(self) -> None:
         if self._is_closed:
             raise RelaqsError("this session is closed; open another with relaqs.connect")
+
+    def _register(self, runner: JobRunner) -> None:
+        """Note a job that is about to start."""
+        self._runners[runner.id] = runner
+        if self._is_closed:  # meanwhile, and `close` may have looked already at what there is to stop
+            runner.stop()
 
     def _forget(self, job_id: str) -> None:
         """Called when a job is over; as long as it runs, so does the session."""

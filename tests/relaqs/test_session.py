@@ -10,6 +10,7 @@ import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ from relaqs.job import StepReport
 from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
+from relaqs.query_job import query_job
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
@@ -305,6 +307,22 @@ def test_closing_stops_queries_and_snapshots_live_on(tpch_warehouse: Path) -> No
         db.explain(REVENUE)
     db.close()
     assert repr(db).endswith(", supplier: closed>")
+
+
+def test_a_query_that_starts_while_its_session_closes_is_stopped(
+    tpch_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would wait for tasks that the closed executor has dropped."""
+    with connect(tpch_warehouse, threads=1) as db:
+
+        def closing(*arguments: Any, **named: Any) -> Any:
+            db._is_closed = True  # what `close` does first, on another thread
+            return query_job(*arguments, **named)
+
+        monkeypatch.setattr(session_module, "query_job", closing)
+        query = db.online_sql(REVENUE)
+        assert query.wait(20)
+        assert query.state == "stopped"
 
 
 def test_a_session_nobody_refers_to_lets_its_threads_go(tpch_warehouse: Path) -> None:
