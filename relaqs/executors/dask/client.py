@@ -202,7 +202,7 @@ class DaskExecutor:
         """Send tasks, or say how many wait for credits."""
         if self._link.needs_credits:
             flight.held.extend(parcels)
-            self._link.tell("demand", flight.name, len(parcels))
+            self._link.tell("demand", flight.name, len(parcels), self._session)
         else:
             self._send(flight, parcels)
 
@@ -290,6 +290,9 @@ class DaskExecutor:
     async def _cancel_all(self) -> None:
         for job_id in list(self._flights):
             self._cancel(job_id)
+        if self._link.needs_credits:
+            with contextlib.suppress(ValueError):  # it was never subscribed to
+                self._client.unsubscribe_topic(CREDIT_TOPIC + self._session)
         self._link.close()
 
     def _register_again(self) -> None:
@@ -311,7 +314,7 @@ class DaskExecutor:
 
     def _follow_credits(self) -> None:
         if self._link.needs_credits:
-            self._client.subscribe_topic(CREDIT_TOPIC + self._client.id, self._on_credits)
+            self._client.subscribe_topic(CREDIT_TOPIC + self._session, self._on_credits)
 
     def _on_credits(self, event: tuple[float, Mapping[str, int]]) -> None:
         """Send as many tasks as there are credits."""

@@ -94,15 +94,15 @@ class CreditEnforcement:
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
-        self._client_of: dict[str, str] = {}
+        self._session_of: dict[str, str] = {}
         self._demand: Counter[str] = Counter()  # tasks that clients hold
         self._granted: dict[str, deque[float]] = {}  # credits whose task has not come: what each was charged
 
-    def demand(self, client: str, job: str, count: int) -> None:
-        """Note that a client holds so many more tasks of a job."""
+    def demand(self, session: str, job: str, count: int) -> None:
+        """Note that a client's session holds so many more tasks of a job."""
         if job not in self._shares:
             return
-        self._client_of[job] = client
+        self._session_of[job] = session
         if not self._demand[job]:
             self._shares.wake(job)
         self._demand[job] += count
@@ -127,15 +127,15 @@ class CreditEnforcement:
             if (job := self._shares.next(self._demand)) is None:
                 break
             self._granted.setdefault(job, deque()).append(self._shares.start(job))
-            grants.setdefault(self._client_of[job], Counter())[job] += 1
+            grants.setdefault(self._session_of[job], Counter())[job] += 1
             self._demand[job] -= 1
             if not self._demand[job]:
                 del self._demand[job]
-        for client, jobs in grants.items():
-            self._scheduler.log_event(CREDIT_TOPIC + client, dict(jobs))
+        for session, jobs in grants.items():
+            self._scheduler.log_event(CREDIT_TOPIC + session, dict(jobs))
 
     def left(self, job: str) -> None:
-        self._client_of.pop(job, None)
+        self._session_of.pop(job, None)
         self._demand.pop(job, None)
         self._granted.pop(job, None)
         self.changed()

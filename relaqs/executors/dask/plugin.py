@@ -156,9 +156,9 @@ class RelaqsPlugin(SchedulerPlugin):
 
         return call
 
-    def _demand(self, client: str, job: str, count: int) -> None:
+    def _demand(self, client: str, job: str, count: int, session: str) -> None:
         if isinstance(self._enforcement, CreditEnforcement):
-            self._enforcement.demand(client, job, count)
+            self._enforcement.demand(session, job, count)
 
     def _leave(self, client: str, job: str) -> None:
         if self._client_of.pop(job, None) is not None:

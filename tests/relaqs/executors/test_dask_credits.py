@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.link import CreditsWarning
@@ -57,6 +58,19 @@ def test_jobs_are_folded_as_with_the_queue_and_share_by_weight(executor: DaskExe
     assert (first.state, heavy.folded) == (RunState.EXACT, counted(steps=12, tasks=8))
     assert light.folded == counted(steps=len(light.folded), tasks=8)
     assert 1 <= folded_of_light[0] <= 8  # 3 by weight; first come, first served gives 11 or 12
+
+
+def test_two_sessions_of_one_client_get_their_own_credits(cluster: str) -> None:
+    with ExitStack() as stack:
+        client = stack.enter_context(Client(cluster, set_as_default=False))
+        with pytest.warns(CreditsWarning):
+            executors = [stack.enter_context(closing(DaskExecutor(client))) for _ in range(2)]
+        jobs = [counting_job("same", steps=3, tasks=4) for _ in executors]
+        runners = [JobRunner(job, executor) for job, executor in zip(jobs, executors, strict=True)]
+        for runner in runners:
+            runner.start()
+        assert [runner.wait(LONG_SECONDS) for runner in runners] == [True, True]
+    assert [job.folded for job in jobs] == [counted(steps=3, tasks=4)] * 2
 
 
 def test_a_poisonous_task_fails_its_job_alone(executor: DaskExecutor) -> None:
