@@ -144,7 +144,10 @@ class Allocator:
     def _plan_of(self, view: View) -> Plan:
         """Return the policy's plan. One that fails, a user's own perhaps, must not stop the cores."""
         try:
-            return self._policy.plan(view)
+            plan = self._policy.plan(view)
+            if not isinstance(plan, Plan):
+                raise TypeError(f"it returned {plan!r} instead of a relaqs.policies.Plan")
+            return plan
         except Exception as error:
             warnings.warn(
                 f"policy {self._policy.name!r} failed ({error!r}); cores are shared by weight meanwhile",
