@@ -89,15 +89,21 @@ class DaskExecutor:
             self._client.sync(self._link.open)
             self._follow_credits()
             self._cores = self._count_cores()
+        except OSError as error:
+            self.close()
+            raise lost(self._address, error) from error
         except BaseException:
             self.close()
             raise
 
     @property
     def capacity(self) -> int:
+        """Cores that run tasks now; while the scheduler is busy or out of reach, the last count."""
         self._check_open()
         if time.monotonic() - self._counted_seconds >= CAPACITY_SECONDS:
-            self._cores = self._count_cores()
+            if self._client.status != "connecting":
+                with contextlib.suppress(OSError):  # jobs wait for it, and are told if it does not come back
+                    self._cores = self._count_cores()
             self._counted_seconds = time.monotonic()
         return self._cores
 
@@ -162,17 +168,10 @@ class DaskExecutor:
             )
 
     def _count_cores(self) -> int:
-        """Return the threads of all workers; while the scheduler is out of reach, the last count."""
+        """Return the threads of all workers. Raises OSError if the scheduler does not answer."""
         assert self._client.scheduler is not None
-        if self._client.status == "connecting":
-            return self._cores
-        try:
-            # What Client.nthreads() asks, which would wait for a dead scheduler's answer for half a minute.
-            threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS)
-        except OSError as error:
-            if self._client.status == "connecting":
-                return self._cores
-            raise lost(self._address, error) from error
+        # What Client.nthreads() asks, which would wait for a dead scheduler's answer for half a minute.
+        threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS)
         return sum(threads.values())
 
     # On the event loop of the client.

@@ -34,9 +34,10 @@ class SilentWorkerWarning(UserWarning):
 class Silence:
     """Gives silent workers up, and tells all clients. Dask itself waits five minutes, its `worker-ttl`.
 
-    No answer goes on meanwhile of which a task is there: results are folded in order. Only workers whose
-    tasks are all ours are given up. Those of other programs may hold a worker's interpreter for long, and are
-    left to Dask. tell: shows a warning to clients.
+    No answer goes on meanwhile of which a task, or a result that was not fetched yet, is there: results are
+    folded in order. Only workers whose tasks are all ours are given up, and of those without tasks only where
+    the results are. Other programs' may hold a worker's interpreter for long, and are left to Dask.
+    tell: shows a warning to clients.
     """
 
     def __init__(self, scheduler: Scheduler, tell: Callable[[str], None]) -> None:
@@ -55,7 +56,8 @@ class Silence:
         self._restarts = {each: task for each, task in self._restarts.items() if not task.done()}
         for address, worker in self._scheduler.workers.items():
             silent_seconds = now - max(worker.last_seen, self._since_seconds)
-            is_ours = worker.processing and all(job_of(task.key) for task in worker.processing)
+            tasks = worker.processing or worker.has_what
+            is_ours = tasks and all(job_of(task.key) for task in tasks)
             if silent_seconds > self._most_seconds and is_ours and address not in self._restarts:
                 self._give_up(address, silent_seconds)
 

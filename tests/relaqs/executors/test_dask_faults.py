@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from distributed import Client
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.silence import SilentWorkerWarning
 from relaqs.job import StepReport, Work
 from relaqs.policies import Kind
@@ -35,7 +36,14 @@ from tests.relaqs.executors.clusters import (
     started,
     workers_command,
 )
-from tests.relaqs.executors.toy_jobs import Number, StopsItsWorkerOnce, ToyJob, counted, counting_job
+from tests.relaqs.executors.toy_jobs import (
+    Number,
+    StopsItsWorkerOnce,
+    StopsItsWorkerWhenFetched,
+    ToyJob,
+    counted,
+    counting_job,
+)
 
 STEPS, TASKS = 10, 4
 
@@ -105,6 +113,30 @@ def test_jobs_go_on_when_somebody_restarts_the_workers(executor: DaskExecutor, c
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 
 
+def test_a_scheduler_that_is_busy_for_long_fails_no_job(
+    executor: DaskExecutor, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step is issued by the last count of the cores."""
+    monkeypatch.setattr(dask_client, "CAPACITY_SECONDS", 0.0)
+    with client_of(cluster, workers=2) as client:
+        scheduler = client.run_on_scheduler(os.getpid)
+
+    def stop(report: StepReport) -> None:
+        if report.step == 2:
+            os.kill(scheduler, signal.SIGSTOP)
+            monkeypatch.setattr(dask_client, "CONNECT_SECONDS", 0.1)
+            try:
+                counts.append(executor.capacity)
+            finally:
+                os.kill(scheduler, signal.SIGCONT)
+
+    counts: list[int] = []
+    job = counting_job("patient", steps=STEPS, tasks=TASKS)
+    runner = run_to_end(JobRunner(job, executor, on_report=stop))
+    assert (runner.state, runner.error, counts) == (RunState.EXACT, None, [2])
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+
+
 def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path) -> None:
     """As adaptive scaling does: one more, and then the first one away."""
     with ExitStack() as stack:
@@ -131,13 +163,19 @@ def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path)
     assert (cores[2], cores[5], cores[-1]) == (1.0, 3.0, 2.0)
 
 
-@pytest.mark.parametrize("has_nanny", [True, False], ids=["nanny", "no nanny"])
-def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(tmp_path: Path, has_nanny: bool) -> None:
+@pytest.mark.parametrize(
+    ("has_nanny", "hangs"),
+    [(True, StopsItsWorkerOnce), (False, StopsItsWorkerOnce), (False, StopsItsWorkerWhenFetched)],
+    ids=["nanny", "no nanny", "with a result"],
+)
+def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
+    tmp_path: Path, has_nanny: bool, hangs: Callable[[int, str], Work]
+) -> None:
     """It is given up and, if no nanny kills it, continued: what it gives then is folded by nobody."""
     mark = tmp_path / "stopped"
     numbers = [[Number(step * TASKS + i, 0.01) for i in range(TASKS)] for step in range(STEPS)]
     steps: list[list[Work]] = [list(step) for step in numbers]
-    steps[2][1] = StopsItsWorkerOnce(2 * TASKS + 1, str(mark))
+    steps[2][1] = hangs(2 * TASKS + 1, str(mark))
     with ExitStack() as stack:
         log = tmp_path / "scheduler.log"
         address = stack.enter_context(

@@ -69,6 +69,25 @@ class StopsItsWorkerOnce:
 
 
 @dataclass(frozen=True, slots=True)
+class StopsItsWorkerWhenFetched:
+    """Gives a number, or what hangs the process that sends it away, as `StopsItsWorkerOnce` does."""
+
+    value: int
+    mark: str
+
+    def run(self, owner: str) -> object:
+        return _HangsItsSender(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _HangsItsSender:
+    work: StopsItsWorkerWhenFetched
+
+    def __reduce__(self) -> Any:
+        return int, (StopsItsWorkerOnce(self.work.value, self.work.mark).run(""),)
+
+
+@dataclass(frozen=True, slots=True)
 class LongQuery:
     """Says through a named pipe that it runs, then runs a statement that would take days."""
 
