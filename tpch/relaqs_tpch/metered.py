@@ -23,11 +23,6 @@ class Held:
     held_seconds: float
     cores: int
 
-    def core_seconds_in(self, begin_at: float, end_at: float) -> float:
-        """Return for how long it held them in this time, times how many."""
-        began_at = self.ended_at - self.held_seconds / self.cores
-        return max(min(self.ended_at, end_at) - max(began_at, begin_at), 0.0) * self.cores
-
 
 @dataclass(slots=True)
 class StepMeter:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.arrays import FloatArray
 from relaqs.background import background_thread
 from relaqs.executors import open_executor
 from relaqs.online_query import OnlineQuery
@@ -21,7 +20,7 @@ from relaqs.policies import Kind, make_policy
 from relaqs.records.schedule_run import Ran, ScheduleRun
 from relaqs.scheduling import ClusterStatus
 from relaqs.session import Session
-from relaqs.simulation.outcome import Decisions, Outcome
+from relaqs.simulation.outcome import Outcome
 from relaqs.simulation.study import load, record_of
 from relaqs.simulation.trace import TraceTable
 from relaqs.snapshot import Snapshot
@@ -30,13 +29,13 @@ from relaqs_tpch.metered import MeteredExecutor
 from relaqs_tpch.mix import Arrival
 from relaqs_tpch.noted import NotedPolicy
 from relaqs_tpch.queries import query
+from relaqs_tpch.shares import decisions_of
 from relaqs_tpch.steps import steps_of_query, steps_of_training
 from relaqs_tpch.training import MOST_STEPS, training_job
 from relaqs_tpch.truth import Truth
 from relaqs_tpch.warehouse import Warehouse
 
 LOOK_SECONDS = 0.25  # between pictures for whoever watches
-SPAN_SECONDS = 0.05  # of the record of who held which cores
 
 
 @dataclass(slots=True)
@@ -219,27 +218,8 @@ class _LiveRun:
         for row, submitted, each in zip(times, arrival, ran, strict=True):
             row[: len(each.steps.elapsed_seconds)] = submitted + each.steps.elapsed_seconds
         outcome = Outcome(traces, np.arange(len(ran)), arrival, times, float(np.nanmax(times)))
-        return replace(outcome, decisions=self._decisions(outcome, [job.id for job in self._jobs]))
-
-    def _decisions(self, outcome: Outcome, ids: Sequence[str]) -> Decisions:
-        """Return whose tasks held which cores when, by how far each job was off at that moment."""
-        decisions = Decisions()
-        held = [[each for meter in self._executor.steps(id).values() for each in meter.held] for id in ids]
-        ends = outcome.arrival_seconds + outcome.completion_seconds
-        for begin in np.arange(0.0, outcome.end_seconds, SPAN_SECONDS):
-            end = min(begin + SPAN_SECONDS, outcome.end_seconds)
-            present = np.flatnonzero((outcome.arrival_seconds < end) & (ends > begin))
-            if len(present):
-                at = self._started + begin, self._started + end
-                cores = [
-                    sum(each.core_seconds_in(*at) for each in held[job]) / (end - begin) for job in present
-                ]
-                decisions.add(begin, end - begin, _errors_at(outcome, begin)[present], np.array(cores))
-        return decisions
-
-
-def _errors_at(outcome: Outcome, at_seconds: float) -> FloatArray:
-    """Return each job's true normalised error at a moment, 1 before its first result, shape (J,)."""
-    done = (outcome.step_seconds <= at_seconds).sum(axis=1)
-    newest = outcome.traces.error[outcome.trace, np.maximum(done - 1, 0)]
-    return np.where(done > 0, newest, 1.0)
+        held = [
+            [each for meter in self._executor.steps(job.id).values() for each in meter.held]
+            for job in self._jobs
+        ]
+        return replace(outcome, decisions=decisions_of(outcome, held, self._started))
