@@ -21,7 +21,10 @@ from relaqs.executors import ThreadExecutor
 from relaqs.policies import Kind
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.simulation.validation import agreement
+from tests.conftest import TPCH_PARTITIONS
 from tests.tpch.command_line import MIX, run
+
+PARTITIONS = f"in {TPCH_PARTITIONS} partitions"
 
 
 def test_a_run_records_each_snapshot_beside_the_truth(runs: Path) -> None:
@@ -74,7 +77,7 @@ def test_data_laid_out_otherwise_is_measured_anew(runs: Path, tpch_warehouse: Pa
     out = shutil.copytree(runs, tmp_path / "out")
     file = out / "run.jsonl"
     first = file.read_text().splitlines(keepends=True)[0]
-    file.write_text(first.replace("scale 0.01: lineitem in ", "scale 0.01: lineitem in 1"))
+    file.write_text(first.replace(PARTITIONS, "in 7 partitions"))
     code, _ = run("tpch", "run", "--data", str(tpch_warehouse), "--queries", "1", "--out", str(out))
     assert code == 0
     old, new = RecordFile(file).read(QueryRun.kind_of_record, QueryRun.of_record)
@@ -113,11 +116,22 @@ def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Pa
     assert now.count(b"\n") == kept.count(b"\n") + 1
 
 
-def test_a_schedule_of_other_jobs_is_run_anew(schedules: Path, tpch_warehouse: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("now", "then"),
+    [
+        ('"Q6, scale 0.01"', '"Q5, scale 0.01"'),  # other queries have estimates
+        (PARTITIONS, "in 7 partitions"),
+        ("partitions of seed 0", "partitions of seed 1"),
+    ],
+)
+def test_a_schedule_of_other_jobs_or_data_is_run_anew(
+    schedules: Path, tpch_warehouse: Path, tmp_path: Path, now: str, then: str
+) -> None:
     out = shutil.copytree(schedules, tmp_path / "out")
     file = out / "schedule.jsonl"
     [first, *_] = file.read_text().splitlines(keepends=True)
-    file.write_text(first.replace('"Q6, scale 0.01"', '"Q5, scale 0.01"'))  # as with other layouts than now
+    assert now in first
+    file.write_text(first.replace(now, then))
     code, _ = run(
         "tpch", "schedule", "--data", str(tpch_warehouse),
         *MIX, "--arrival", "0.05", "--policies", "fair", "--out", str(out)
@@ -129,7 +143,7 @@ def test_a_schedule_of_other_jobs_is_run_anew(schedules: Path, tpch_warehouse: P
 def test_runs_on_a_cluster_are_told_from_those_in_this_process(tpch_warehouse: Path) -> None:
     warehouse = Warehouse.open(tpch_warehouse)
     here, there = (in_words([warehouse], [1], 0.255, is_on_cluster=each) for each in (False, True))
-    assert here == "TPC-H scale 0.01: Q1, 25.5% training"
+    assert here == f"TPC-H scale 0.01 with lineitem, orders {PARTITIONS} of seed 0: Q1, 25.5% training"
     assert there == f"{here}, on a Dask cluster"
 
 

@@ -73,7 +73,8 @@ def schedule_command(
     """Let jobs arrive at random and share the cores, under each policy, and compare how soon errors fall.
 
     Each seed draws queries and arrivals; every policy gets the same, and each job runs to its exact end.
-    Records go to OUT/schedule.jsonl as they are made: stopped, the same command goes on from there.
+    Records go to OUT/schedule.jsonl as they are made: stopped, the same command goes on from there. Data laid
+    out otherwise are measured anew.
     `relaqs simulate --validate` simulates the same runs.
     """
     names, chosen = policy_names(policies), query_numbers(queries)

@@ -82,7 +82,7 @@ def in_words(
     is_on_cluster: bool = False,
 ) -> str:
     """Return the workload as records name it: equal words, comparable runs."""
-    places = ", ".join(warehouse.label for warehouse in warehouses)
+    places = "; ".join(warehouse.contents for warehouse in warehouses)
     chosen = "Q" + ", ".join(map(str, queries)) if queries else "all queries with estimates"
     training = f", {100 * training_share:.9g}% training" if training_share else ""
     return f"TPC-H {places}: {chosen}{training}{', on a Dask cluster' if is_on_cluster else ''}"

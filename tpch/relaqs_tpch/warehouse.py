@@ -50,12 +50,15 @@ class Warehouse:
     @property
     def contents(self) -> str:
         """Which data this is, and how it is laid out, in words: where they are equal, so are the answers."""
-        sampled = ", ".join(
-            f"{layout.table} in {len(layout.partitions)} of seed {layout.seed}"
-            for layout in self.catalog.layouts
-            if layout.is_sampled
-        )
-        return f"{self.label}: {sampled or 'nothing sampled'}"
+        alike: dict[tuple[int, int], list[str]] = {}
+        for layout in self.catalog.layouts:
+            if layout.is_sampled:
+                alike.setdefault((len(layout.partitions), layout.seed), []).append(layout.table)
+        sampled = [
+            f"{', '.join(tables)} in {partitions} partitions of seed {seed}"
+            for (partitions, seed), tables in alike.items()
+        ]
+        return f"{self.label} with {' and '.join(sampled) or 'nothing sampled'}"
 
     def plans(self, numbers: tuple[int, ...] = QUERIES) -> dict[int, OnlinePlan]:
         """Return how each of these queries is answered here."""
