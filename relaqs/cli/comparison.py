@@ -1,4 +1,4 @@
-"""Prints policies side by side, as `relaqs simulate` and `relaqs tpch schedule` do."""
+"""Policies side by side, as `relaqs simulate` and `relaqs tpch schedule` print them, and a report shows."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ CAPTION = (
     "and seeds, changes relative to fair sharing (± standard error over seeds). crossing: the last reduction "
     "before the policy falls behind fair sharing. worst job: its time to 90 % relative to fair's."
 )
+HEADINGS = (
+    "policy", "error, s", *(f"s to {level:.0%}" for level in REDUCTIONS), "crossing", "worst job", "ms a plan"
+)  # fmt: skip
 
 
 def tables(runs: Sequence[ScheduleRun]) -> Iterator[Table]:
@@ -50,29 +53,25 @@ def either(words: Sequence[str]) -> str:
 
 def _table(rows: Sequence[Row], title: str) -> Table:
     table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, caption_justify="left", padding=(0, 1, 0, 0))
-    table.add_column("policy", no_wrap=True)
-    headings = [
-        "error, s",
-        *(f"s to {level:.0%}" for level in REDUCTIONS),
-        "crossing",
-        "worst job",
-        "ms a plan",
-    ]
-    for heading in headings:
-        table.add_column(heading, justify="right")
+    for heading in HEADINGS:
+        is_name = heading == HEADINGS[0]
+        table.add_column(heading, justify="left" if is_name else "right", no_wrap=is_name)
     for row in rows:
-        reduced = [
-            both(seconds, change) for seconds, change in zip(row.reduced, row.reduced_change, strict=True)
-        ]
-        table.add_row(
-            policy_label(row.policy),
-            both(row.error_seconds, row.error_change),
-            *reduced,
-            percent(row.crossing),
-            "–" if math.isnan(row.worst_job.mean) else f"{row.worst_job.mean:.2f} ×",
-            "–" if math.isnan(row.decision_ms.mean) else f"{row.decision_ms.mean:.2f}",
-        )
+        table.add_row(*cells(row))
     return table
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row as people read it, one text for each of HEADINGS; some have two lines."""
+    reduced = [both(seconds, change) for seconds, change in zip(row.reduced, row.reduced_change, strict=True)]
+    return (
+        policy_label(row.policy),
+        both(row.error_seconds, row.error_change),
+        *reduced,
+        percent(row.crossing),
+        "–" if math.isnan(row.worst_job.mean) else f"{row.worst_job.mean:.2f} ×",
+        "–" if math.isnan(row.decision_ms.mean) else f"{row.decision_ms.mean:.2f}",
+    )
 
 
 def policy_label(name: str) -> str:

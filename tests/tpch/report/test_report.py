@@ -6,6 +6,7 @@ import errno
 import json
 import re
 import shutil
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,13 +14,15 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 from relaqs_tpch.report.alone import rank_correlation
-from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
 from relaqs_tpch.report.predicted import LOSSES, errors_ahead
-from relaqs_tpch.report.shared import shared
+from relaqs_tpch.report.shared import in_order, shared
 from relaqs_tpch.report.style import COLOURS, picture
 
+from relaqs.cli.comparison import HEADINGS, cells
 from relaqs.policies import Node
 from relaqs.records import RecordFile, ScheduleRun
+from relaqs.records.comparison import compare, settings
 from relaqs.simulation import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 from tests.tpch.command_line import run
@@ -61,7 +64,7 @@ def test_every_figure_is_there_as_svg_and_png(reported: Path) -> None:
 
 def test_the_page_has_each_figure_with_its_numbers_and_its_command(reported: Path) -> None:
     html = (reported / "report.html").read_text()
-    articles = re.findall(r'<article id="([\w-]+)">(.*?)</article>', html, re.DOTALL)
+    articles = re.findall(r'<article id="(thesis-[\w-]+|slaq-[\w-]+)">(.*?)</article>', html, re.DOTALL)
     assert {name for name, _ in articles} == EXPECTED
     for name, article in articles:
         assert '<svg role="img" aria-label="' in article, name
@@ -70,6 +73,28 @@ def test_the_page_has_each_figure_with_its_numbers_and_its_command(reported: Pat
     assert "On TPC-H scale 0.01, " in dict(articles)["thesis-4-1"]
     assert "no figure here is comparable to official TPC-H results" in html
     assert "Not measured yet" not in html
+
+
+@pytest.mark.parametrize("source", ["live", "simulated"])
+def test_the_page_has_the_table_of_policies_as_it_is_printed(reported: Path, source: str) -> None:
+    """Of every setting, with all of its cells and the command that made its records."""
+    html = (reported / "report.html").read_text()
+    [article] = re.findall(rf'<article id="policies-{source}">(.*?)</article>', html, re.DOTALL)
+    file = RecordFile(reported / f"{'schedule' if source == 'live' else 'simulate'}.jsonl")
+    every = settings(in_order(list(file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record))))
+    assert len(every) == {"live": 2, "simulated": 3}[source]
+    found = [
+        [[plain(cell) for cell in re.findall(r"<t[dh]>(.*?)</t[dh]>", row, re.DOTALL)] for row in rows]
+        for table in re.findall(r"<table.*?</table>", article, re.DOTALL)
+        for rows in [re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)]
+    ]
+    assert found == [[list(HEADINGS), *(list(cells(row)) for row in compare(group))] for group in every]
+    commands = [unescape(re.sub("</?span>", "", each)) for each in re.findall(r"<code>(.*?)</code>", article)]
+    assert commands == [group[0].circumstances["command"] for group in every]
+
+
+def plain(html: str) -> str:
+    return unescape(html).replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_the_page_needs_nothing_else_and_is_well_formed(reported: Path) -> None:
@@ -228,6 +253,8 @@ def test_the_thesis_number_stands_beside_its_own_setting_alone(jobs: int, paper:
     assert "more setting" not in levels.caption
 
 
-def drawn(exhibit: Exhibit | Missing) -> tuple[object, ...]:
+def drawn(exhibit: Part) -> tuple[object, ...]:
+    if isinstance(exhibit, PolicyTables):
+        return exhibit.tables
     assert isinstance(exhibit, Exhibit)
     return exhibit.caption, exhibit.findings, exhibit.picture.svg

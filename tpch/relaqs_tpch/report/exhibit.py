@@ -1,4 +1,4 @@
-"""One exhibit of the page: a figure, what the papers say of it, what was measured here, by which command."""
+"""What the page is made of: figures, tables of policies, and what was not measured; each with its command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Exhibit:
-    """name: of its files. source: which figure of which paper it follows. commands: that made the records."""
+    """A figure, what the papers say of it, and what was measured.
+
+    name: of its files. source: which figure of which paper it follows. commands: that made the records.
+    """
 
     name: str
     title: str
@@ -41,6 +44,30 @@ class Missing:
     title: str
     source: str
     command: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTable:
+    """Policies in one setting. title: the setting. rows: under `headings` of the exhibit, lines by "\\n"."""
+
+    title: str
+    rows: tuple[tuple[str, ...], ...]
+    commands: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyTables:
+    """An exhibit without a figure: policies side by side in each setting of the records."""
+
+    name: str
+    title: str
+    source: str
+    caption: str
+    headings: tuple[str, ...]
+    tables: tuple[PolicyTable, ...]
+
+
+Part = Exhibit | PolicyTables | Missing
 
 
 def in_percent(share: float, digits: int = 0) -> str:

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, Part, PolicyTable, PolicyTables
 from relaqs_tpch.report.style import css_variables
 
 STYLE = """
@@ -19,6 +19,7 @@ main{max-width:920px;margin:0 auto;padding:24px 16px 64px}
 h1{font-size:1.8rem;line-height:1.2;margin:.5em 0}
 h2{margin:2.5em 0 .5em;border-bottom:1px solid var(--grid);padding-bottom:.2em}
 h3{margin:2em 0 0}
+h4{margin:1.5em 0 .5em;font-size:.95rem}
 p{margin:.5em 0}
 .source,.note,figcaption{color:var(--muted);font-size:.9rem}
 figure{margin:1em 0}
@@ -27,6 +28,8 @@ svg{width:100%;min-width:540px;height:auto;display:block}
 table{border-collapse:collapse;font-size:.9rem;width:100%;font-variant-numeric:tabular-nums}
 th,td{text-align:left;padding:.3em .8em .3em 0;border-bottom:1px solid var(--grid);vertical-align:top}
 td:nth-child(n+2),th:nth-child(n+2){white-space:nowrap}
+.policies td,.policies th{white-space:pre}
+.policies td:nth-child(n+2),.policies th:nth-child(n+2){text-align:right;white-space:pre}
 code{font:.85rem/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 pre{background:color-mix(in srgb,var(--grid) 35%,transparent);padding:.6em .8em;border-radius:6px;
 margin:.6em 0;white-space:pre-wrap}
@@ -43,7 +46,7 @@ NOTE = (
 
 
 def page(
-    sections: Sequence[tuple[str, Sequence[Exhibit | Missing]]],
+    sections: Sequence[tuple[str, Sequence[Part]]],
     circumstances: Sequence[Mapping[str, Any]],
     out: Path,
 ) -> str:
@@ -59,15 +62,21 @@ def page(
     )
 
 
-def _contents(sections: Sequence[tuple[str, Sequence[Exhibit | Missing]]]) -> str:
-    shown = [each for _, exhibits in sections for each in exhibits if isinstance(each, Exhibit)]
+def _contents(sections: Sequence[tuple[str, Sequence[Part]]]) -> str:
+    shown = [each for _, exhibits in sections for each in exhibits if not isinstance(each, Missing)]
     links = "".join(f'<li><a href="#{each.name}">{escape(each.title)}</a></li>' for each in shown)
     return f'<nav aria-label="Contents"><ul>{links}</ul></nav>'
 
 
-def _section(title: str, exhibits: Sequence[Exhibit | Missing], out: Path) -> str:
-    parts = [_exhibit(each) if isinstance(each, Exhibit) else _missing(each, out) for each in exhibits]
-    return f"<section><h2>{escape(title)}</h2>{''.join(parts)}</section>"
+def _section(title: str, exhibits: Sequence[Part], out: Path) -> str:
+    parts = "".join(_part(each, out) for each in exhibits)
+    return f"<section><h2>{escape(title)}</h2>{parts}</section>"
+
+
+def _part(part: Part, out: Path) -> str:
+    if isinstance(part, Missing):
+        return _missing(part, out)
+    return _exhibit(part) if isinstance(part, Exhibit) else _policies(part)
 
 
 def _exhibit(exhibit: Exhibit) -> str:
@@ -79,6 +88,25 @@ def _exhibit(exhibit: Exhibit) -> str:
         f'<figure><div class=wide tabindex=0 role=region aria-label="figure">{figure}</div><figcaption>'
         f"{escape(exhibit.caption)}</figcaption></figure>"
         f"{_findings(exhibit.findings)}{_commands(exhibit.commands)}</article>"
+    )
+
+
+def _policies(exhibit: PolicyTables) -> str:
+    tables = "".join(_policy_table(each, exhibit.headings) for each in exhibit.tables)
+    return (
+        f'<article id="{exhibit.name}"><h3>{escape(exhibit.title)}</h3>'
+        f"<p class=source>After: {escape(exhibit.source)}</p><p class=note>{escape(exhibit.caption)}</p>"
+        f"{tables}</article>"
+    )
+
+
+def _policy_table(table: PolicyTable, headings: Sequence[str]) -> str:
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
+    rows = "".join(f"<tr>{''.join(f'<td>{_unbroken(cell)}</td>' for cell in row)}</tr>" for row in table.rows)
+    return (
+        f"<h4>{escape(table.title)}</h4>"
+        '<div class=wide tabindex=0 role=region aria-label="policies in this setting">'
+        f"<table class=policies><tr>{head}</tr>{rows}</table></div>{_commands(table.commands)}"
     )
 
 

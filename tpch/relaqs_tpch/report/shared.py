@@ -14,7 +14,8 @@ from relaqs.policies import POLICIES
 from relaqs.records import ScheduleRun
 from relaqs.records.comparison import REFERENCE, Row, compare, settings
 from relaqs.simulation.outcome import GROUPS, LEVELS
-from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
+from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, Part, commands_of, in_percent
+from relaqs_tpch.report.policies import SOURCE, policy_tables, table_title
 from relaqs_tpch.report.style import SERIES, Palette, picture, shared_legend
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ ARRIVALS = {"live": "0.1,0.3,1", "simulated": "10,40,120"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
 
 
-def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
+def shared(runs: Sequence[ScheduleRun], source: str) -> list[Part]:
     """Return the exhibits of live or of simulated runs."""
     own = in_order([run for run in runs if run.source == source])
     if not own:
@@ -38,14 +39,15 @@ def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
             ("Time to reduce errors", "4.7"),
             ("Time to 90 %", "4.8"),
         )
-        return [
+        figures = [
             Missing(f"{title}, {source}", f"ReLAQS thesis, figure {number}", COMMANDS[source])
             for title, number in named
         ]
+        return [*figures, Missing(table_title(source), SOURCE, COMMANDS[source])]
     every = settings(own)
     groups = most_alike(every)
     levels = _levels(groups, source, others=len(every) - len(groups))
-    exhibits: list[Exhibit | Missing] = [_over_time(groups[0], source), levels]
+    exhibits: list[Part] = [_over_time(groups[0], source), levels]
     if len(groups) > 1:
         exhibits.append(_by_arrival(groups, source))
     else:
@@ -53,7 +55,7 @@ def shared(runs: Sequence[ScheduleRun], source: str) -> list[Exhibit | Missing]:
         exhibits.append(
             Missing("Time to 90 % against the time between arrivals", "ReLAQS thesis, figure 4.8", several)
         )
-    return [*exhibits, _thirds(groups[0], source)]
+    return [*exhibits, _thirds(groups[0], source), policy_tables(every, source)]
 
 
 def in_order(runs: Sequence[ScheduleRun]) -> list[ScheduleRun]:

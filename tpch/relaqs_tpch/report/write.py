@@ -13,7 +13,7 @@ from relaqs.cli.simulate import RECORDS as SIMULATIONS
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs_tpch.parameters import RUNS, SCHEDULES
 from relaqs_tpch.report.alone import alone
-from relaqs_tpch.report.exhibit import Exhibit, Missing
+from relaqs_tpch.report.exhibit import Exhibit, Part
 from relaqs_tpch.report.page import page
 from relaqs_tpch.report.predicted import predicted
 from relaqs_tpch.report.shared import shared
@@ -39,7 +39,7 @@ def write_report(folder: Path) -> Path:
             f"{folder} has no records; make some with `relaqs tpch run --data DIR --out {folder}` and "
             f"`relaqs tpch schedule --data DIR --out {folder}`"
         )
-    sections: list[tuple[str, list[Exhibit | Missing]]] = [
+    sections: list[tuple[str, Sequence[Part]]] = [
         ("One query alone", alone(runs)),
         ("Many jobs at once, really run", shared(schedules, "live")),
         ("Many jobs at once, simulated", shared(schedules, "simulated")),
@@ -52,7 +52,7 @@ def write_report(folder: Path) -> Path:
     return folder / PAGE
 
 
-def _write_figures(folder: Path, exhibits: Sequence[Exhibit | Missing]) -> None:
+def _write_figures(folder: Path, exhibits: Sequence[Part]) -> None:
     folder.mkdir(exist_ok=True)
     for each in exhibits:
         if isinstance(each, Exhibit):
