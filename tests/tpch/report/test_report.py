@@ -243,14 +243,33 @@ def test_the_thesis_number_stands_beside_its_own_setting_alone(jobs: int, paper:
     assert isinstance(levels, Exhibit)
     found = {finding.what: finding.paper for finding in levels.findings}
     assert found["a job every 10 s, fifo: time to −70 %"] == NOT_GIVEN
-    assert "1 more setting is in the records" in levels.caption
+    assert found["a job every 120 s, fifo: time to −70 %"] == paper
     at_120 = [each for each in runs if each.arrival_seconds == 120.0]
     _, levels, *_ = shared(at_120, "simulated")
     assert isinstance(levels, Exhibit)
     assert levels.findings[0] == Finding(
         "a job every 120 s, fifo: time to −70 %", paper, levels.findings[0].ours
     )
-    assert "more setting" not in levels.caption
+    assert "Not drawn" not in levels.caption
+
+
+def test_the_thesis_arrivals_are_drawn_first_and_what_is_not_is_said() -> None:
+    mix, few, many = JobMix(core_seconds=300.0), (Node("all", 16.0, np.nan),), (Node("all", 32.0, np.nan),)
+    runs = [
+        run_case(Case("fair", 0, 3, arrival, mix, servers, Options(5.0)), {}, lambda: 0.0)
+        for servers, arrivals in ((few, (5.0, 10.0, 20.0, 40.0, 120.0)), (many, (10.0,)))
+        for arrival in arrivals
+    ]
+    _, levels, by_arrival, *_ = shared(runs, "simulated")
+    assert isinstance(levels, Exhibit)
+    assert isinstance(by_arrival, Exhibit)
+    assert "3 jobs, one every 10, 40 or 120 s, 16 cores" in levels.caption
+    assert levels.caption.endswith("below: a job every 5 or 20 s; 1 setting of other jobs or cores.")
+    assert "3 jobs, one every 5, 10, 20, 40 or 120 s, 16 cores" in by_arrival.caption
+    assert by_arrival.caption.endswith("below: 1 setting of other jobs or cores.")
+    assert [finding.what.partition(",")[0] for finding in by_arrival.findings] == [
+        f"a job every {at} s" for at in (5, 10, 20, 40, 120)
+    ]
 
 
 def drawn(exhibit: Part) -> tuple[object, ...]:

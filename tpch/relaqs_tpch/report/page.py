@@ -95,7 +95,7 @@ def _policies(exhibit: PolicyTables) -> str:
     tables = "".join(_policy_table(each, exhibit.headings) for each in exhibit.tables)
     return (
         f'<article id="{exhibit.name}"><h3>{escape(exhibit.title)}</h3>'
-        f"<p class=source>After: {escape(exhibit.source)}</p><p class=note>{escape(exhibit.caption)}</p>"
+        f"<p class=source>After: {escape(exhibit.source)}</p><p class=note>{_unbroken(exhibit.caption)}</p>"
         f"{tables}</article>"
     )
 

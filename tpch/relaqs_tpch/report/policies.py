@@ -18,7 +18,7 @@ def policy_tables(groups: Sequence[Sequence[ScheduleRun]], source: str) -> Polic
         name=f"policies-{source}",
         title=table_title(source),
         source=SOURCE,
-        caption=CAPTION[0].upper() + CAPTION[1:],
+        caption=CAPTION,
         headings=HEADINGS,
         tables=tuple(
             PolicyTable(
