@@ -6,6 +6,7 @@ import errno
 import json
 import re
 import shutil
+from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,13 +16,13 @@ import pyarrow.parquet
 import pytest
 from relaqs_tpch.report.alone import rank_correlation
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
-from relaqs_tpch.report.predicted import LOSSES, errors_ahead
+from relaqs_tpch.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
 from relaqs_tpch.report.shared import in_order, shared
 from relaqs_tpch.report.style import COLOURS, picture
 
 from relaqs.cli.comparison import HEADINGS, cells
 from relaqs.policies import Node
-from relaqs.records import RecordFile, ScheduleRun
+from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.records.comparison import compare, settings
 from relaqs.simulation import Options
 from relaqs.simulation.study import Case, JobMix, run_case
@@ -222,6 +223,21 @@ def test_errors_ahead_are_those_of_each_step_that_has_enough_behind_and_ahead() 
     stays = errors_ahead(x, 2.0 * x, 5, LOSSES["last value"], least=3)
     assert stays == pytest.approx([10.0] * 3)  # from the steps 3, 4 and 5 on
     assert len(errors_ahead(x[:4], x[:4], 5, LOSSES["last value"])) == 0
+
+
+def test_prediction_errors_are_those_of_one_set_of_settings(runs: Path) -> None:
+    every = list(RecordFile(runs / "run.jsonl").read(QueryRun.kind_of_record, QueryRun.of_record))
+    one, _, six, *_ = every
+    other = [replace(one, threads=one.threads + 7), replace(six, data="laid out otherwise")]
+    chosen, over = measured_alike([*other, one, six])
+    assert chosen == [one, six]
+    assert f"Over 2 runs, 1 seed, of Q1, Q6; data: {one.data}." in over
+    assert over.endswith("Left out: 2 more runs, on other data or threads.")
+    alone, mixed = predicted(every)[0], predicted([other[0], *every])[0]
+    assert isinstance(alone, Exhibit)
+    assert isinstance(mixed, Exhibit)
+    assert mixed.findings == alone.findings
+    assert "Left out" not in alone.caption
 
 
 def test_policies_keep_their_colours_and_places_whatever_was_finished_first(reported: Path) -> None:

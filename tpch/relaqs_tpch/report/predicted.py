@@ -72,6 +72,23 @@ def predicted(runs: Sequence[QueryRun]) -> list[Exhibit | Missing]:
     return [*found, *(Missing(title, "SLAQ, figures 3.1 and 3.5 to 3.10", command) for title in titles)]
 
 
+def measured_alike(runs: Sequence[QueryRun]) -> tuple[list[QueryRun], str]:
+    """Return the runs on the data and threads of which there are most, and which these are, as sentences."""
+    by_setting: dict[tuple[str, int], list[QueryRun]] = {}
+    for run in runs:
+        by_setting.setdefault((run.data, run.threads), []).append(run)
+    chosen = max(by_setting.values(), key=len)
+    names = ", ".join(dict.fromkeys(run.name for run in chosen))
+    seeds = len({run.seed for run in chosen})
+    over = (
+        f"{measured_on(chosen)} Over {len(chosen)} run{'s' if len(chosen) > 1 else ''}, "
+        f"{seeds} seed{'s' if seeds > 1 else ''}, of {names}; data: {chosen[0].data}."
+    )
+    if others := len(runs) - len(chosen):
+        over += f" Left out: {others} more run{'s' if others > 1 else ''}, on other data or threads."
+    return chosen, over
+
+
 def errors_ahead(
     x: FloatArray, y: FloatArray, ahead: int, predict: Predictor, least: int = YOUNGEST
 ) -> FloatArray:
@@ -93,7 +110,9 @@ def _mean(parts: Sequence[FloatArray]) -> float:
     return float(everything.mean()) if len(everything) else float("nan")
 
 
-def _of_queries(runs: Sequence[QueryRun]) -> Exhibit:
+def _of_queries(every: Sequence[QueryRun]) -> Exhibit:
+    runs, over = measured_alike(every)
+
     def progress(name: str, ahead: int) -> float:
         parts = []
         for run in runs:  # the last step ends the answer: there is nothing to predict of it
@@ -134,8 +153,8 @@ def _of_queries(runs: Sequence[QueryRun]) -> Exhibit:
         title="Prediction error",
         source="ReLAQS thesis, figure 4.9",
         caption=(
-            f"{measured_on(runs)} Over {len(runs)} runs of queries, from the third snapshot on. Here "
-            "mini-batches grow, in the thesis they are equal: one step ahead is further."
+            f"{over} From the third snapshot on. Here mini-batches grow, in the thesis they are equal: one "
+            "step ahead is further."
         ),
         picture=picture("thesis-4-9", draw, columns=2),
         findings=tuple(findings),
@@ -220,7 +239,9 @@ def _settled(run: QueryRun) -> str:
     return f"{large[-1] + 1 if len(large) else 0} of {passes}"
 
 
-def _of_training(runs: Sequence[QueryRun]) -> Exhibit:
+def _of_training(every: Sequence[QueryRun]) -> Exhibit:
+    runs, over = measured_alike(every)
+
     def errors(predict: Predictor, ahead: int) -> float:
         parts = []
         for run in runs:
@@ -247,7 +268,7 @@ def _of_training(runs: Sequence[QueryRun]) -> Exhibit:
         name="slaq-prediction",
         title="Prediction error of losses",
         source="SLAQ, among figures 3.5 to 3.10",
-        caption=f"{measured_on(runs)} Over {len(runs)} training runs, from the fifth pass on.",
+        caption=f"{over} From the fifth pass on.",
         picture=picture("slaq-prediction", draw),
         findings=tuple(findings),
         commands=commands_of([run.circumstances for run in runs]),
