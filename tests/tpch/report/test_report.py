@@ -72,6 +72,9 @@ def test_the_page_has_each_figure_with_its_numbers_and_its_command(reported: Pat
         assert re.search(r"<pre><code>relaqs (tpch|simulate) .+?</code></pre>", article, re.DOTALL), name
     assert "<th>paper</th><th>here</th>" in html
     assert "On TPC-H scale 0.01, " in dict(articles)["thesis-4-1"]
+    words = re.sub(r"<(svg|h3).*?</(svg|h3)>", "", dict(articles)["thesis-4-8-live"], flags=re.DOTALL)
+    assert "−90\N{NO-BREAK SPACE}%" in words
+    assert "−90 %" not in words
     assert "no figure here is comparable to official TPC-H results" in html
     assert "Not measured yet" not in html
 

@@ -86,7 +86,7 @@ def _exhibit(exhibit: Exhibit) -> str:
         f'<article id="{exhibit.name}"><h3>{escape(exhibit.title)}</h3>'
         f"<p class=source>After: {escape(exhibit.source)}</p>"
         f'<figure><div class=wide tabindex=0 role=region aria-label="figure">{figure}</div><figcaption>'
-        f"{escape(exhibit.caption)}</figcaption></figure>"
+        f"{_unbroken(exhibit.caption)}</figcaption></figure>"
         f"{_findings(exhibit.findings)}{_commands(exhibit.commands)}</article>"
     )
 
@@ -114,7 +114,7 @@ def _findings(findings: Sequence[Finding]) -> str:
     if not findings:
         return ""
     rows = "".join(
-        f"<tr><td>{escape(each.what)}</td><td>{_unbroken(each.paper)}</td><td>{_unbroken(each.ours)}</td></tr>"
+        f"<tr><td>{_unbroken(each.what)}</td><td>{_unbroken(each.paper)}</td><td>{_unbroken(each.ours)}</td></tr>"
         for each in findings
     )
     head = "<tr><th>what</th><th>paper</th><th>here</th></tr>"
