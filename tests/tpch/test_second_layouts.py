@@ -122,7 +122,7 @@ def test_a_second_layout_of_another_origin_is_left_alone(tmp_path: Path) -> None
 
 def test_the_disk_must_hold_them_too(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(data.shutil, "disk_usage", lambda folder: SimpleNamespace(free=500_000))
-    with pytest.raises(LayoutError, match=r"has 0\.0 GB free"):
+    with pytest.raises(LayoutError, match=r"has 0\.00 GB free"):
         generate(TINY, warehouse, partitions=4, second_layouts=True)
     assert folders(warehouse) == sorted(FIRST)
 

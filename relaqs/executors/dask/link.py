@@ -58,6 +58,7 @@ class Link:
         self._restart: asyncio.Task[None] | None = None
         self._comm: object = None  # that of the scheduler whose plugin was prepared
         self._recovery: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         assert client.scheduler is not None  # it is connected
         self.address = str(client.scheduler.address)
         self.hello: Hello | None = None
@@ -87,6 +88,8 @@ class Link:
         await self._install()
         await self._client.register_plugin(InterruptReleased())
         self._comm = comm
+        if self.needs_credits and self._watch is None:
+            self._watch = asyncio.ensure_future(self._watch_client())
 
     def tell(self, call: str, *arguments: object) -> None:
         """Send the plugin a message. Without a plugin it is lost: a new one is told everything anyway."""
@@ -111,7 +114,7 @@ class Link:
         """End the session, and look for the scheduler no more."""
         self.tell("bye", self._session)
         self._comm = None
-        for task in (self._recovery, self._restart):
+        for task in (self._recovery, self._restart, self._watch):
             if task is not None:
                 task.cancel()
 
@@ -181,13 +184,28 @@ class Link:
 
     async def _is_back(self) -> bool:
         """Return whether the plugin is there again. Raises ClusterError if it will never be."""
-        if self._client.status in ("closing", "closed"):
-            raise ClusterError(
-                f"the Dask scheduler at {self.address} does not answer any more; see whether it runs, and "
-                "open another session with relaqs.connect"
-            )
+        if self._is_out():
+            raise self._gone()
         if self._client.status != "running" or self._client.scheduler_comm is self._comm:
             return self.is_up
         with contextlib.suppress(OSError):  # it is gone once more
             await self.open()
         return self.is_up
+
+    async def _watch_client(self) -> None:
+        """Tell when the client is closed: tasks that wait for credits have no future that would tell it."""
+        try:
+            while not self._is_out():
+                await asyncio.sleep(POLL_SECONDS)
+        finally:  # its loop may end before the next look
+            if self._is_out() and self._comm is not None:
+                self._on_lost(self._gone())
+
+    def _is_out(self) -> bool:
+        return self._client.status in ("closing", "closed")
+
+    def _gone(self) -> ClusterError:
+        return ClusterError(
+            f"the Dask scheduler at {self.address} does not answer any more; see whether it runs, and "
+            "open another session with relaqs.connect"
+        )

@@ -19,7 +19,14 @@ from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, run_to_end, running_cluster
 from tests.relaqs.executors.test_dask_faults import OTHER_CLIENT
-from tests.relaqs.executors.toy_jobs import KillsItsWorker, ToyJob, counted, counting_job
+from tests.relaqs.executors.toy_jobs import (
+    LONG_SQL,
+    KillsItsWorker,
+    ToyJob,
+    counted,
+    counting_job,
+    query_work,
+)
 
 FORCED = {"DASK_RELAQS__MECHANISM": "credits"}
 
@@ -71,6 +78,26 @@ def test_two_sessions_of_one_client_get_their_own_credits(cluster: str) -> None:
             runner.start()
         assert [runner.wait(LONG_SECONDS) for runner in runners] == [True, True]
     assert [job.folded for job in jobs] == [counted(steps=3, tasks=4)] * 2
+
+
+def test_a_client_that_is_closed_fails_jobs_that_hold_all_their_tasks(
+    executor: DaskExecutor, cluster: str
+) -> None:
+    """They have no task on the cluster that would tell them: another job has all credits, for days."""
+    long = JobRunner(ToyJob("long", [[query_work(LONG_SQL)] * 8]), executor)
+    long.start()
+    eventually(lambda: any(job.used_cores > 1.8 for job in executor.status().jobs))
+    client = Client(cluster, set_as_default=False)
+    with pytest.warns(CreditsWarning):
+        other = DaskExecutor(client)
+    runner = JobRunner(counting_job("held", steps=1, tasks=4), other)
+    runner.start()
+    eventually(lambda: any(job.id == "held" for job in other.status().jobs))
+    client.close()
+    assert runner.wait(LONG_SECONDS)
+    assert "does not answer any more" in str(runner.error)
+    long.stop()
+    assert long.wait(LONG_SECONDS)
 
 
 def test_a_poisonous_task_fails_its_job_alone(executor: DaskExecutor) -> None:
