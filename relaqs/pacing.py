@@ -17,7 +17,7 @@ from relaqs_engine.errors import RelaqsError
 
 from relaqs.executors.base import Executor
 from relaqs.job import StepReport
-from relaqs.options import check_priority
+from relaqs.options import ArgumentError, check_priority
 from relaqs.policies import Kind
 from relaqs.runner import JobRunner
 from relaqs.scheduling import JobDescription
@@ -98,9 +98,16 @@ class Pacer:
         """Report a loss: smaller is better. Return whether to go on.
 
         loss: anything that float() takes, such as a tensor of one number. Returns False once the target is
-        reached, or the session or `stop` has ended it; the loop is not paced any more then.
+        reached, or the session or `stop` has ended it; the loop is not paced any more then. Raises
+        ArgumentError for what is no number.
         """
-        self._losses.append(float(loss))
+        try:
+            self._losses.append(float(loss))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"the reported loss, of type {type(loss).__name__}, is not one number ({error}); report its "
+                "mean, as a PyTorch module with reduction='mean' computes it"
+            ) from error
         return self._note(Reported(self._losses[-1]))
 
     def _note(self, reported: Reported) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 import threading
 from collections.abc import Iterator, Sequence
@@ -143,6 +144,24 @@ def test_outside_its_block_a_pacer_takes_no_reports(one_core: ThreadExecutor) ->
     pacer = Pacer(one_core)
     with pytest.raises(RelaqsError, match="outside the pacer's block"):
         pacer.report(1.0)
+
+
+@pytest.mark.parametrize("loss", [np.array([0.3, 0.2]), "much", None])
+def test_what_is_no_number_is_refused(one_core: ThreadExecutor, loss: Any) -> None:
+    with Pacer(one_core) as pacer:
+        with pytest.raises(ArgumentError, match=f"of type {type(loss).__name__}, is not one number.*mean"):
+            pacer.report(loss)
+        pacer.report(0.5)
+    assert pacer.losses == (0.5,)
+
+
+def test_a_loss_that_is_not_a_number_any_more_leaves_others_alone(db: Session) -> None:
+    with db.pace() as pacer:
+        query = db.online_sql("SELECT sum(x) FROM t")
+        for loss in (2.0, 1.0, math.nan, math.inf, math.nan):
+            pacer.report(loss)
+            db.status()
+    assert query.result().is_exact
 
 
 def test_closing_the_session_ends_the_loop(db: Session) -> None:
