@@ -17,7 +17,7 @@ import pytest
 from relaqs_tpch.report.alone import rank_correlation
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
 from relaqs_tpch.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
-from relaqs_tpch.report.shared import in_order, shared
+from relaqs_tpch.report.shared import in_order, shared, styles
 from relaqs_tpch.report.style import COLOURS, picture
 
 from relaqs.cli.comparison import HEADINGS, cells
@@ -241,6 +241,14 @@ def test_prediction_errors_are_those_of_one_set_of_settings(runs: Path) -> None:
     assert isinstance(mixed, Exhibit)
     assert mixed.findings == alone.findings
     assert "Left out" not in alone.caption
+
+
+def test_a_policy_has_one_colour_in_every_figure() -> None:
+    few, more = styles(["fair", "index"]), styles(["fifo", "fair", "max_sum", "index", "mine"])
+    assert few["index"] == more["index"]
+    assert set(few) == {"fair", "index"}
+    roles = [role for role, _, _ in more.values()]
+    assert len(set(roles)) == len(roles)
 
 
 def test_policies_keep_their_colours_and_places_whatever_was_finished_first(reported: Path) -> None:

@@ -28,6 +28,7 @@ THESIS_ARRIVALS = (10, 40, 120)  # seconds between, in its figure 4.7
 MOST_PANELS = 3
 COMMANDS = {"live": "relaqs tpch schedule --data DIR", "simulated": "relaqs simulate"}
 ARRIVALS = {"live": "0.1,0.3,1", "simulated": "10,40,120"}
+COMMON = ("index", "max_sum", "fifo", "least_attained_service")  # they have the colours furthest apart
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "h")
 
 
@@ -90,11 +91,16 @@ def in_panels(groups: list[list[ScheduleRun]]) -> list[list[ScheduleRun]]:
 
 
 def styles(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
-    """Return the colour's role, line and marker of each policy; fair sharing is grey and dashed."""
-    others = [name for name in names if name != REFERENCE]
+    """Return the colour's role, line and marker of each policy, in every figure the same.
+
+    Fair sharing is grey and dashed. A user's own policies come after those that have a name.
+    """
+    known = [*COMMON, *(name for name in POLICIES if name not in (REFERENCE, *COMMON))]
+    own = [name for name in names if name not in POLICIES]
     found = {
         name: (SERIES[index % len(SERIES)], "-", MARKERS[index % len(MARKERS)])
-        for index, name in enumerate(others)
+        for index, name in enumerate([*known, *own])
+        if name in names
     }
     return {REFERENCE: ("muted", "--", "."), **found}
 
