@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray, beyond_rounding
 from relaqs_bootstrap.blocks import block_shares, block_weights
 from relaqs_bootstrap.variance import Variance, check_fraction, variance_of_terms
 
@@ -33,9 +33,7 @@ def jackknife_variance(
     rows = block_rows[occupied]
     shares = block_shares(rows)[:, None, None]
     with np.errstate(invalid="ignore", over="ignore"):
-        influence = estimate - replicates[occupied]
-        # What rounding alone moves does not vary: no real block moves an estimate by a relative 1e-12.
-        influence = np.where(np.abs(influence) <= 1e-12 * np.abs(estimate), 0.0, influence)
+        influence = beyond_rounding(estimate - replicates[occupied], np.abs(estimate))
         deviation = influence * ((1.0 - shares) / shares) - ((1.0 - shares) * influence).sum(axis=0)
         terms = deviation**2 * (shares / (1.0 - shares))
         return _combine(terms, block_weights(rows_matched, rows), fraction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray, product
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray, beyond_rounding, product
 from relaqs_bootstrap.blocks import block_shares, block_weights
 from relaqs_bootstrap.variance import Variance, check_fraction, variance_of_terms
 
@@ -42,7 +42,7 @@ def linearised_variance(
     totals = _per_group(contributions, group_index, groups)
     weight = (weights * odds)[of_support[group_index], block_index]
     with np.errstate(invalid="ignore"):
-        deviation = _beyond_rounding(
+        deviation = beyond_rounding(
             contributions / shares[block_index, None] - totals[group_index], np.abs(totals[group_index])
         )
     terms = weight[:, None] * deviation**2
@@ -66,15 +66,7 @@ def _contributions(gradient: FloatArray, group_index: IntArray, sums: FloatArray
             part = product(gradient[group_index, :, k], sums[:, k, None])
             contributions += part
             magnitude += np.abs(part)
-    return _beyond_rounding(contributions, magnitude)
-
-
-def _beyond_rounding(difference: FloatArray, magnitude: FloatArray) -> FloatArray:
-    """Return the difference, and 0 where it is but the rounding of what cancelled, of this magnitude.
-
-    The average of equal values does not vary, nor does a count of which each block has its share.
-    """
-    return np.where(np.abs(difference) < 1e-12 * magnitude, 0.0, difference)  # not so if infinite
+    return beyond_rounding(contributions, magnitude)
 
 
 def _per_group(values: FloatArray, group_index: IntArray, groups: int) -> FloatArray:

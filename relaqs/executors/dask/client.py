@@ -161,7 +161,7 @@ class DaskExecutor:
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClusterError("this session is closed; open another with relaqs.connect")
-        if self._is_out():
+        if self._link.is_out:
             raise ClusterError(
                 f"the connection to the Dask scheduler at {self._address} is {self._client.status}; see "
                 "whether it runs, and open another session with relaqs.connect"
@@ -246,17 +246,14 @@ class DaskExecutor:
 
     async def _is_lost(self, error: BaseException) -> bool:
         """Return whether a task is to be sent again, now or to a scheduler that comes back."""
-        if self._is_out():
+        if self._link.is_out:
             return False
         if isinstance(error, OSError):  # of a fetch; perhaps the scheduler's connection breaks, too
             await asyncio.sleep(BREAK_SECONDS)
-            return not self._link.is_up and not self._is_out()
+            return not self._link.is_up and not self._link.is_out
         if reason_of(error) == RESTARTED:
             self._link.note_restart()
         return reason_of(error) in (CONNECTION_LOST, RESTARTED)
-
-    def _is_out(self) -> bool:
-        return self._client.status in ("closing", "closed")
 
     def _resend(self, flight: Flight, key: TaskKey) -> None:
         flight.futures.pop(key, None)

@@ -72,6 +72,11 @@ class Link:
         return is_up
 
     @property
+    def is_out(self) -> bool:
+        """Whether the client is closed, by whomever, or has given the scheduler up."""
+        return self._client.status in ("closing", "closed")
+
+    @property
     def takes_tasks(self) -> bool:
         """Whether tasks may be sent now; if not, `on_back` or `on_restarted` will be called."""
         return self.is_up and self._restart is None
@@ -184,7 +189,7 @@ class Link:
 
     async def _is_back(self) -> bool:
         """Return whether the plugin is there again. Raises ClusterError if it will never be."""
-        if self._is_out():
+        if self.is_out:
             raise self._gone()
         if self._client.status != "running" or self._client.scheduler_comm is self._comm:
             return self.is_up
@@ -195,14 +200,11 @@ class Link:
     async def _watch_client(self) -> None:
         """Tell when the client is closed: tasks that wait for credits have no future that would tell it."""
         try:
-            while not self._is_out():
+            while not self.is_out:
                 await asyncio.sleep(POLL_SECONDS)
         finally:  # its loop may end before the next look
-            if self._is_out() and self._comm is not None:
+            if self.is_out and self._comm is not None:
                 self._on_lost(self._gone())
-
-    def _is_out(self) -> bool:
-        return self._client.status in ("closing", "closed")
 
     def _gone(self) -> ClusterError:
         return ClusterError(
