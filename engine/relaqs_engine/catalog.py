@@ -76,9 +76,14 @@ class Catalog:
         }
 
     def choices(self, tables: Iterable[str]) -> Iterator[Catalog]:
-        """Yield this catalog with every choice of layouts for the tables named, at most MOST_CHOICES."""
+        """Yield this catalog with every choice of layouts for the tables named, at most MOST_CHOICES.
+
+        tables: in any case, for a rewritten query has every name in lower case.
+        """
         several = _by_table(self.layouts)
-        ways = [[(name, layout.table) for layout in several[name]] for name in sorted(tables)]
+        spelled = {name.lower(): name for name in several}
+        names = sorted({spelled[name.lower()] for name in tables})
+        ways = [[(name, layout.table) for layout in several[name]] for name in names]
         for chosen in islice(product(*ways), MOST_CHOICES):
             yield replace(self, chosen=chosen)
 

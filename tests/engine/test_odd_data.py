@@ -62,8 +62,20 @@ NAMES = [
         "partial",
     ),
     *("names", "stream_names", "_relaqs", "grand_b1", "count_star()", "%s", "{}"),
+    *("delay ", " delay", "Delay \t", "'delay'", '""', "a;b", ":p", "line\nbreak", "漢 🦆 "),
 ]
-TABLES = ("state", "merged", "select", "my table", 'quo"te', "Ünï", "variants", "k0", "stream_figures")
+TABLES = (
+    "state",
+    "merged",
+    "select",
+    "my table",
+    'quo"te',
+    "Ünï",
+    "variants",
+    "k0",
+    "stream_figures",
+    "Trips ",
+)
 
 
 @pytest.fixture(scope="module")
@@ -213,11 +225,12 @@ FEW_NAMES = [NAMES[i : i + 6] for i in range(0, len(NAMES), 6)]
 def test_columns_of_any_name(odd: World, names: list[str]) -> None:
     first, *others = [quoted(name) for name in names]
     sums = ", ".join(f"sum(n.{name}) AS {name}, avg({name}) AS {name}" for name in others)
-    odd.check(
+    plan = odd.check(
         f"SELECT {first} AS {first}, count(*) AS c, {sums}, stddev({first}), max({others[-1]}) - 1 "
         f"FROM names AS n WHERE {first} > 2 GROUP BY {first} HAVING c > 1 ORDER BY {first}",
         ordered=True,
     )
+    assert plan.mode is Mode.MERGEABLE
 
 
 @pytest.mark.parametrize("names", FEW_NAMES, ids=" ".join)
@@ -232,6 +245,38 @@ def test_tables_of_any_name(odd: World, name: str) -> None:
     table = quoted(name)
     odd.check(f'SELECT k, count(*), sum("merged"), avg({table}.b0) FROM {table} GROUP BY k')
     odd.check(f"SELECT count(*), sum(t.b0 * v.kind) FROM {table} AS t JOIN figures AS v ON v.id = t.k")
+
+
+# Each is planned in its own way: around aggregates, refined, over stages, as a whole.
+OVER_ANY_TABLE = {
+    "a window": "SELECT k, sum(b0), sum(sum(b0)) OVER () FROM {} GROUP BY k",
+    "a common table expression": (
+        "WITH a AS (SELECT k, sum(b0) AS s FROM {} GROUP BY k) "
+        "SELECT max(s) FROM a WHERE s > (SELECT avg(s) FROM a)"
+    ),
+    "a set operation": "SELECT k, sum(b0) FROM {0} GROUP BY k UNION ALL SELECT 99, count(*) FROM {0}",
+    "a limited derived table": "SELECT count(*) FROM (SELECT * FROM {} LIMIT 7)",
+    "IN with a limit": "SELECT count(*) FROM figures WHERE id IN (SELECT merged FROM {} ORDER BY 1 LIMIT 5)",
+    "EXISTS with a limit": (
+        "SELECT count(*) FROM figures AS f "
+        "WHERE EXISTS (SELECT 1 FROM (SELECT merged FROM {} ORDER BY 1 LIMIT 5) AS q WHERE q.merged = f.id)"
+    ),
+    "an average inside": "SELECT count(*) FROM {0} WHERE b0 > (SELECT avg(b0) FROM {0})",
+    "groups inside": (
+        "SELECT count(*) FROM {0} WHERE k IN (SELECT k FROM {0} GROUP BY k HAVING sum(b0) > 2190)"
+    ),
+    "a value per row": (
+        "SELECT id, (SELECT count(*) FROM {} AS t WHERE t.k = f.id) FROM figures AS f WHERE id < 9"
+    ),
+    "a filter": "SELECT kind, count(*) FILTER (WHERE id IN (SELECT k FROM {})) FROM figures GROUP BY kind",
+}
+
+
+@pytest.mark.parametrize("sql", OVER_ANY_TABLE.values(), ids=OVER_ANY_TABLE)
+def test_the_name_of_a_table_changes_no_plan(odd: World, sql: str) -> None:
+    """`Trips ` and `merged` hold the same rows in the same way."""
+    capital, lower = (odd.check(sql.format(quoted(name))) for name in ("Trips ", "merged"))
+    assert (capital.mode, capital.method) == (lower.mode, lower.method)
 
 
 def test_sampled_and_static_tables_of_reserved_names_meet(odd: World) -> None:

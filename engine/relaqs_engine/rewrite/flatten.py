@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -44,8 +45,9 @@ def qualified_query(draft: Draft) -> exp.Query:
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
-    schema: dict[str, object] = {
-        name: {column.name: column.type for column in layout.columns}
+    # Identifiers, for sqlglot parses a name that is text: it would read `delay ` as `delay`.
+    schema: dict[Any, object] = {
+        _identifier(name): {_identifier(column.name): column.type for column in layout.columns}
         for name, layout in draft.catalog.tables.items()
     }
     try:
@@ -69,7 +71,8 @@ def inline_ctes(tree: exp.Query) -> exp.Query:
         for table in list(scope.find_all(exp.Table)):
             if table.meta.get(_CTE) == cte.meta[_CTE]:
                 body = cte.this.copy()
-                table.replace(exp.Subquery(this=body, alias=exp.TableAlias(this=_alias(table))))
+                alias = exp.TableAlias(this=_identifier(table.alias_or_name))
+                table.replace(exp.Subquery(this=body, alias=alias))
     return tree
 
 
@@ -82,8 +85,8 @@ def _number_ctes(tree: exp.Query) -> None:
             table.meta[_CTE] = referenced.meta[_CTE]
 
 
-def _alias(table: exp.Table) -> exp.Identifier:
-    return exp.to_identifier(table.alias_or_name, quoted=True)
+def _identifier(name: str) -> exp.Identifier:
+    return exp.to_identifier(name, quoted=True)
 
 
 def _is_plain_distinct(tree: exp.Select) -> bool:
