@@ -11,7 +11,7 @@ from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate, FloatArray
-from relaqs_engine.execution.arrays import doubles, integers
+from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
@@ -134,7 +134,7 @@ class AroundEstimator:
 
         cells: the part's own estimates in each variant, shape (variants, groups, outputs).
         """
-        shown = point.select([GROUP]).append_column("place", _numbers(point.num_rows))
+        shown = point.select([GROUP]).append_column("place", arrow(np.arange(point.num_rows)))
         tables = {f"part_{self._around.varied}": part.variants(cells), "shown": shown}
         with self._cursor.registered(**tables):
             table = self._cursor.table(self._around.replicate_sql)
@@ -175,10 +175,6 @@ def _has_tiny_groups(parts: Sequence[Part]) -> bool:
     return any(
         part.so_far is not None and bool((part.row_counts < MIN_ROWS_TO_SCALE_RANKED).any()) for part in parts
     )
-
-
-def _numbers(count: int) -> pa.Array:
-    return pa.array(range(count), type=pa.int64())
 
 
 def _rows_of(part: Part, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

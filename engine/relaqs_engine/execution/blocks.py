@@ -66,7 +66,7 @@ def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
         if mine.type != theirs.type or not any(same(mine.type) for same in _SAME_EQUALITY):
             return None
         values = pc.unique(mine)
-        place = integers(pc.fill_null(pc.index_in(theirs, value_set=values), -1))
+        place = integers(pc.index_in(theirs, value_set=values), null=-1)
         known &= place >= 0
         code = code * len(values) + place
         group_code = group_code * len(values) + integers(pc.index_in(mine, value_set=values))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import DataError
 from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.present import present_estimate, present_exact
@@ -187,11 +188,11 @@ class RefinedAnswer:
 
     def _shared(self, answers: Mapping[str, pa.Table], scale: float) -> pa.Table:
         """Return the one row of what all groups share: values, and merged state where that is known."""
-        columns: dict[str, pa.Array] = {SHARED_SCALE: pa.array([scale])}
+        columns: dict[str, pa.Array] = {SHARED_SCALE: arrow(np.array([scale]))}
         for name in self._refinement.shared:
             answer = answers[name]
             columns[f"{name}_value"] = answer.column("o0")
             for column in self._stages[name].stage.plan.basis:
                 known = column.name in answer.column_names
-                columns[f"{name}_{column.name}"] = answer.column(column.name) if known else pa.array([0.0])
+                columns[f"{name}_{column.name}"] = answer.column(column.name) if known else arrow(np.zeros(1))
         return pa.table(columns)

@@ -1,0 +1,89 @@
+"""What a query does not wait for: pandas, which takes a third of a second to import."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from relaqs_engine.layouts import add_static, shuffle
+
+# Pyarrow imports pandas behind many of its functions, once a process: the stack is that of the first.
+PROGRAM = """
+import sys, traceback
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            traceback.print_stack()
+
+sys.meta_path.insert(0, Watch())
+import relaqs
+from relaqs.rendering import html
+
+warehouse, *queries = sys.argv[1:]
+with relaqs.connect(warehouse, threads=1) as session:
+    for sql in queries:
+        query, seen = session.online_sql(sql), 0
+        for snapshot in query:
+            seen += 1
+            print(snapshot, repr(snapshot), html.render(snapshot))
+        assert snapshot.is_exact and seen > 1, (sql, seen)
+assert "pandas" not in sys.modules, "pandas was imported; stderr says where"
+"""
+
+TRIPS = """
+SELECT i % 50 AS zone, i % 7 AS kind, (i * 7919 % 1000) / 8 AS delay, 'n' || i % 3 AS name,
+    DATE '2020-01-01' + (i % 9)::INTEGER AS day, TIMESTAMP '2020-01-01' + to_hours(i % 4) AS moment,
+    (i % 5)::DECIMAL(10, 2) AS price, i % 2 = 0 AS yes, i AS id
+FROM range(20000) AS t(i)
+"""
+
+QUERIES = {
+    "totals": "SELECT sum(delay), stddev(delay), min(delay) FROM trips",
+    "groups": "SELECT kind, sum(delay), avg(delay), count(*) FROM trips GROUP BY kind",
+    "many groups": "SELECT id % 3000, sum(delay), avg(delay) FROM trips GROUP BY 1",
+    "keys of many types": "SELECT name, day, moment, price, yes, sum(delay) FROM trips GROUP BY ALL",
+    "a join": "SELECT label, sum(delay) FROM trips JOIN zones USING (zone) GROUP BY label",
+    "subtotals": "SELECT kind, name, sum(delay) FROM trips GROUP BY ROLLUP (kind, name)",
+    "quantiles": "SELECT kind, median(delay), quantile_cont(delay, 0.9) FROM trips GROUP BY kind",
+    "distinct": "SELECT kind, count(DISTINCT zone), count(DISTINCT id) FROM trips GROUP BY kind",
+    "a ranking": "SELECT zone, avg(delay) AS d FROM trips GROUP BY zone ORDER BY d DESC LIMIT 5",
+    "having": "SELECT zone, count(*) FROM trips GROUP BY zone HAVING count(*) > 100",
+    "extremes": "SELECT kind, max(moment), min(day), max(name), bool_or(yes) FROM trips GROUP BY kind",
+    "windows": (
+        "SELECT kind, sum(delay) / sum(sum(delay)) OVER (), rank() OVER (ORDER BY sum(delay)) "
+        "FROM trips GROUP BY kind"
+    ),
+    "a common table expression": (
+        "WITH a AS (SELECT kind, sum(delay) AS s FROM trips GROUP BY kind) SELECT max(s), avg(s) FROM a"
+    ),
+    "refined": "SELECT kind, count(*) FROM trips WHERE delay > (SELECT avg(delay) FROM trips) GROUP BY kind",
+    "refined groups": (
+        "SELECT kind, sum(delay) FROM trips GROUP BY kind "
+        "HAVING sum(delay) > (SELECT sum(delay) / 7 FROM trips)"
+    ),
+    "refined per group": (
+        "SELECT count(*) FROM trips AS a "
+        "WHERE delay > (SELECT avg(delay) FROM trips AS b WHERE a.kind = b.kind)"
+    ),
+    "rows": "SELECT id, moment, delay FROM trips WHERE id < 20",
+}
+
+
+@pytest.fixture(scope="module", params=[None, "zone"], ids=["rows", "clusters"])
+def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("warehouse")
+    shuffle(duckdb.sql(TRIPS), folder / "trips", partitions=8, cluster_by=request.param)
+    add_static(duckdb.sql("SELECT i AS zone, 'zone ' || i AS label FROM range(50) AS t(i)"), folder / "zones")
+    return folder
+
+
+def test_no_query_imports_pandas(warehouse: Path) -> None:
+    assert importlib.util.find_spec("pandas") is not None, "install pandas, or this shows nothing"
+    command = [sys.executable, "-c", PROGRAM, str(warehouse), *QUERIES.values()]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-5000:]
