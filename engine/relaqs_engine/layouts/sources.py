@@ -235,7 +235,13 @@ def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
 
 
 def _check_names(columns: Sequence[tuple[str, str]]) -> None:
+    seen: dict[str, str] = {}
     for name, _ in columns:
+        if (other := seen.setdefault(name.lower(), name)) != name:  # DuckDB takes `Ä` and `ä` for two names
+            raise LayoutError(
+                f"the columns {other!r} and {name!r} differ only by case, which a query does not tell apart; "
+                "rename one"
+            )
         if name.lower().startswith(RESERVED_PREFIX):
             raise LayoutError(
                 f"the column {name!r} has a name that layouts keep for themselves ({RESERVED_PREFIX}…); "

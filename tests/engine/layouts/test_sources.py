@@ -208,6 +208,15 @@ def test_files_with_columns_in_another_order_are_one_table(write: Writer, tmp_pa
     assert rows_in_any_order(stored_rows(layout)) == rows_in_any_order(ROWS)
 
 
+@pytest.mark.parametrize("lay_out", [shuffle, add_static])
+def test_columns_that_differ_only_by_case_are_refused(lay_out: Callable[..., Layout], tmp_path: Path) -> None:
+    """A query that groups by `ä` would take the groups for those of the cluster key `Ä`."""
+    rows = pa.table({"Ä": [1], "ä": [2]})
+    with pytest.raises(LayoutError, match=r"columns 'Ä' and 'ä' differ only by case.*rename one"):
+        lay_out(rows, tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+
+
 @pytest.mark.parametrize("keep_bytes", [0, 3, 1_000, -1])
 def test_a_truncated_parquet_file_is_named(write: Writer, tmp_path: Path, keep_bytes: int) -> None:
     path = write("t.parquet", ROWS)
