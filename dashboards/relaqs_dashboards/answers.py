@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from relaqs import Snapshot
+from relaqs.python_values import python_values
 from relaqs_dashboards.wire import Answer, AnswerColumn, Cell
 
 MOST_ROWS = 1_000
@@ -52,7 +53,7 @@ def column_type(type_: pa.DataType) -> str:
 
 
 def _cells(column: pa.ChunkedArray) -> list[Cell]:
-    return [_cell(value) for value in column.to_pylist()]
+    return [_cell(value) for value in python_values(column)]
 
 
 def _cell(value: Any) -> Cell:

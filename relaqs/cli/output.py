@@ -26,6 +26,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.live import Live
 
+from relaqs.python_values import python_values
 from relaqs.rendering.terminal import Fitted, plain_text
 from relaqs.snapshot import Snapshot
 
@@ -89,7 +90,7 @@ def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> No
 
 
 def _rows(table: pa.Table) -> Iterable[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return zip(*map(python_values, table.columns), strict=True)
 
 
 def _objects(table: pa.Table) -> list[dict[str, Any]]:

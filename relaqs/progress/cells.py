@@ -9,6 +9,7 @@ import numpy as np
 from relaqs_engine.estimate import Estimate
 
 from relaqs.arrays import BoolArray, FloatArray
+from relaqs.python_values import python_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ def _row_keys(estimate: Estimate) -> tuple[Hashable, ...]:
     """
     approximate = {column.position for column in estimate.approximate}
     exact = [
-        estimate.table.column(i).to_pylist() for i in range(len(estimate.columns)) if i not in approximate
+        python_values(estimate.table.column(i)) for i in range(len(estimate.columns)) if i not in approximate
     ]
     rows = [repr(row) for row in zip(*exact, strict=True)] if exact else [""] * estimate.table.num_rows
     seen: dict[str, int] = {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from relaqs_engine.estimate import ApproximateColumn
 
+from relaqs.python_values import python_values
 from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
 from relaqs.snapshot import Snapshot
 
@@ -94,14 +95,14 @@ def _columns(snapshot: Snapshot, shown: pa.Table) -> tuple[Column, ...]:
 
 
 def _plain_column(name: str, values: pa.ChunkedArray) -> Column:
-    cells = tuple(Shown(show_value(value)) for value in values.to_pylist())
+    cells = tuple(Shown(show_value(value)) for value in python_values(values))
     return Column(visible(name), cells, is_approximate=False, is_number=_is_number(values.type))
 
 
 def _approximate_column(shown: pa.Table, interval: ApproximateColumn, *, is_exact: bool) -> Column:
     parts = (interval.position, interval.low, interval.high, interval.certified)
     columns = [shown.column(part) for part in parts]
-    rows = [Cell(*row) for row in zip(*(column.to_pylist() for column in columns), strict=True)]
+    rows = [Cell(*row) for row in zip(*map(python_values, columns), strict=True)]
     return Column(
         visible(interval.name),
         _exact_cells(rows) if is_exact else show_column(rows),

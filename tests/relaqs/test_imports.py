@@ -38,6 +38,7 @@ assert "pandas" not in sys.modules, "pandas was imported; stderr says where"
 TRIPS = """
 SELECT i % 50 AS zone, i % 7 AS kind, (i * 7919 % 1000) / 8 AS delay, 'n' || i % 3 AS name,
     DATE '2020-01-01' + (i % 9)::INTEGER AS day, TIMESTAMP '2020-01-01' + to_hours(i % 4) AS moment,
+    TIMESTAMPTZ '2020-01-01 00:00:00+00' + to_hours(i % 3) AS zoned, TIMESTAMP_NS '2020-01-01' AS fine,
     (i % 5)::DECIMAL(10, 2) AS price, i % 2 = 0 AS yes, i AS id
 FROM range(20000) AS t(i)
 """
@@ -47,6 +48,7 @@ QUERIES = {
     "groups": "SELECT kind, sum(delay), avg(delay), count(*) FROM trips GROUP BY kind",
     "many groups": "SELECT id % 3000, sum(delay), avg(delay) FROM trips GROUP BY 1",
     "keys of many types": "SELECT name, day, moment, price, yes, sum(delay) FROM trips GROUP BY ALL",
+    "keys with a zone": "SELECT zoned, fine, sum(delay), max(zoned) FROM trips GROUP BY ALL",
     "a join": "SELECT label, sum(delay) FROM trips JOIN zones USING (zone) GROUP BY label",
     "subtotals": "SELECT kind, name, sum(delay) FROM trips GROUP BY ROLLUP (kind, name)",
     "quantiles": "SELECT kind, median(delay), quantile_cont(delay, 0.9) FROM trips GROUP BY kind",

@@ -1,0 +1,34 @@
+"""The values of an Arrow column as Python's own, without what pyarrow imports for some of them."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pyarrow as pa
+
+
+def python_values(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values as `to_pylist` does, but without pandas.
+
+    pyarrow imports it for points in time with a zone or in nanoseconds. Python's own have microseconds: one
+    with a rest is text, such as "2020-01-01 00:00:00.000000001".
+    """
+    kind = column.type
+    if not pa.types.is_timestamp(kind):
+        return list(column.to_pylist())
+    if kind.tz is not None:
+        zone = pa.lib.string_to_tzinfo(kind.tz)
+        moments = python_values(column.cast(pa.timestamp(kind.unit)))
+        return [None if moment is None else _in_zone(moment, zone) for moment in moments]
+    if kind.unit == "ns":
+        return [None if text is None else _of_nanoseconds(text) for text in column.cast("string").to_pylist()]
+    return list(column.to_pylist())
+
+
+def _in_zone(moment: datetime.datetime, zone: datetime.tzinfo) -> datetime.datetime:
+    return moment.replace(tzinfo=datetime.UTC).astimezone(zone)
+
+
+def _of_nanoseconds(text: str) -> datetime.datetime | str:
+    return datetime.datetime.fromisoformat(text[:-3]) if text.endswith("000") else text

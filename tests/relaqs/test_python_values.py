@@ -1,0 +1,35 @@
+"""Points in time as Python's own."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from relaqs.python_values import python_values
+
+NANOSECONDS = [0, 999_999_999_999_999_000, -1_000, None]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns", "+05:30"])
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_points_in_time_with_a_zone_are_those_of_pyarrow(zone: str, unit: str) -> None:
+    summer, winter = (dt.datetime(2020, month, 1, 12, tzinfo=dt.UTC) for month in (7, 1))
+    column = pa.chunked_array([pa.array([summer, None, winter], pa.timestamp(unit, tz=zone))])
+    values = python_values(column)
+    assert values == column.to_pylist() == [summer, None, winter]
+    assert [str(value) for value in values] == [str(value) for value in column.to_pylist()]
+
+
+def test_nanoseconds_that_python_has_no_type_for_are_text() -> None:
+    whole = pa.chunked_array([pa.array(NANOSECONDS, pa.timestamp("ns"))])
+    moments = [None if value is None else value.to_pydatetime() for value in whole.to_pylist()]
+    assert python_values(whole) == moments
+    fine = pa.chunked_array([pa.array([1, -1], pa.timestamp("ns"))])
+    assert python_values(fine) == ["1970-01-01 00:00:00.000000001", "1969-12-31 23:59:59.999999999"]
+
+
+def test_other_values_are_those_of_pyarrow() -> None:
+    for values in ([1, None], ["a"], [dt.date(2020, 1, 1)], [[1, None]], [dt.datetime(2020, 1, 1, 1)]):
+        assert python_values(pa.chunked_array([pa.array(values)])) == values
