@@ -23,7 +23,13 @@ from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
+from relaqs_engine.execution.tasks import (
+    leading_stream,
+    outlier_sql,
+    partial_sql,
+    reads_outliers,
+    scheduled_batches,
+)
 from relaqs_engine.plan import Method, OnlinePlan, OutputKind
 from relaqs_engine.planner import plan_query
 from relaqs_engine.schedule import MiniBatch
@@ -32,6 +38,7 @@ from benchmarks.tally import FloatArray, Look
 
 MEMORY_LIMIT_BYTES = 2 << 30
 _WHOLE = ""
+_ESTIMATED = (OutputKind.ESTIMATE, OutputKind.QUANTILE)
 
 
 class Replay:
@@ -50,6 +57,7 @@ class Replay:
             cursor.run(f"CREATE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
         self._by_block = {n: self._partials(part, cursor, by_block=True) for n, part in parts.items()}
         self._plain = {n: self._partials(part, cursor, by_block=False) for n, part in parts.items()}
+        self._outliers = [cursor.table(outlier_sql(self.plan, catalog))] if self.plan.outlier_sql else []
         database.close()
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
 
@@ -96,7 +104,8 @@ class Replay:
     def _results(self, part: str, batch: MiniBatch) -> list[pa.Table]:
         """Return what each task of a mini-batch would return for a part of the plan."""
         partials = (self._by_block if batch.by_block else self._plain)[part]
-        return [pa.concat_tables([partials[number] for number in task]) for task in batch.tasks]
+        results = [pa.concat_tables([partials[number] for number in task]) for task in batch.tasks]
+        return [*self._outliers, *results] if reads_outliers(self.plan, batch) else results
 
     def close(self) -> None:
         self._states.close()
@@ -133,7 +142,7 @@ class Truth:
     def of(cls, plan: OnlinePlan, answer: pa.Table) -> Truth:
         """Return the truth from the answer of plain DuckDB to the plan's query."""
         keys = tuple(output.name for output in plan.outputs if output.kind is OutputKind.KEY)
-        columns = tuple(output.name for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
+        columns = tuple(output.name for output in plan.outputs if output.kind in _ESTIMATED)
         values = np.stack([doubles(answer.column(name)) for name in columns], axis=1)
         return cls(keys, columns, {key: i for i, key in enumerate(rows_of(answer, keys))}, values)
 

@@ -17,7 +17,7 @@ from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import leading_stream, partial_sql, scheduled_batches
+from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_batches
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
@@ -99,10 +99,10 @@ class MergeableQueryJob:
             return None
         batch = self._batches[self._issued]
         self._issued += 1
-        return Step(batch.index, tuple(self._task(batch, i) for i in range(len(batch.tasks))))
+        sqls = batch_sqls(self._plan, self._catalog, batch)
+        return Step(batch.index, tuple(self._task(batch, i, sql) for i, sql in enumerate(sqls)))
 
-    def _task(self, batch: MiniBatch, index: int) -> Task:
-        sql = partial_sql(self._plan, self._catalog, batch.tasks[index], by_block=batch.by_block)
+    def _task(self, batch: MiniBatch, index: int, sql: str) -> Task:
         work = QueryWork(self._config, self._plan.hoists, sql)
         return Task(TaskKey(self.id, batch.index, index), work)
 

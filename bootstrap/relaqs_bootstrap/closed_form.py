@@ -15,23 +15,19 @@ def closed_form_variance(
     rows_matched: IntArray,
     rows_scanned: int,
     fraction: float,
-    *,
-    seen_influence: FloatArray | None = None,
 ) -> Variance:
     """Return the linearised variance of each cell under simple random sampling of rows.
 
     gradient: derivative of each estimate by its group's K unscaled sums, the scale N/n held fixed, shape
     (G, C, K). sums: shape (G, K). cross_products: Σ x_k·x_l over the rows, the upper triangle row by row as
     `np.triu_indices(K)` orders it, shape (G, K(K+1)/2). rows_matched: m, shape (G,). rows_scanned: n.
-    seen_influence: the most one scanned row moves each estimate, shape (G, C) (see `largest_influence`).
 
     A row contributes z = gradient · x. With U = Σz over the m rows of a group, the squares split into a
     part within the group, Σz² − U²/m, and one for its size, U²/m − U²/n; the variance is
     (1−f)·(m/(m−1)·within + n/(n−1)·size). On COUNT and on totals over all rows this is the textbook
     N²(1−f)/n·s²; on ratios, where U = 0, it is (1−f)·m/(m−1)·Σ(y−Rx)²/X². Only `within` is estimated, on
     m−1 degrees of freedom, so a COUNT has infinitely many (its variance follows from m), a ratio m−1, a SUM
-    something between. effective_terms: Σz²/max z² where `seen_influence` is given, otherwise m: squares
-    alone hide heavy tails.
+    something between.
     Source: Cochran 1977, Sampling Techniques, §2.9 and §5.2 (domains); measured in
     docs/decisions/0002-unequal-blocks.md.
     """
@@ -46,9 +42,7 @@ def closed_form_variance(
         size = np.maximum(by_group - total**2 / rows_scanned, 0.0) * _bessel(np.float64(rows_scanned))
         spread = within + size
         freedom = np.where(within > 0.0, (matched - 1.0) * (spread / within) ** 2, np.inf)
-        terms = matched if seen_influence is None else spread / seen_influence**2
-    effective = np.where(spread > 0.0, terms, 0.0)
-    return Variance((1.0 - fraction) * spread, np.maximum(freedom, 1.0), effective)
+    return Variance((1.0 - fraction) * spread, np.maximum(freedom, 1.0))
 
 
 def _quadratic(gradient: FloatArray, cross_products: FloatArray) -> tuple[FloatArray, FloatArray]:

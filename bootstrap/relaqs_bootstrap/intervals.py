@@ -76,7 +76,8 @@ def confidence_intervals(
     nonnegative_total: BoolArray,
     observed_total: FloatArray,
     unit_ceiling: FloatArray,
-    possible_influence: FloatArray | None = None,
+    possible_influence: FloatArray,
+    known_total: FloatArray | None = None,
 ) -> Intervals:
     """Return the interval of every cell, and whether it is certified.
 
@@ -85,7 +86,8 @@ def confidence_intervals(
     (G,). nonnegative_total: which columns are a SUM or COUNT whose rows cannot be negative, shape (C,).
     observed_total: the total over the scanned rows, unscaled, shape (G, C), read in those columns alone.
     unit_ceiling: the most one sampling unit can add to each of those columns (1 for COUNT by rows), shape
-    (C,); NaN where unknown. possible_influence: see `is_certified`.
+    (C,); NaN where unknown. possible_influence: see `is_certified`. known_total: the part of each of those
+    totals that needs no estimate, shape (G, C); the estimate and the observed total contain it.
 
     An estimate or a variance that is NaN or infinite gives NaN on both sides, as do ratios over fewer than
     two rows. Their degrees of freedom are at most rows − 1; gamma intervals need no such cap (at 1.5 rows a
@@ -101,12 +103,15 @@ def confidence_intervals(
     low[:, ratio], high[:, ratio] = _ratio_interval(
         estimate[:, ratio], spread[:, ratio], freedom[:, ratio], rows_matched, level
     )
+    known = np.zeros(estimate.shape) if known_total is None else known_total
+    unknown, seen = estimate - known, observed_total - known
     low[:, total], high[:, total] = gamma_interval(
-        estimate[:, total], spread[:, total], freedom[:, total], observed_total[:, total], level
+        unknown[:, total], spread[:, total], freedom[:, total], seen[:, total], level
     )
-    empty = nonnegative_total & (observed_total == 0.0)
+    empty = nonnegative_total & (seen == 0.0)
     low[empty] = 0.0
     high[empty] = (unseen_units_bound(level, fraction) * np.broadcast_to(unit_ceiling, empty.shape))[empty]
+    low[:, total], high[:, total] = low[:, total] + known[:, total], high[:, total] + known[:, total]
     certified = is_certified(
         variance, fraction=fraction, rows_matched=rows_matched, possible_influence=possible_influence
     )

@@ -20,7 +20,7 @@ def share_variance_of_rows(values: IntArray, share: float, fraction: float) -> V
     count = values.astype(np.float64)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         variance = np.where(count > 0.0, share * (1.0 - share) * (1.0 - fraction) / count, np.nan)
-    return Variance(variance, np.maximum(count - 1.0, 1.0), count)
+    return Variance(variance, np.maximum(count - 1.0, 1.0))
 
 
 def share_variance_of_blocks(
@@ -54,7 +54,6 @@ def share_variance_of_blocks(
     return Variance(
         np.take_along_axis(both.variance, larger, axis=1),
         np.take_along_axis(both.degrees_of_freedom, larger, axis=1),
-        np.take_along_axis(both.effective_terms, larger, axis=1),
     )
 
 
@@ -67,6 +66,8 @@ def quantile_ranks(
     shape (G, 1). A rank is 0 on either side where no value of the sample is low, or high, enough.
     """
     shares = np.full((len(values), 1), share)
+    with np.errstate(divide="ignore"):
+        one_value = max(share, 1.0 - share) / values.astype(np.float64)[:, None]
     found = confidence_intervals(
         shares,
         variance,
@@ -77,6 +78,7 @@ def quantile_ranks(
         nonnegative_total=np.array([False]),
         observed_total=np.full_like(shares, np.nan),
         unit_ceiling=np.array([np.nan]),
+        possible_influence=one_value,
     )
     low = np.floor(found.low[:, 0] * values)
     high = np.ceil(found.high[:, 0] * values) + 1.0

@@ -23,6 +23,15 @@ GROUP = "relaqs_group"
 GROUP_ROWS = "relaqs_rows"
 BLOCK = "r"
 SCALE = "scale"
+# The scale is the one parameter of an estimate's prepared statement.
+SCALE_PARAMETER = "CAST($1 AS DOUBLE)"
+# The block of what the outlier index adds to the state: it is no sample, and no block of error bars.
+OUTLIER_BLOCK = -1
+
+
+def outlier_column(name: str) -> str:
+    """Return the column of an estimate's groups with what outliers add to a basis column, unscaled."""
+    return f"outlier_{name}"
 
 
 class Mode(StrEnum):
@@ -64,9 +73,10 @@ class Basis(StrEnum):
 class BasisColumn:
     """One partial aggregate column. sql: its expression in the partial query. type: its DuckDB type.
 
-    row_sql: what one joined row adds to a COUNT or SUM. count_of: for MEAN and M2, the name of the count they
-    are merged with; M2 names its MEAN in mean_of. extreme_of: for ARG_MIN and ARG_MAX, the extreme they stand
-    beside. lowest, highest: provable bounds of one row's contribution, from the statistics, or None.
+    row_sql: what one joined row adds to a COUNT or SUM. count_of: the name of the count of the same rows,
+    with which MEAN and M2 are merged; also of a SUM, where there is one. M2 names its MEAN in mean_of.
+    extreme_of: for ARG_MIN and ARG_MAX, the extreme they stand beside. lowest, highest: provable bounds of
+    one row's value, from the statistics, or None; of a row that is no outlier, where those are read apart.
     """
 
     name: str
@@ -84,6 +94,18 @@ class BasisColumn:
     def is_additive(self) -> bool:
         """Whether replicates can subtract it: counts, sums, and moments as sums of deviations."""
         return self.kind in (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
+
+    @property
+    def additive_sql(self) -> str:
+        """Return what a row of the state adds to it, as a double; of moments about grand_…, the mean."""
+        n, mean = self.count_of, self.mean_of
+        match self.kind:
+            case Basis.MEAN:
+                return f"CAST({n} AS DOUBLE) * ({self.name} - grand_{self.name})"
+            case Basis.M2:
+                return f"({self.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
+            case _:
+                return f"CAST({self.name} AS DOUBLE)"
 
 
 class OutputKind(StrEnum):
@@ -112,7 +134,8 @@ class OutputColumn:
     estimate_sql: the value over keys, basis and `scale`. total: the basis column when the output is a plain
     SUM or COUNT, whose interval may then use that it cannot be negative. side: for BOUND, "least" if the
     value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN). quantile: for
-    QUANTILE.
+    QUANTILE. unrounded_sql: the value before it is rounded, "" where it is not; rounding: how far that moves
+    it at most. moves_in_steps: something inside of it is rounded, so that nothing bounds what a row does.
     """
 
     name: str
@@ -122,6 +145,14 @@ class OutputColumn:
     total: str | None = None
     side: str | None = None
     quantile: QuantileOf | None = None
+    unrounded_sql: str = ""
+    rounding: float = 0.0
+    moves_in_steps: bool = False
+
+    @property
+    def smooth_sql(self) -> str:
+        """Return the value that error bars are of: before it is rounded."""
+        return self.unrounded_sql or self.estimate_sql
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +232,11 @@ class OnlinePlan:
     counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
     is_ordered: the query has an ORDER BY of its own.
     partial_sql: with stream tokens in place of file lists; partial_by_block_sql also groups by block.
-    merge_sql: state to one row per group. estimate_sql, final_sql: merged state to the answer so far, and to
-    the exact answer in DuckDB's own types.
+    outlier_sql: the partial query over the outlier index, read in the first step; partial_sql leaves its rows
+    out. "" where none is read.
+    merge_sql: state to one row per group. weighted_merge_sql: the same for an estimate where an outlier index
+    is read: what it adds weighs 1 / scale, so that scaling leaves it as it is.
+    estimate_sql, final_sql: merged state to the answer so far, and to the exact answer in DuckDB's own types.
     exact_sql: the query itself over hoists and whole layouts (mode "exact"). keys: internal names k0, k1, …
     refinement: the inner stages of a refined plan. shared: columns of its stages' merged state that every
     group has, with `shared_scale` for theirs.
@@ -222,7 +256,9 @@ class OnlinePlan:
     block_count: int = 1
     partial_sql: str = ""
     partial_by_block_sql: str = ""
+    outlier_sql: str = ""
     merge_sql: str = ""
+    weighted_merge_sql: str = ""
     estimate_sql: str = ""
     final_sql: str = ""
     exact_sql: str = ""

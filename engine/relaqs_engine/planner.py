@@ -82,12 +82,14 @@ def _refined(draft: Draft, parsed: ParsedQuery) -> OnlinePlan | None:
     """Return the plan of a query with inner stages, None where it is not one."""
     try:
         with _bound_by_duckdb():
-            return plan_refined(flatten(draft), parsed.tables, complete=_mergeable, plan_flat=_plan_flat)
+            draft = replace(flatten(draft), may_read_outliers=False)
+            return plan_refined(draft, parsed.tables, complete=_mergeable, plan_flat=_plan_flat)
     except NotOnlineError:
         return None
 
 
 def _plan_flat(draft: Draft) -> OnlinePlan:
+    draft = replace(draft, may_read_outliers=False)  # what is kept of a stage is told apart by partition
     return _completed(_applied((*READING, *SAMPLING, *AGGREGATING), draft))
 
 
@@ -200,7 +202,9 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         block_count=draft.block_count,
         partial_sql=texts.partial,
         partial_by_block_sql=texts.partial_by_block,
+        outlier_sql=texts.outliers,
         merge_sql=texts.merge,
+        weighted_merge_sql=texts.weighted_merge,
         estimate_sql=texts.estimate,
         final_sql=texts.final,
         deciders=draft.deciders,

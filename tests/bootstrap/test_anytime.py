@@ -76,6 +76,7 @@ def test_gamma_intervals_of_small_counts_hold_at_95_looks_together() -> None:
                 nonnegative_total=np.array([True]),
                 observed_total=count,
                 unit_ceiling=np.ones(1),
+                possible_influence=np.full(variance.variance.shape, 1 / fraction),
             )
             misses |= ((intervals.high < members) | (intervals.low > members))[:, 0]
     # The bound allows 5 %; 1500 runs have a standard error of 0.56 points.

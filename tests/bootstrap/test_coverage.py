@@ -180,8 +180,9 @@ def closed_form(sample: Sample) -> Variance:
     )
 
 
-def intervals_of(sample: Sample, variance: Variance, *, bounded: bool) -> Intervals:
-    influence = largest_influence(gradient_of(sample), np.array([1.0, 0.0]), np.array([1.0, sample.highest]))
+def intervals_of(sample: Sample, variance: Variance) -> Intervals:
+    ends = np.array([1.0, 0.0]), np.array([1.0, sample.highest])
+    influence = largest_influence(gradient_of(sample), *ends, np.array([-1, 0]))
     return confidence_intervals(
         answers(sample.sums, sample.block_rows.sum(), sample.population_rows),
         variance,
@@ -192,7 +193,7 @@ def intervals_of(sample: Sample, variance: Variance, *, bounded: bool) -> Interv
         nonnegative_total=TOTALS,
         observed_total=np.column_stack([sample.sums, np.zeros(len(sample.sums))]),
         unit_ceiling=np.array([1.0, sample.highest, np.nan]),
-        possible_influence=influence if bounded else None,
+        possible_influence=influence,
     )
 
 
@@ -202,8 +203,8 @@ class Tally:
     certified: int = 0
     covered: int = 0
 
-    def add(self, sample: Sample, variance: Variance, *, bounded: bool) -> None:
-        intervals = intervals_of(sample, variance, bounded=bounded)
+    def add(self, sample: Sample, variance: Variance) -> None:
+        intervals = intervals_of(sample, variance)
         inside = (intervals.low <= sample.truth) & (sample.truth <= intervals.high)
         self.cells += inside.size
         self.certified += int(intervals.certified.sum())
@@ -271,13 +272,12 @@ CASES: tuple[Case, ...] = (dense, clusters, sparse, skewed)
 @cache
 def tally(case: Case, fraction: float) -> dict[str, Tally]:
     """Return, by method, the coverage over all samples of a case."""
-    tallies = {name: Tally() for name in ("jackknife", "linearised", "jackknife, unbounded", "closed form")}
+    tallies = {name: Tally() for name in ("jackknife", "linearised", "closed form")}
     for sample in case(fraction):
         variance = jackknife(sample)
-        tallies["jackknife"].add(sample, variance, bounded=True)
-        tallies["jackknife, unbounded"].add(sample, variance, bounded=False)
-        tallies["linearised"].add(sample, linearised(sample), bounded=True)
-        tallies["closed form"].add(sample, closed_form(sample), bounded=True)
+        tallies["jackknife"].add(sample, variance)
+        tallies["linearised"].add(sample, linearised(sample))
+        tallies["closed form"].add(sample, closed_form(sample))
     return tallies
 
 
@@ -289,7 +289,7 @@ def pooled(cases: tuple[Case, ...], fractions: tuple[float, ...], method: str) -
 # independent samples (COUNT, SUM and AVG of one sample go together), so its standard error is at most
 # √(0.05·0.95/1900) = 0.5 points: a true coverage of 94.2 to 96.0 %, as measured, stays inside.
 @pytest.mark.parametrize("fraction", FRACTIONS)
-@pytest.mark.parametrize("method", ["jackknife", "linearised", "jackknife, unbounded"])
+@pytest.mark.parametrize("method", ["jackknife", "linearised"])
 def test_certified_cells_are_covered_at_every_fraction(method: str, fraction: float) -> None:
     assert 0.93 <= pooled(CASES, (fraction,), method).coverage <= 0.97
 
@@ -307,9 +307,9 @@ def test_certified_cells_are_covered_in_every_case(case: Case) -> None:
 
 def test_most_of_a_dense_answer_is_certified_and_tiny_groups_are_not() -> None:
     whole = pooled((dense,), FRACTIONS, "jackknife")
-    assert whole.certified > 0.95 * whole.cells
+    assert whole.certified > 0.9 * whole.cells
     for fraction in FRACTIONS:
         tiny = Tally()
         for sample in small_groups(2, fraction, 0.5, 250, (5,)):
-            tiny.add(sample, jackknife(sample), bounded=True)
+            tiny.add(sample, jackknife(sample))
         assert tiny.certified < 0.05 * tiny.cells

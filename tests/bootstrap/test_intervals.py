@@ -27,7 +27,7 @@ def one_total_one_ratio(**changes: Any) -> Intervals:
     """Return the intervals of a SUM of 5000 (500 of it seen) and an AVG of 5, over 100 rows."""
     arguments: dict[str, Any] = {
         "estimate": np.array([[5000.0, 5.0]]),
-        "variance": Variance(np.array([[250_000.0, 0.25]]), np.full((1, 2), 40.0), np.full((1, 2), 20.0)),
+        "variance": Variance(np.array([[250_000.0, 0.25]]), np.full((1, 2), 40.0)),
         "fraction": 0.1,
         "confidence": 0.95,
         "anytime": False,
@@ -35,6 +35,7 @@ def one_total_one_ratio(**changes: Any) -> Intervals:
         "nonnegative_total": np.array([True, False]),
         "observed_total": np.array([[500.0, np.nan]]),
         "unit_ceiling": np.array([70.0, np.nan]),
+        "possible_influence": np.array([[700.0, 0.5]]),
     }
     arguments |= changes
     return confidence_intervals(arguments.pop("estimate"), arguments.pop("variance"), **arguments)
@@ -76,7 +77,7 @@ def test_a_total_is_never_said_to_be_below_what_was_seen() -> None:
 def test_no_row_seen_bounds_the_units_that_can_have_been_missed() -> None:
     intervals = one_total_one_ratio(
         estimate=np.array([[0.0, np.nan]]),
-        variance=Variance(np.array([[0.0, np.nan]]), np.ones((1, 2)), np.zeros((1, 2))),
+        variance=Variance(np.array([[0.0, np.nan]]), np.ones((1, 2))),
         observed_total=np.zeros((1, 2)),
         rows_matched=np.array([0]),
     )
@@ -111,7 +112,7 @@ def test_every_interval_is_the_estimate_once_everything_is_scanned(
     estimate = rng.choice([0.0, -1.5, 7e300, 1e-300, np.nan, np.inf, 3.25], (6, 2))
     intervals = one_total_one_ratio(
         estimate=estimate,
-        variance=Variance(np.zeros((6, 2)), np.ones((6, 2)), np.zeros((6, 2))),
+        variance=Variance(np.zeros((6, 2)), np.ones((6, 2))),
         rows_matched=rng.integers(0, 50, 6),
         observed_total=estimate,
         fraction=1.0,
@@ -135,7 +136,7 @@ def test_intervals_hold_the_estimate_and_widen_with_confidence(
     total: float, relative_error: float, freedom: float, fraction: float, anytime: bool
 ) -> None:
     estimate = np.full((1, 2), total)
-    spread = Variance((relative_error * estimate) ** 2, np.full((1, 2), freedom), np.full((1, 2), 9.0))
+    spread = Variance((relative_error * estimate) ** 2, np.full((1, 2), freedom))
     inner, outer = (
         one_total_one_ratio(
             estimate=estimate,
@@ -163,7 +164,7 @@ def test_anytime_stands_in_for_z_and_multiplies_t() -> None:
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_an_unknown_estimate_or_variance_leaves_both_ends_unknown(bad: float) -> None:
-    spread = Variance(np.array([[abs(bad), abs(bad)]]), np.full((1, 2), 40.0), np.full((1, 2), 20.0))
+    spread = Variance(np.array([[abs(bad), abs(bad)]]), np.full((1, 2), 40.0))
     for intervals in (
         one_total_one_ratio(estimate=np.full((1, 2), bad)),
         one_total_one_ratio(variance=spread),
@@ -180,9 +181,7 @@ def test_a_ratio_over_one_row_is_unknown() -> None:
 
 
 def test_a_total_without_variation_has_no_width_and_is_not_certified() -> None:
-    intervals = one_total_one_ratio(
-        variance=Variance(np.array([[0.0, 0.25]]), np.full((1, 2), 40.0), np.array([[0.0, 20.0]]))
-    )
+    intervals = one_total_one_ratio(variance=Variance(np.array([[0.0, 0.25]]), np.full((1, 2), 40.0)))
     assert intervals.low[0, 0] == intervals.high[0, 0] == 5000.0
     assert intervals.certified.tolist() == [[False, True]]
 
@@ -192,11 +191,12 @@ def test_an_answer_without_rows_or_without_columns_has_no_intervals() -> None:
         empty = np.zeros(shape)
         intervals = one_total_one_ratio(
             estimate=empty,
-            variance=Variance(empty, empty, empty),
+            variance=Variance(empty, empty),
             observed_total=empty,
             rows_matched=np.zeros(shape[0], dtype=int),
             nonnegative_total=np.ones(shape[1], dtype=bool),
             unit_ceiling=np.ones(shape[1]),
+            possible_influence=empty,
         )
         assert intervals.low.shape == intervals.certified.shape == shape
 
@@ -208,9 +208,9 @@ def test_a_confidence_out_of_range_is_refused(confidence: float) -> None:
 
 
 def test_a_variance_of_mixed_shapes_is_refused() -> None:
-    good = Variance(np.ones((2, 1)), np.ones((2, 1)), np.ones((2, 1)))
+    good = Variance(np.ones((2, 1)), np.ones((2, 1)))
     with pytest.raises(ValueError, match="must have one shape"):
-        replace(good, effective_terms=np.ones((1, 2)))
+        replace(good, degrees_of_freedom=np.ones((1, 2)))
 
 
 def test_infinite_freedom_gives_the_normal_interval() -> None:

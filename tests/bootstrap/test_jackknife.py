@@ -58,7 +58,6 @@ def test_the_order_of_blocks_does_not_matter(seed: int, blocks: int) -> None:
     first, second = jackknife(block_sums, rows, 0.3), jackknife(block_sums[order], rows[order], 0.3)
     np.testing.assert_allclose(second.variance, first.variance, rtol=1e-9)
     np.testing.assert_allclose(second.degrees_of_freedom, first.degrees_of_freedom, rtol=1e-6)
-    np.testing.assert_allclose(second.effective_terms, first.effective_terms, rtol=1e-6)
 
 
 def test_empty_blocks_change_nothing() -> None:
@@ -96,7 +95,6 @@ def test_degrees_of_freedom_follow_the_blocks_that_say_something() -> None:
     block_sums[7, :, 1] *= 50.0
     outlier = jackknife(block_sums, rows, 0.1)
     assert (outlier.degrees_of_freedom[:, 1] < 3.0).all()
-    assert (outlier.effective_terms[:, 1] < 1.5).all()
 
 
 def test_it_is_unbiased_for_blocks_that_differ_a_hundredfold() -> None:

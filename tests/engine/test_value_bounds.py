@@ -19,6 +19,26 @@ RANGES = {"a": (0.0, 10.0), "b": (-3.5, 4.25), "c": (2.0, 2.0), "d": (-8.0, -1.0
 NUMBERS = st.sampled_from(["0", "1", "2.5", "100", "0.001"])
 COLUMNS = st.sampled_from([*RANGES, "free"])
 LEAVES = NUMBERS | COLUMNS
+CALLS = ("abs", "round", "ceil", "floor", "trunc", "sign", "cbrt", "sin", "cos", "exp")
+OF_TWO = ("coalesce", "least", "greatest", "nullif", "ifnull", "mod")
+WITH_NUMBER = (
+    "TRY_CAST({} AS BIGINT)",
+    "TRY_CAST({} AS DECIMAL(18, 2))",
+    "CAST({} > 1 AS INTEGER)",
+    "round({}, 1)",
+    "round({}, -1)",
+    "least({}, 5)",
+    "greatest({}, -2.5)",
+    "power({}, 2)",
+    "{} ** 3",
+    "sqrt(abs({}))",
+    "ln(1 + abs({}))",
+    "log2(1 + abs({}))",
+    "log(abs({}) + 10)",
+    "if(a > 4, {}, b)",
+    "{} / nullif(c, 0)",
+    "{} % 3",
+)
 
 
 def statistics(column: exp.Column) -> Column | None:
@@ -36,8 +56,10 @@ def _larger(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     binary = st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*", "/"]), inner)
     case = st.builds("CASE WHEN a > 4 THEN {} WHEN b > 0 THEN {} ELSE {} END".format, inner, inner, inner)
     one_sided = st.builds("CASE a WHEN 1 THEN {} ELSE NULL END".format, inner)
-    call = st.builds("{}({})".format, st.sampled_from(["-", "abs", "round", ""]), inner)
-    return binary | case | one_sided | call
+    call = st.builds("{}({})".format, st.sampled_from(["-", *CALLS, ""]), inner)
+    of_two = st.builds("{}({}, {})".format, st.sampled_from(OF_TWO), inner, inner)
+    with_number = st.builds(str.format, st.sampled_from(WITH_NUMBER), inner)
+    return binary | case | one_sided | call | of_two | with_number
 
 
 EXPRESSIONS = st.recursive(LEAVES, _larger, max_leaves=8)
@@ -84,7 +106,8 @@ def _literal(value: float | None) -> str:
         ("a + b", -3.5, 14.25),
         ("a - b", -4.25, 13.5),
         ("a * b", -35, 42.5),
-        ("b * b", -14.875, 18.0625),  # not [0, …]: the two sides are taken for independent
+        ("b * b", 0, 18.0625),
+        ("b * (b + 0)", -14.875, 18.0625),  # not [0, …]: the two sides are taken for independent
         ("d * d", 1, 64),
         ("a * (1 - 0.5)", 0, 5),
         ("3", 3, 3),
@@ -97,8 +120,32 @@ def _literal(value: float | None) -> str:
         ("CASE WHEN b > 0 THEN a ELSE free END", None, None),
         ("CASE WHEN b > 0 THEN NULL END", None, None),
         ("a + free", None, None),
-        ("a / 2", None, None),
-        ("sqrt(a)", None, None),
+        ("a / 2", 0, 5),
+        ("a / c", 0, 5),
+        ("a / b", None, None),  # b may be 0
+        ("a / nullif(a, 0)", None, None),  # no whole number: it may be as near to 0 as it likes
+        ("sqrt(a)", 0, 10**0.5),
+        ("power(d, 2)", 1, 64),
+        ("power(d, 3)", -512, -1),
+        ("ln(c)", math.log(2), math.log(2)),
+        ("ln(a)", None, math.log(10)),
+        ("abs(b)", 0, 4.25),
+        ("CAST(b AS BIGINT)", -4, 4),
+        ("TRY_CAST(free AS TINYINT)", -128, 128),
+        ("CAST(free AS BIGINT)", None, None),
+        ("CAST(a > 1 AS INTEGER)", 0, 1),
+        ("a > 1 AND b < 0", 0, 1),
+        ("round(b)", -4, 4.75),
+        ("coalesce(b, 100)", -3.5, 100),
+        ("coalesce(NULL, b)", -3.5, 4.25),
+        ("least(a, 3)", 0, 3),
+        ("greatest(free, 3)", 3, None),
+        ("a % 3", 0, 3),
+        ("if(a > 1, b, d)", -8, 4.25),
+        ("month(free)", 1, 12),
+        ("extract(quarter FROM free)", 1, 4),
+        ("date_part('hour', free)", 0, 23),
+        ("ascii(free)", None, None),
         ("'7'", None, None),
     ],
 )
@@ -121,3 +168,34 @@ def test_products_of_what_has_no_highest_stay_above_zero() -> None:
 def test_statistics_that_are_no_numbers_bound_nothing(minimum: str | bool | None) -> None:
     column = Column("a", "DATE", minimum, minimum, 0, 0, 0)
     assert bounds_of("a", lambda _: column) == Bounds(None, None)
+
+
+DAY = Column("day", "DATE", "2001-01-01", "2008-08-08", 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("sql", "of_rows"),
+    [
+        ("year(day)", [2001, 2008]),
+        ("date_diff('day', day, DATE '2009-01-01')", [146, 2922]),
+        ("date_diff('month', DATE '2001-01-01', day)", None),  # months have no fixed length
+        ("day - DATE '2001-01-01'", [0, 2776]),
+        ("epoch(day)", [978307200, 1218153600]),
+    ],
+)
+def test_dates_are_bounded_by_their_statistics(sql: str, of_rows: list[float] | None) -> None:
+    bounds = bounds_of(sql, lambda _: DAY)
+    if of_rows is None:
+        assert bounds == Bounds(None, None)
+        return
+    assert bounds.lowest is not None
+    assert bounds.highest is not None
+    assert bounds.lowest <= of_rows[0] <= of_rows[1] <= bounds.highest
+    assert bounds.highest - bounds.lowest < 3 * (of_rows[1] - of_rows[0]) + 10
+
+
+def test_a_whole_number_that_is_not_zero_is_at_least_one() -> None:
+    def count(column: exp.Column) -> Column:
+        return Column(column.name, "BIGINT", 0, 9, 0, 0, 0)
+
+    assert bounds_of("5 / nullif(a, 0)", count) == Bounds(5 / 9, 5)

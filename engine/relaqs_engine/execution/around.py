@@ -10,9 +10,9 @@ import pyarrow as pa
 from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import Estimate, FloatArray
+from relaqs_engine.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.arrays import arrow, doubles, integers
-from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
+from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
@@ -23,6 +23,8 @@ MAX_VARIANT_ROWS = 50_000
 # Below so many rows a share of a total is too skewed for a Student interval: of the flights by carrier those
 # with 10 rows were covered 92 %.
 MIN_ROWS = 30
+# The share of the rows whose groups must be certified for what is computed of all groups to be.
+MOST_ROWS_CERTIFIED = 0.95
 _ROUNDING = 1e-9
 
 
@@ -127,7 +129,12 @@ class AroundEstimator:
         rows = integers(point.column(GROUP_ROWS))
         blocks = scan.block_rows[scan.block_rows > 0]
         variance = jackknife_variance(found.value, moved, blocks, rows, scan.fraction)
-        return self._of_variance(found, variance, rows, scan.fraction)
+        result = self._of_variance(found, variance, rows, scan.fraction)
+        sure: BoolArray = np.logical_and.reduce(so_far.found.certified, axis=1)
+        supported = np.full(point.num_rows, _holds_most_rows(so_far, sure))
+        if self._around.keeps_groups:
+            supported &= sure[integers(point.column(GROUP)) - part.first_row]
+        return replace(result, certified=result.certified & supported[:, None])
 
     def _variants(self, part: Part, cells: FloatArray, point: pa.Table) -> FloatArray:
         """Return the estimated outputs in each variant of a part, shape (variants, rows, outputs).
@@ -158,6 +165,7 @@ class AroundEstimator:
             nonnegative_total=np.zeros(found.value.shape[1], dtype=bool),
             observed_total=nothing,
             unit_ceiling=np.full(found.value.shape[1], np.nan),
+            possible_influence=np.zeros(found.value.shape),  # asked of the answer it is computed from
         )
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([self._around.whole[i] for i in self._positions])
@@ -168,6 +176,12 @@ class AroundEstimator:
             intervals.certified & varies & ~whole & (rows >= MIN_ROWS)[:, None],
             np.sqrt(variance.variance),
         )
+
+
+def _holds_most_rows(so_far: SoFar, sure: BoolArray) -> bool:
+    """Whether the groups that are sure have nearly all rows, so that what is computed of all groups is."""
+    rows = so_far.groups.rows[: len(sure)]
+    return float(rows[sure].sum()) >= MOST_ROWS_CERTIFIED * float(rows.sum())
 
 
 def _has_tiny_groups(parts: Sequence[Part]) -> bool:

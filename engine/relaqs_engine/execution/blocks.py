@@ -19,7 +19,7 @@ from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.execution.cells import ShownGroups, own_columns
 from relaqs_engine.execution.state import PartialRows
-from relaqs_engine.plan import BLOCK, STATE, Basis, BasisColumn, OnlinePlan
+from relaqs_engine.plan import BLOCK, OUTLIER_BLOCK, STATE, Basis, BasisColumn, OnlinePlan
 
 IntArray = NDArray[np.int64]
 
@@ -80,7 +80,7 @@ def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
 
 
 def _in_numpy(plan: OnlinePlan, groups: ShownGroups, rows: pa.Table, group: IntArray) -> BlockSums:
-    shown = group >= 0
+    shown = (group >= 0) & (integers(rows.column(BLOCK)) != OUTLIER_BLOCK)
     rows, group = rows.filter(arrow_booleans(shown)), group[shown]
     block = integers(rows.column(BLOCK))
     blocks = int(block.max(initial=0)) + 1
@@ -118,19 +118,10 @@ def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
         if column.kind is Basis.MEAN:
             shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
     same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
-    values = ", ".join(f"sum({additive_sql(column)})" for column in columns)
+    values = ", ".join(f"sum({column.additive_sql})" for column in columns)
     with cursor.registered(shown=shown):
-        table = cursor.table(f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} GROUP BY g, r")
+        table = cursor.table(
+            f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} WHERE r >= 0 GROUP BY g, r"
+        )
     sums = [doubles(column, null=0.0) for column in table.columns[2:]]
     return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1))
-
-
-def additive_sql(column: BasisColumn) -> str:
-    n, mean = column.count_of, column.mean_of
-    match column.kind:
-        case Basis.MEAN:
-            return f"CAST({n} AS DOUBLE) * ({column.name} - grand_{column.name})"
-        case Basis.M2:
-            return f"{column.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean})"
-        case _:
-            return f"CAST({STATE}.{column.name} AS DOUBLE)"

@@ -15,7 +15,16 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.execution.arrays import arrow, doubles
-from relaqs_engine.plan import ROWS, SCALE, Basis, BasisColumn, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plan import (
+    ROWS,
+    SCALE,
+    Basis,
+    BasisColumn,
+    OnlinePlan,
+    OutputColumn,
+    OutputKind,
+    outlier_column,
+)
 from relaqs_engine.refinement import SHARED_SCALE
 
 
@@ -23,6 +32,8 @@ from relaqs_engine.refinement import SHARED_SCALE
 class ShownGroups:
     """The groups of one answer. keys: their key columns. sums: additive, unscaled, shape (groups, columns).
 
+    outliers: what of the sums comes from the outlier index, shape (groups, columns). It needs no scaling, so
+    in `sums` it is divided by the scale.
     means: each group's mean where the column is a MEAN, else 0, same shape. products: sums over rows of two
     columns' contributions multiplied, the upper triangle row by row, no columns unless the plan keeps them.
     rows: joined rows seen.
@@ -30,6 +41,7 @@ class ShownGroups:
 
     keys: pa.Table
     sums: FloatArray
+    outliers: FloatArray
     means: FloatArray
     products: FloatArray
     rows: FloatArray
@@ -61,10 +73,16 @@ def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:
     return ShownGroups(
         keys=point.select(list(plan.keys)),
         sums=np.stack(sums, axis=1) if columns else np.empty(shape),
+        outliers=_outliers(plan, point) if plan.outlier_sql else np.zeros(shape),
         means=np.stack(means, axis=1) if columns else np.empty(shape),
         products=_products(plan, point),
         rows=_doubles(point, ROWS),
     )
+
+
+def _outliers(plan: OnlinePlan, point: pa.Table) -> FloatArray:
+    columns = [_doubles(point, outlier_column(column.name)) for column in own_columns(plan)]
+    return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
 def _products(plan: OnlinePlan, point: pa.Table) -> FloatArray:
@@ -87,7 +105,7 @@ class CellEvaluator:
         self._plan = plan
         self._columns = additive_columns(plan)
         self._cursor = cursor
-        expressions = [output.estimate_sql for output in estimated_outputs(plan)]
+        expressions = [output.smooth_sql for output in estimated_outputs(plan)]
         names = frozenset(column.name for column in self._columns) | {SCALE, SHARED_SCALE}
         compiled = [compile_arithmetic(sql, names) for sql in expressions]
         self._compiled = [function for function in compiled if function is not None]

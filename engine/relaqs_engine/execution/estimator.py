@@ -29,6 +29,7 @@ from relaqs_engine.plan import (
     DISTINCT_ONCE,
     DISTINCT_SEEN,
     SCALE,
+    SCALE_PARAMETER,
     UNITS,
     Method,
     OnlinePlan,
@@ -208,9 +209,9 @@ class Estimator:
 
 def _point_sql(plan: OnlinePlan) -> str:
     """Return the estimate's SQL over the state, with the scale as its parameter."""
-    scale = "CAST($1 AS DOUBLE)"
+    scale, merge_sql = SCALE_PARAMETER, plan.weighted_merge_sql or plan.merge_sql
     distinct = f", {_distinct_sql(scale)} AS {DISTINCT_ESTIMATE}" if plan.counts_distinct else ""
-    merged = f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({plan.merge_sql})"
+    merged = f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
     return f"WITH merged AS ({merged}) {plan.estimate_sql}"
 
 

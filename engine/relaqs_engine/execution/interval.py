@@ -80,9 +80,16 @@ class IntervalEstimator:
         self._request = request
         self._variance = variance
         self._columns = additive_columns(plan)
+        names = [column.name for column in self._columns]
+        self._counted_by = np.array(
+            [names.index(c.count_of) if c.count_of in names else -1 for c in self._columns], dtype=np.int64
+        )
+        outputs = estimated_outputs(plan)
+        self._rounding = np.array([output.rounding for output in outputs])
+        self._moves_in_steps = np.array([output.moves_in_steps for output in outputs], dtype=bool)
         # For each estimated output the column it totals, or None where it is anything but a plain total.
         by_name = {column.name: column for column in self._columns}
-        self._totals = [by_name.get(output.total or "") for output in estimated_outputs(plan)]
+        self._totals = [by_name.get(output.total or "") for output in outputs]
 
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> CellIntervals:
         """Return intervals of cells of shape (groups, outputs)."""
@@ -90,7 +97,8 @@ class IntervalEstimator:
             return self._with_known_counts(CellIntervals.unknown(cells))
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
-        observed = self._observed(groups)
+        outliers = self._of_totals(groups.outliers)
+        observed = self._of_totals(groups.sums) + outliers * (1.0 - 1.0 / scan.scale)
         found = confidence_intervals(
             cells,
             variance,
@@ -101,10 +109,12 @@ class IntervalEstimator:
             nonnegative_total=nonnegative,
             observed_total=observed,
             unit_ceiling=self._unit_ceiling(),
-            possible_influence=self._possible_influence(gradient),
+            possible_influence=self._possible_influence(groups, gradient),
+            known_total=np.nan_to_num(outliers),
         )
         error = np.sqrt(variance.variance)
-        result = CellIntervals(cells, found.low, found.high, found.certified, error)
+        low, high = found.low - self._rounding, found.high + self._rounding
+        result = CellIntervals(cells, low, high, found.certified, error)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
@@ -115,13 +125,13 @@ class IntervalEstimator:
                 found.low[:, i] = cells[:, i]
         return found
 
-    def _observed(self, groups: ShownGroups) -> FloatArray:
-        """Return what was seen of each total, unscaled, NaN where the output is no total."""
-        observed = np.full((len(groups.rows), len(self._totals)), np.nan)
+    def _of_totals(self, sums: FloatArray) -> FloatArray:
+        """Return the sum that each output totals, NaN where the output is no total."""
+        found = np.full((len(sums), len(self._totals)), np.nan)
         for i, column in enumerate(self._totals):
             if column is not None:
-                observed[:, i] = groups.sums[:, self._columns.index(column)]
-        return observed
+                found[:, i] = sums[:, self._columns.index(column)]
+        return found
 
     def _unit_ceiling(self) -> FloatArray:
         """Return the most one sampling unit can add to each total, NaN where a join may multiply rows."""
@@ -131,10 +141,24 @@ class IntervalEstimator:
         ]
         return np.array(most) * (self._leading.max_unit_rows if alone else np.nan)
 
-    def _possible_influence(self, gradient: FloatArray) -> FloatArray:
-        lowest = np.array([_or_nan(column.lowest) for column in self._columns])
-        highest = np.array([_or_nan(column.highest) for column in self._columns])
-        return largest_influence(gradient, lowest, highest)
+    def _possible_influence(self, groups: ShownGroups, gradient: FloatArray) -> FloatArray:
+        """Return the most that a row not read yet can move each cell, NaN where its columns are unbounded."""
+        lowest, highest = np.empty(groups.sums.shape), np.empty(groups.sums.shape)
+        for i, column in enumerate(self._columns):
+            lowest[:, i], highest[:, i] = self._added_by_a_row(column, groups)
+        influence = largest_influence(gradient, lowest, highest, self._counted_by)
+        return np.where(self._moves_in_steps, np.nan, influence)
+
+    def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
+        """Return between which ends a row adds to each group's sum: of moments, about the group's mean."""
+        low, high = np.float64(_or_nan(column.lowest)), np.float64(_or_nan(column.highest))
+        if column.kind not in (Basis.MEAN, Basis.M2):
+            return np.full(len(groups.rows), low), np.full(len(groups.rows), high)
+        names = [each.name for each in self._columns]
+        mean = groups.means[:, names.index(str(column.mean_of))]
+        if column.kind is Basis.MEAN:
+            return low - mean, high - mean
+        return np.zeros(len(mean)), np.maximum((low - mean) ** 2, (high - mean) ** 2)
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
         """COUNT(*) of a whole table is in its manifest."""

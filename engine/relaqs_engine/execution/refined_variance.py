@@ -16,7 +16,7 @@ from relaqs_bootstrap import Variance, jackknife_variance, leave_one_out
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.arrays import arrow, doubles, integers
-from relaqs_engine.execution.blocks import additive_sql, block_sums
+from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns
 from relaqs_engine.execution.stage import Replicates
 from relaqs_engine.execution.state import PartialRows
@@ -67,7 +67,7 @@ class RefinedVariance:
         trusted = self._near_linear(groups, cells, scan, variance, stage)
         variance = self._jackknife(groups, cells, scan, moved, stages)
         spread = np.where(trusted, variance.variance, np.nan)
-        return Variance(spread, variance.degrees_of_freedom, variance.effective_terms), gradient
+        return Variance(spread, variance.degrees_of_freedom), gradient
 
     def _gradient(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> FloatArray:
         variants, steps = stepped(groups.sums)
@@ -144,7 +144,7 @@ class RefinedVariance:
             or "true"
         )
         sums = ", ".join(
-            f"sum(CASE WHEN {was} THEN -({additive_sql(c)}) ELSE {additive_sql(c)} END)" for c in columns
+            f"sum(CASE WHEN {was} THEN -({c.additive_sql}) ELSE {c.additive_sql} END)" for c in columns
         )
         with self._kept.registered(shown=shown, variants=variants):
             table = self._kept.table(
@@ -176,4 +176,4 @@ class RefinedVariance:
 
 
 def _unknown(cells: FloatArray) -> Variance:
-    return Variance(np.full_like(cells, np.nan), np.ones_like(cells), np.zeros_like(cells))
+    return Variance(np.full_like(cells, np.nan), np.ones_like(cells))

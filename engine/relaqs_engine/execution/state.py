@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow
+from relaqs_engine.execution.tasks import reads_outliers
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import BLOCK, ROWS, STATE, UNITS, VALUE, Basis, Method, OnlinePlan
+from relaqs_engine.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, UNITS, VALUE, Basis, Method, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
 # Partial rows, and their bytes where rows hold lists, kept in Arrow before they move to DuckDB.
@@ -65,17 +66,19 @@ class GroupState:
         return self._in_arrow
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
-        """Add a whole mini-batch: one partial table per task, in task order."""
+        """Add a whole mini-batch: one partial table per task, in task order (see `batch_sqls`)."""
         blocks = self._plan.block_count
         pieces = []
+        if reads_outliers(self._plan, batch):
+            outliers, *partials = partials
+            pieces.append(self._aligned(_in_block(outliers, OUTLIER_BLOCK)))
         for partitions, partial in zip(batch.tasks, partials, strict=True):
             rows = [self._leading.partitions[i] for i in partitions]
             if batch.by_block:
                 stored = np.sum([p.block_rows for p in rows], axis=0)
                 self.block_rows[:blocks] += stored.reshape(-1, blocks).sum(axis=0)
             else:
-                block = np.full(partial.num_rows, len(self.block_rows), dtype=np.int32)
-                partial = partial.append_column(BLOCK, arrow(block))
+                partial = _in_block(partial, len(self.block_rows))
                 self.block_rows = np.append(self.block_rows, sum(p.row_count for p in rows))
             pieces.append(self._aligned(partial))
         self._append(pa.concat_tables(pieces))
@@ -135,6 +138,10 @@ class GroupState:
         )
         [(count,)] = self._cursor.rows(f"SELECT count(*) FROM {STATE}")
         self._row_count = self._compacted_row_count = int(count)
+
+
+def _in_block(partial: pa.Table, block: int) -> pa.Table:
+    return partial.append_column(BLOCK, arrow(np.full(partial.num_rows, block, dtype=np.int32)))
 
 
 def _state_columns(plan: OnlinePlan) -> list[str]:

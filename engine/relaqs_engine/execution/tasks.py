@@ -33,6 +33,23 @@ def partial_sql(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...],
     return text
 
 
+def batch_sqls(plan: OnlinePlan, catalog: Catalog, batch: MiniBatch) -> tuple[str, ...]:
+    """Return the SQL of each task of a mini-batch. The first one reads the plan's outlier index as well."""
+    sqls = [partial_sql(plan, catalog, partitions, by_block=batch.by_block) for partitions in batch.tasks]
+    return (*([outlier_sql(plan, catalog)] if reads_outliers(plan, batch) else []), *sqls)
+
+
+def reads_outliers(plan: OnlinePlan, batch: MiniBatch) -> bool:
+    return batch.index == 0 and bool(plan.outlier_sql)
+
+
+def outlier_sql(plan: OnlinePlan, catalog: Catalog) -> str:
+    """Return the partial query over the outlier index."""
+    (stream,) = plan.streams
+    file = list_literal([str(catalog.table(stream.table).outlier_path)])
+    return plan.outlier_sql.replace(stream.token, f"read_parquet({file}, hive_partitioning = false)")
+
+
 def kept_within(refinement: Refinement, within: Range) -> OnlinePlan:
     """Return how rows of a refined plan are kept by tasks that decide those outside of a range."""
     kept, belonging = refinement.kept, refinement.belonging

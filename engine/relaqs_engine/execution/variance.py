@@ -124,20 +124,29 @@ class VarianceEstimator:
 
 
 def _rest(groups: ShownGroups, blocks: BlockSums, scan: Scan) -> tuple[FloatArray, NDArray[np.int64]]:
-    """Return each group's sums without each block, (blocks, groups, columns), and the rows scanned then."""
+    """Return each group's sums without each block, (blocks, groups, columns), and the rows scanned then.
+
+    No block has the outliers: they stay, at the weight that the scale without the block undoes.
+    """
     occupied = scan.block_rows > 0
     dense = np.zeros((len(scan.block_rows), *groups.sums.shape))
     dense[blocks.block, blocks.group] = blocks.sums
-    return leave_one_out(dense[occupied], scan.block_rows[occupied])
+    rest, rows = leave_one_out(dense[occupied], scan.block_rows[occupied])
+    return rest + (rows / scan.population_rows)[:, None, None] * groups.outliers, rows
 
 
 def stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps.
 
-    A sum that is NaN or infinite has a step too, so that what does not depend on it is seen not to move.
+    A step is relative to the sum itself: sums of squares and of shares differ a billionfold. Where a sum is
+    0, it is relative to those of other groups, and where all are, as of deviations from a mean, to the root
+    of the others' size. A sum that is NaN or infinite has a step too, so that what does not depend on it is
+    seen not to move.
     """
     sizes = np.where(np.isfinite(sums), np.abs(sums), 0.0)
-    steps = _STEP * np.maximum(sizes, np.sqrt(sizes.mean(axis=1, keepdims=True)) + 1e-3)
+    typical = sizes.mean(axis=0, keepdims=True)
+    others = np.sqrt(sizes.mean(axis=1, keepdims=True)) + 1e-3
+    steps = _STEP * np.maximum(sizes, np.where(typical > 0.0, 1e-3 * typical, others))
     variants = np.repeat(sums[None], sums.shape[1], axis=0)
     for k in range(sums.shape[1]):
         variants[k, :, k] += steps[:, k]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import DUCKDB_VERSION, Cursor, open_for_writing
+from relaqs_engine.duck import DUCKDB_VERSION, Cursor, list_literal, open_for_writing, quote_text
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.folder import Writing, writing
-from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.layouts.manifest import Column, Layout, Partition
+from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition, with_inliers
+from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
 
@@ -54,11 +56,16 @@ class Build:
                 f"{self.source.description} changed while it was being laid out; lay it out again"
             )
         files = [self.target.parts / Path(partition.file).name for partition in partitions]
+        columns = column_statistics(self.cursor, files, self.source.columns)
+        outliers = None
+        if kind == "sampled":
+            columns = with_inliers(self.cursor, files, columns, partitions)
+            columns, outliers = self._outlier_index(files, columns)
         layout = Layout(
             table=self.target.directory.name,
             directory=self.target.directory,
             kind=kind,
-            columns=column_statistics(self.cursor, files, self.source.columns),
+            columns=columns,
             partitions=partitions,
             row_count=row_count,
             unit_count=sum(partition.unit_count for partition in partitions),
@@ -69,9 +76,28 @@ class Build:
             max_unit_rows=max_unit_rows,
             source=self.source.description,
             created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
+            outliers=outliers,
         )
         self.target.publish(layout)
         return layout
+
+    def _outlier_index(
+        self, files: Sequence[Path], columns: tuple[Column, ...]
+    ) -> tuple[tuple[Column, ...], Partition | None]:
+        """Write the outlier index. Return the columns that have a part in it, and its file, if there is one.
+
+        The ends come from a sample. Should they let through more rows than an index may have, there is none.
+        """
+        if not any(column.has_outliers for column in columns):
+            return columns, None
+        table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+        file = self.target.parts / "outliers.parquet"
+        copy_to_parquet(self.cursor, f"SELECT * FROM {table} WHERE {outlier_condition(columns)}", file)
+        ((rows,),) = self.cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")
+        if 0 < rows <= MOST_SHARE * self.source.row_count:
+            return columns, settled(self.target, file, rows, unit_count=rows)
+        file.unlink()
+        return tuple(replace(column, inlier_low=None, inlier_high=None) for column in columns), None
 
 
 @contextmanager

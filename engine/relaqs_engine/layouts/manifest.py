@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from relaqs_engine.layouts.key_types import key_family
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
-MANIFEST_VERSION = 1
+MANIFEST_VERSION = 2  # 2: outlier indexes
 
 Scalar = int | float | str | bool | None
 
@@ -26,6 +26,8 @@ class Column:
     type: DuckDB's type text. minimum, maximum: of the values that are not NULL (numbers as numbers, all else
     as DuckDB prints it), None where nothing is known: no values, a type without order, a NaN or an infinity,
     a very long text. distinct_count: approximate. byte_count: compressed bytes in all partitions together.
+    inlier_low, inlier_high: a row with a value outside of them is in the outlier index; None where the column
+    has no part in it.
     """
 
     name: str
@@ -35,6 +37,24 @@ class Column:
     null_count: int
     distinct_count: int
     byte_count: int
+    inlier_low: float | None = None
+    inlier_high: float | None = None
+
+    @property
+    def has_outliers(self) -> bool:
+        """Whether the rows with values far out are in the table's outlier index."""
+        return self.inlier_low is not None
+
+    def without_outliers(self) -> Column:
+        """Return the statistics of the rows that are not in the outlier index on this column's account."""
+        low, high = self.inlier_low, self.inlier_high
+        assert low is not None
+        assert high is not None
+        return replace(
+            self,
+            minimum=max(low, self.minimum) if isinstance(self.minimum, int | float) else low,
+            maximum=min(high, self.maximum) if isinstance(self.maximum, int | float) else high,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +76,8 @@ class Layout:
 
     directory: the table's folder, absolute. cluster_key: empty when the sampling unit is a row.
     hash_probe: what this layout's hash scheme makes of fixed values; layouts are co-clustered only if equal.
-    max_unit_rows: rows of the largest sampling unit.
+    max_unit_rows: rows of the largest sampling unit. outliers: the file of the outlier index, a copy of rows
+    that the partitions have too; None where no column is skewed.
     """
 
     table: str
@@ -73,6 +94,7 @@ class Layout:
     max_unit_rows: int
     source: str
     created_with: str
+    outliers: Partition | None = None
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -98,6 +120,12 @@ class Layout:
     def path(self, partition: int) -> Path:
         """Return the absolute path of one partition."""
         return self.directory / self.partitions[partition].file
+
+    @property
+    def outlier_path(self) -> Path:
+        """Return the absolute path of the outlier index. Only where there is one."""
+        assert self.outliers is not None
+        return self.directory / self.outliers.file
 
     def column(self, name: str) -> Column:
         """Return the column of that name, compared without case, as SQL does. Raises KeyError."""
@@ -187,6 +215,7 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
         columns=tuple(Column(**column) for column in entries.pop("columns")),
         partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
         cluster_key=tuple(entries.pop("cluster_key")),
+        outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
         **entries,
     )
 

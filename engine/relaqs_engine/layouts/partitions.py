@@ -8,22 +8,17 @@ order to the threads' luck.
 
 from __future__ import annotations
 
-import hashlib
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-from relaqs_engine.duck import Cursor, quote_text
+from relaqs_engine.duck import Cursor
 from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Partition
+from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ParquetSource
-
-WRITE_OPTIONS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 122880"
-"""Parquet as DuckDB itself scans it fastest."""
 
 _UNIT_HASH = f"{RESERVED_PREFIX}unit_hash"
 _PARTITION = f"{RESERVED_PREFIX}partition"
@@ -133,18 +128,3 @@ class PartitionWriter:
             file,
         )
         return settled(self.target, file, sum(block_rows), unit_count, tuple(block_rows))
-
-
-def copy_to_parquet(cursor: Cursor, select: str, file: Path) -> None:
-    cursor.run(f"COPY ({select}) TO {quote_text(str(file))} ({WRITE_OPTIONS})")
-
-
-def settled(
-    target: Writing, file: Path, row_count: int, unit_count: int, block_rows: tuple[int, ...] = ()
-) -> Partition:
-    """Make sure that a written file is on disk, and return its entry in the manifest."""
-    with file.open("rb") as handle:
-        os.fsync(handle.fileno())
-        digest = hashlib.file_digest(handle, "sha256").hexdigest()
-        byte_count = handle.tell()
-    return Partition(f"{target.data_name}/{file.name}", row_count, unit_count, byte_count, digest, block_rows)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, building
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.partitions import copy_to_parquet, settled
+from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import TableSource
 
 

@@ -15,6 +15,7 @@ from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.kept_values import check_kept_values
 from relaqs_engine.rewrite.membership import decide_membership
 from relaqs_engine.rewrite.method import choose_method
+from relaqs_engine.rewrite.outlier_index import read_outliers_apart
 from relaqs_engine.rewrite.outputs import classify_outputs
 from relaqs_engine.rewrite.rows import rows_as_state
 from relaqs_engine.rewrite.shape import check_shape
@@ -34,6 +35,7 @@ AGGREGATING: tuple[Rule, ...] = (
     decide_membership,
     hoist_statics,
     choose_method,
+    read_outliers_apart,
     check_kept_values,
     rows_as_state,
 )

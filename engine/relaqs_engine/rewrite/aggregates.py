@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from relaqs_engine.bounds import UNKNOWN, Bounds
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
@@ -21,7 +22,7 @@ from relaqs_engine.rewrite.quantiles import MergedValue, OfValues, of_distinct, 
 from relaqs_engine.rewrite.so_far import value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.parse import DIALECT
-from relaqs_engine.value_bounds import Bounds, value_bounds
+from relaqs_engine.value_bounds import value_bounds
 
 
 def output_name(position: int) -> str:
@@ -219,17 +220,24 @@ class _Splitter:
             )
         return self._columns[kind, sql].name
 
+    def link_count(self, count: str, *sums: str) -> None:
+        """Say that rows which add something to these sums add 1 to that count."""
+        for key, column in self._columns.items():
+            if column.name in sums:
+                self._columns[key] = replace(column, count_of=count)
+
     def link_moments(self, count: str, mean: str, m2: str) -> None:
+        self.link_count(count, mean, m2)
         for key, column in self._columns.items():
             if column.name in (mean, m2):
-                self._columns[key] = replace(column, count_of=count, mean_of=mean)
+                self._columns[key] = replace(column, mean_of=mean)
 
     def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:
             return Bounds(0.0, 1.0)
-        if kind is Basis.SUM:
+        if kind in (Basis.SUM, Basis.MEAN, Basis.M2):
             return value_bounds(aggregate.this, self._statistics)
-        return Bounds(None, None)
+        return UNKNOWN
 
     def _statistics(self, column: exp.Column) -> Column | None:
         source = next((s for s in self._draft.sources if s.alias == column.table), None)
@@ -293,6 +301,7 @@ def _count_if(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | No
 def _avg(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
     total = splitter.column(Basis.SUM, exp.Sum(this=aggregate.this.copy()), condition)
     count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+    splitter.link_count(count, total)
     return _Final(_divided(_double(total), exp.column(count)), _divided(_double(total), _double(count)))
 
 

@@ -91,6 +91,9 @@ class Draft:
     hoists: tuple[Hoist, ...] = ()
     # FROM and WHERE of the partial query, over stream tokens and hoists.
     scan: exp.Select | None = None
+    # The same of the rows in the outlier index, where it is read; the scan then leaves them out.
+    outlier_scan: exp.Select | None = None
+    may_read_outliers: bool = True
     method: Method = Method.NONE
     expected_groups: int = 1
     block_count: int = 1

@@ -11,6 +11,7 @@ from sqlglot import exp
 from relaqs_engine.plan import DISTINCT_ESTIMATE, Basis, BasisColumn, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.quantiles import MergedValue
+from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
 from relaqs_engine.sql.parse import DIALECT
 
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")
@@ -62,7 +63,18 @@ def _output(
         return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
-    return OutputColumn(name, OutputKind.ESTIMATE, type_, sql, total=_plain_total(bare, basis))
+    found = rounded(bare)
+    before, is_plain = found.before, found.before is bare
+    return OutputColumn(
+        name,
+        OutputKind.ESTIMATE,
+        type_,
+        sql,
+        total=_plain_total(before, basis),
+        unrounded_sql="" if is_plain else before.sql(DIALECT),
+        rounding=found.by,
+        moves_in_steps=moves_in_steps(before),
+    )
 
 
 def _plain_total(value: exp.Expr, basis: dict[str, BasisColumn]) -> str | None:

@@ -13,8 +13,10 @@ from relaqs_engine.plan import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
+    OUTLIER_BLOCK,
     ROWS,
     SCALE,
+    SCALE_PARAMETER,
     STATE,
     UNITS,
     VALUE,
@@ -24,6 +26,7 @@ from relaqs_engine.plan import (
     OutputColumn,
     OutputKind,
     Stream,
+    outlier_column,
 )
 from relaqs_engine.refinement import SHARED, SHARED_SCALE
 from relaqs_engine.rewrite.aggregates import output_name
@@ -36,11 +39,16 @@ from relaqs_engine.sql.parse import DIALECT
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The SQL of a mergeable plan. All read `state` or what merge_sql makes of it."""
+    """The SQL of a mergeable plan. All read `state` or what merge_sql makes of it.
+
+    outliers, weighted_merge: "" where no outlier index is read.
+    """
 
     partial: str
     partial_by_block: str
+    outliers: str
     merge: str
+    weighted_merge: str
     estimate: str
     final: str
 
@@ -70,6 +78,8 @@ def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
         merged |= {DISTINCT_SEEN: "BIGINT", DISTINCT_ONCE: "BIGINT", DISTINCT_ESTIMATE: "DOUBLE"}
     merged |= {value.name: value.type for value in draft.shared}
     merged |= {column.name: "DOUBLE" for column in draft.shared_basis}
+    if draft.outlier_scan is not None:
+        merged |= {outlier_column(column.name): "DOUBLE" for column in draft.basis if column.is_additive}
     columns = [f"NULL::{type_} AS {name}" for name, type_ in merged.items()]
     columns += [value.empty(types[value.listed]) for value in draft.of_values]
     return ", ".join([*columns, f"1.0 AS {SCALE}", f"1.0 AS {SHARED_SCALE}"])
@@ -80,7 +90,9 @@ def render(draft: Draft) -> Texts:
     return Texts(
         partial=partial_of(draft, draft.scan, block=None),
         partial_by_block=partial_of(draft, draft.scan, block=block_of(draft)),
+        outliers="" if draft.outlier_scan is None else partial_of(draft, draft.outlier_scan, block=None),
         merge=_with_shared(draft, _with_values(draft, merge_of(draft, key_names(draft)))),
+        weighted_merge="" if draft.outlier_scan is None else weighted_merge_of(draft),
         estimate=_final(draft, estimated=True),
         final=_final(draft, estimated=False),
     )
@@ -185,6 +197,47 @@ def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> st
     return f"SELECT {select} FROM {source}" + (f" GROUP BY {keys}" if keys else "")
 
 
+def weighted_merge_of(draft: Draft) -> str:
+    """Return the SELECT of one row per group for an estimate, where the state holds outliers as well.
+
+    What the sample gives is scaled up later, what the outlier index gives is not: so it weighs 1 / scale.
+    Beside each additive column stands what outliers add to it, without that weight. Sums and counts are
+    doubles here.
+    """
+    keys = ", ".join(key_names(draft))
+    is_outlier = f"{BLOCK} = {OUTLIER_BLOCK}"
+    moments = [column for column in draft.basis if column.kind is Basis.MEAN]
+    over = f"(PARTITION BY {keys})" if keys else "()"
+    grand = [f"{_mean_of_sums(c, f' OVER {over}')} AS grand_{c.name}" for c in moments]
+    weight = f"CASE WHEN {is_outlier} THEN 1 / {SCALE_PARAMETER} ELSE 1.0 END AS weight"
+    weighed = f"(SELECT *, {weight} FROM {_state(draft)})"
+    source = f"(SELECT *, {', '.join(grand)} FROM {weighed})" if grand else weighed
+    columns = [_weighted(column) for column in _mergeable(draft)]
+    columns += [
+        f"coalesce(sum({column.additive_sql}) FILTER ({is_outlier}), 0) AS {outlier_column(column.name)}"
+        for column in draft.basis
+        if column.is_additive
+    ]
+    rows = f"sum({ROWS}) FILTER ({BLOCK} IS DISTINCT FROM {OUTLIER_BLOCK})"
+    select = ", ".join([*key_names(draft), *columns, f"CAST(coalesce({rows}, 0) AS BIGINT) AS {ROWS}"])
+    return f"SELECT {select} FROM {source}" + (f" GROUP BY {keys}" if keys else "")
+
+
+def _weighted(column: BasisColumn) -> str:
+    """Return how a basis column is merged where rows of the state have a weight."""
+    if column.kind is Basis.MEAN:
+        return f"{_mean_of_sums(column)} AS {column.name}"
+    if column.is_additive:
+        empty = "0" if column.kind is Basis.COUNT else "NULL"
+        return f"coalesce(sum(weight * {column.additive_sql}), {empty}) AS {column.name}"
+    return _merged(column)
+
+
+def _mean_of_sums(mean: BasisColumn, over: str = "") -> str:
+    count = f"weight * {mean.count_of}"
+    return f"sum({count} * {mean.name}){over} / nullif(sum({count}){over}, 0)"
+
+
 def _merge_values(draft: Draft) -> str:
     """Return the merge of a state with a row per distinct value: first the values, then the groups."""
     if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
@@ -245,13 +298,15 @@ def _final(draft: Draft, *, estimated: bool) -> str:
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
     if estimated:
         select += [
-            f"CAST({output_name(i)} AS DOUBLE) AS v{i}"
+            f"CAST({_unrounded(output, i)} AS DOUBLE) AS v{i}"
             for i, output in enumerate(draft.outputs)
             if output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE)
         ]
         select += [f"CAST(d{i} AS DOUBLE) AS d{i}" for i in range(len(deciders))]
         basis = (*_mergeable(draft), *draft.shared_basis)
         select += [*key_names(draft), *(column.name for column in basis), ROWS]
+        if draft.outlier_scan is not None:
+            select += [outlier_column(column.name) for column in draft.basis if column.is_additive]
         if draft.distinct is not None:
             select += [DISTINCT_SEEN, DISTINCT_ONCE]
     sql = f"SELECT {', '.join(select)} FROM ({inner})"
@@ -261,6 +316,10 @@ def _final(draft: Draft, *, estimated: bool) -> str:
                 _one_more(node) if part == "limit" and deciders_rank(deciders) else node.sql(DIALECT)
             )
     return sql
+
+
+def _unrounded(output: OutputColumn, position: int) -> str:
+    return f"TRY({output.unrounded_sql})" if output.unrounded_sql else output_name(position)
 
 
 def deciders_rank(deciders: Iterable[Decider]) -> bool:

@@ -76,9 +76,9 @@ def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
-    edit(tmp_path / "t", manifest_version=2)
+    edit(tmp_path / "t", manifest_version=3)
     with pytest.raises(
-        LayoutError, match=r"manifest version 2 is newer than this program understands \(1\); upgrade relaqs"
+        LayoutError, match=r"manifest version 3 is newer than this program understands \(2\); upgrade relaqs"
     ):
         read_manifest(tmp_path / "t")
 

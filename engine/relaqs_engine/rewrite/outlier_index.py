@@ -1,0 +1,91 @@
+"""Rule: rows with values far out are read from the outlier index, counted exactly, and left out of samples.
+
+    SELECT sum(fare) FROM trips       -- rows with a fare above 80 are in the index of trips
+      sample:  … FROM partitions WHERE NOT fare > 80     scaled up
+      index:   … FROM outliers   WHERE fare > 80         as it is
+
+Only sums that merge can be put together from both. See layouts/outliers.py for what is in the index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import sqlglot
+from sqlglot import exp
+
+from relaqs_engine.layouts.manifest import Column
+from relaqs_engine.layouts.outliers import outlier_condition
+from relaqs_engine.plan import Basis, BasisColumn, Method
+from relaqs_engine.rewrite.draft import Draft, Source
+from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.value_bounds import value_bounds
+
+_SUMMED = (Basis.SUM, Basis.MEAN, Basis.M2)
+
+
+def read_outliers_apart(draft: Draft) -> Draft:
+    """Return the draft with the outliers of what it sums apart, if it sums a skewed column of its stream."""
+    source = _indexed_stream(draft)
+    if source is None or draft.scan is None:
+        return draft
+    skewed = _skewed_columns(draft, source)
+    if not skewed:
+        return draft
+    condition = sqlglot.parse_one(outlier_condition(skewed, source.alias), dialect=DIALECT)
+    names = {column.name.lower() for column in skewed}
+    return replace(
+        draft,
+        scan=draft.scan.where(exp.not_(condition.copy())),
+        outlier_scan=draft.scan.where(condition),
+        basis=tuple(_among_inliers(column, draft, source, names) for column in draft.basis),
+    )
+
+
+def _indexed_stream(draft: Draft) -> Source | None:
+    """Return the one stream, if it has an outlier index and the query is sums over its rows."""
+    keeps_values = draft.distinct is not None or draft.of_values
+    if draft.method is not Method.REPLICATES or not draft.may_read_outliers or keeps_values:
+        return None
+    if len(draft.streams) != 1 or draft.local_tables or draft.shared:
+        return None
+    (source,) = draft.streams
+    is_plain = not source.is_derived and not source.nullable
+    has_index = source.layout is not None and source.layout.outliers is not None
+    return source if is_plain and has_index else None
+
+
+def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
+    """Return the columns with outliers that occur in what is summed."""
+    assert source.layout is not None
+    used = {
+        column.name.lower()
+        for basis in draft.basis
+        if basis.kind in _SUMMED
+        for column in _summed(basis).find_all(exp.Column)
+        if column.table == source.alias
+    }
+    return [c for c in source.layout.columns if c.has_outliers and c.name.lower() in used]
+
+
+def _summed(column: BasisColumn) -> exp.Expr:
+    """Return the expression that a SUM, MEAN or M2 is of."""
+    aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
+    summed = aggregate.this.this if isinstance(aggregate, exp.Filter) else aggregate.this
+    assert isinstance(summed, exp.Expr)
+    return summed
+
+
+def _among_inliers(column: BasisColumn, draft: Draft, source: Source, skewed: set[str]) -> BasisColumn:
+    """Return the column with the bounds of rows that are no outliers."""
+    if column.kind not in _SUMMED:
+        return column
+
+    def inlier_ends(each: exp.Column) -> Column | None:
+        found = draft.source(each.table).column(each.name)
+        if found is None or each.table != source.alias or each.name.lower() not in skewed:
+            return found
+        return found.without_outliers()
+
+    bounds = value_bounds(_summed(column), inlier_ends)
+    return replace(column, lowest=bounds.lowest, highest=bounds.highest)

@@ -1,0 +1,72 @@
+"""What is estimated of an output that is rounded: the value before, and how far rounding may take it.
+
+    round(avg(fare), 2)  is  avg(fare), at most 0.005 away
+
+A rounded value moves in steps. Error bars come from how a value changes when part of the sample is left out,
+so they are those of the value before, widened by the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+_STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign)
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT")
+
+
+@dataclass(frozen=True, slots=True)
+class Rounded:
+    """before: the value that is rounded. by: how far rounding moves it at most."""
+
+    before: exp.Expr
+    by: float
+
+
+def rounded(value: exp.Expr) -> Rounded:
+    """Return what a value is before all rounding around it; itself, by 0, where there is none.
+
+    >>> import sqlglot
+    >>> found = rounded(sqlglot.parse_one("round(x / 2, 1)"))
+    >>> found.before.sql(), found.by
+    ('x / 2', 0.05)
+    """
+    by = 0.0
+    while (step := _step(value := value.unnest())) is not None:
+        value, by = value.this, by + step
+    return Rounded(value, by)
+
+
+def moves_in_steps(value: exp.Expr) -> bool:
+    """Whether something inside of the value is rounded: nothing bounds then how far one row may move it."""
+    return any(isinstance(node, _STEPS) or (_is_cast(node) and _cast_step(node)) for node in value.walk())
+
+
+def _step(value: exp.Expr) -> float | None:
+    """Return how far the outermost function rounds; None where it does not round."""
+    if isinstance(value, exp.Round):
+        decimals = value.args.get("decimals")
+        if decimals is None:
+            return 0.5
+        text = decimals.sql()
+        return 0.5 * 10.0 ** -int(text) if text.lstrip("-").isdigit() else None
+    if isinstance(value, exp.Floor | exp.Ceil | exp.Trunc):
+        return 1.0
+    return _cast_step(value) if _is_cast(value) else None
+
+
+def _is_cast(value: exp.Expr) -> bool:
+    return isinstance(value, exp.Cast)
+
+
+def _cast_step(cast: exp.Expr) -> float | None:
+    """Return how far a cast to a number rounds: not at all to DOUBLE; None where it is to no number."""
+    to = cast.args["to"]
+    name = str(to.this.name).upper()
+    if name in _WHOLE:
+        return 0.5
+    if name == "DECIMAL":
+        digits = [int(part.name) for part in to.expressions]
+        return 0.5 * 10.0 ** -(digits[1] if len(digits) > 1 else 0 if digits else 3)
+    return 0.0 if name in ("DOUBLE", "FLOAT") else None
