@@ -32,6 +32,7 @@ from benchmarks.tally import FloatArray, Look
 
 MEMORY_LIMIT_BYTES = 2 << 30
 _WHOLE = ""
+_ESTIMATED = (OutputKind.ESTIMATE, OutputKind.QUANTILE)
 
 
 class Replay:
@@ -133,7 +134,7 @@ class Truth:
     def of(cls, plan: OnlinePlan, answer: pa.Table) -> Truth:
         """Return the truth from the answer of plain DuckDB to the plan's query."""
         keys = tuple(output.name for output in plan.outputs if output.kind is OutputKind.KEY)
-        columns = tuple(output.name for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
+        columns = tuple(output.name for output in plan.outputs if output.kind in _ESTIMATED)
         values = np.stack([doubles(answer.column(name)) for name in columns], axis=1)
         return cls(keys, columns, {key: i for i, key in enumerate(rows_of(answer, keys))}, values)
 
