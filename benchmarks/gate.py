@@ -14,17 +14,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
 from rich.console import Console
 
 from benchmarks import record
-from benchmarks.gate_data import TABLES, Table, lay_out, source_of
+from benchmarks.gate_data import TABLES, Table, lay_out, source_of, units_of
 from benchmarks.gate_lines import Line, as_record, lines_of, summary_of, table_of
 from benchmarks.gate_queries import queries_of
-from benchmarks.gate_runs import Run, carry_out
+from benchmarks.gate_runs import Counted, Run, carry_out
 from relaqs.executors.threads import usable_cores
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.10, 0.25, 0.50)
@@ -33,28 +33,22 @@ QUICK_TABLES = ("pareto15", "lognormal2")
 WIDTH = 150  # columns of the table where no terminal says how many there are
 
 
-def plan_runs(options: argparse.Namespace) -> list[Run]:
+def plan_runs(sources: Mapping[Table, Path], options: argparse.Namespace) -> list[Run]:
     """Return the runs to make, after making the layouts they need. The orders differ between layouts."""
     orders = ceil(options.seeds / options.layouts)
-    into = options.data / "gate"
     runs = []
-    for table in _tables(options.only):
-        source = source_of(table, options.public, into / "files")
-        if source is None:
-            print(f"skipped {table.name}: {table.file} is not in the folder of --public", file=sys.stderr)
-            continue
+    for table, source in sources.items():
         queries = queries_of(table, core=options.core, containing=_words(options.expressions))
-        for units in table.units:
-            if options.units and ("clusters" if units.cluster_key else "rows") != options.units:
-                continue
+        for units in units_of(table, options.units):
             for seed in range(options.layouts):
-                folder = lay_out(table, units, seed, source, into)
+                folder = lay_out(table, units, seed, source, options.data / "gate")
                 seeds = tuple(range(seed * orders, (seed + 1) * orders))
                 runs += [Run(query, units, source, folder, seeds, options.fractions) for query in queries]
     return runs
 
 
-def _tables(only: str) -> list[Table]:
+def chosen(only: str) -> list[Table]:
+    """Return the tables of these comma-separated names, all where none is given."""
     names, known = _words(only), [table.name for table in TABLES]
     if unknown := [name for name in names if name not in known]:
         raise SystemExit(f"--only: there is no data {unknown[0]!r}; there are {', '.join(known)}")
@@ -95,14 +89,36 @@ def main(words: Sequence[str] | None = None) -> list[Line]:
     """Print what fails and what holds, write the record and return all lines."""
     options = arguments(words)
     facts = record.circumstances("gate", words)
-    lines = lines_of(carry_out(plan_runs(options), options.processes))
+    found = {
+        table: source_of(table, options.public, options.data / "gate" / "files")
+        for table in chosen(options.only)
+    }
+    runs = plan_runs({table: source for table, source in found.items() if source}, options)
+    counted = carry_out(runs, options.processes)
+    lines = lines_of(counted)
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     console.print(record.headline(facts), table_of(lines[: options.lines]), summary_of(lines), sep="\n")
+    for line in notes([table for table, source in found.items() if not source], counted):
+        console.print(line, highlight=False)
     failed = sum(line.judged.failed for line in lines)
     console.print(f"{failed} of {len(lines)} lines failed.")
     content = {"seeds": options.seeds, "layouts": options.layouts, "lines": as_record(lines)}
     console.print(f"Record: {record.write('gate', facts, content)}")
     return lines
+
+
+def notes(skipped: Iterable[Table], counted: Iterable[Counted]) -> Iterator[str]:
+    """Yield what was not judged, and why."""
+    for table in skipped:
+        yield f"Skipped {table.name}: no {table.file} in the folder of --public; see --help."
+    without = {
+        (found.run.query.table.name, expression, found.refused or "has no interval")
+        for found in counted
+        for i, expression in enumerate(found.run.query.expressions)
+        if i not in found.columns
+    }
+    for data, expression, why in sorted(without):
+        yield f"Not judged in {data}: {expression}: {why}"
 
 
 if __name__ == "__main__":

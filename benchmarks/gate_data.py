@@ -40,11 +40,6 @@ class Table:
     file: str = ""
     rows: Callable[[], pa.Table] | None = None
 
-    @property
-    def units(self) -> tuple[Units, Units]:
-        """Return what is sampled: each row, or all rows with the same cluster key."""
-        return Units("rows"), Units(self.cluster_key, (self.cluster_key,))
-
 
 def made_up(draw: Callable[[np.random.Generator, int], FloatArray], count: int = ROWS) -> pa.Table:
     """Return a table whose column x is drawn, in groups and clusters of very unequal size.
@@ -119,6 +114,12 @@ TABLES: tuple[Table, ...] = (
 )  # fmt: skip
 
 
+def units_of(table: Table, kind: str = "") -> list[Units]:
+    """Return what is sampled: "rows" as units, "clusters" with the same key, or both in turn."""
+    units = {"rows": Units("rows"), "clusters": Units("clusters", (table.cluster_key,))}
+    return [units[kind]] if kind else list(units.values())
+
+
 def source_of(table: Table, public: Path | None, made: Path) -> Path | None:
     """Return the table's Parquet file, made if it is made up; None where the public one is not there."""
     if table.rows is None:
@@ -133,7 +134,7 @@ def source_of(table: Table, public: Path | None, made: Path) -> Path | None:
 
 def lay_out(table: Table, units: Units, seed: int, source: Path, into: Path) -> Path:
     """Return a warehouse with one layout of the table, made below `into` if it is not there."""
-    folder = into / f"{table.name}-by-{'unit' if units.cluster_key else 'rows'}-{seed}"
+    folder = into / f"{table.name}-by-{units.name}-{seed}"
     if not (folder / table.name / MANIFEST_NAME).exists():
         shuffle(
             str(source),

@@ -46,8 +46,8 @@ def lines_of(counted: Iterable[Counted]) -> list[Line]:
     together: dict[tuple[str, str, str, tuple[str, ...]], list[Counted]] = {}
     for found in counted:
         query = found.run.query
-        units = "clusters" if found.run.units.cluster_key else "rows"
-        together.setdefault((query.table.name, units, query.key, query.expressions), []).append(found)
+        of = (query.table.name, found.run.units.name, query.key, query.expressions)
+        together.setdefault(of, []).append(found)
     lines = []
     for (data, units, key, expressions), layouts in together.items():
         for fraction in layouts[0].counts:
@@ -80,21 +80,31 @@ def _texts(line: Line) -> list[str]:
     found, c = line.judged, line.judged.coverage
     error = 2.0 * c.standard_error if found.certified else float("nan")
     shares = [_percent(share) for share in (c.coverage, error, found.worst)]
-    width = "–" if isnan(found.width) else f"{found.width:.2f}"
     read = f"{line.fraction:.0%}"
-    return [read, _percent(c.certified_share), f"{found.certified:,}", *shares, width, found.verdict]
+    return [
+        read,
+        _percent(c.certified_share),
+        f"{found.certified:,}",
+        *shares,
+        _times(found.width),
+        found.verdict,
+    ]
 
 
 def _percent(share: float) -> str:
     return "–" if isnan(share) else f"{100 * share:.1f}"
 
 
+def _times(ratio: float) -> str:
+    return "–" if isnan(ratio) else f"{ratio:.2f}"
+
+
 def summary_of(lines: Sequence[Line]) -> Table:
     """Return one row for each data and units: what is certified at a tenth of the rows, what holds least."""
-    table = Table(title="By data", caption=f"At 10 % of the rows; held least: of {MANY} cells or more.")
+    table = Table(title="By data", caption=f"Widest, held least: of lines with {MANY} cells or more.")
     for name in ("data", "units"):
         table.add_column(name)
-    for name in ("lines", "failed", "certified at 10 %", "width", "widest", "held at 10 %", "held least"):
+    for name in ("lines", "failed", "certified at 10 %", "width", "widest", "held", "held least"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("of")
     for data, units in dict.fromkeys((line.data, line.units) for line in sorted(lines, key=_name)):
@@ -110,15 +120,17 @@ def _summary(lines: Sequence[Line]) -> list[str]:
     tenth = [line.judged for line in lines if line.fraction == TENTH]
     cells, certified = sum(j.coverage.cells for j in tenth), sum(j.certified for j in tenth)
     held = sum(j.certified * j.coverage.coverage for j in tenth if j.certified)
-    widths = [j.width for j in tenth if not isnan(j.width)]
+    wide = [j for j in tenth if not isnan(j.width)]
+    width = sum(j.width * j.certified for j in wide) / max(sum(j.certified for j in wide), 1)
+    widest = max((j.width for j in wide if j.certified >= MANY), default=float("nan"))
     many = [line for line in lines if line.judged.certified >= MANY]
     least = min(many, key=lambda line: line.judged.coverage.coverage, default=None)
     return [
         str(len(lines)),
         str(sum(line.judged.failed for line in lines)),
         _percent(certified / cells if cells else float("nan")),
-        f"{np.mean(widths):.2f}" if widths else "–",
-        f"{max(widths):.2f}" if widths else "–",
+        _times(width if wide else float("nan")),
+        _times(widest),
         _percent(held / certified if certified else float("nan")),
         _percent(least.judged.coverage.coverage) if least else "–",
         f"{least.expression} by {least.key or 'nothing'}, {least.fraction:.0%}" if least else "",

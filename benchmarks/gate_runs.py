@@ -78,6 +78,4 @@ def carry_out(runs: Sequence[Run], processes: int) -> list[Counted]:
         for future in as_completed(waiting):
             done[waiting[future]] = found = future.result()
             print(f"{len(done)}/{len(runs)} {found.run.folder.name}", file=sys.stderr, flush=True)
-            if found.refused:
-                print(f"{found.run.query.sql}: {found.refused}", file=sys.stderr, flush=True)
     return [done[i] for i in range(len(runs))]
