@@ -6,8 +6,8 @@
 Two public tables that nobody prepared and six made-up ones with heavy tails, with rows and with clusters as
 sampling units. Each expression is judged by itself at six fractions, over all orders: how often certified
 cells hold the truth, how many are certified, how wide they are beside an oracle's. What fails is said in
-`benchmarks.gate_tally`; where something does, the exit status is 1. In full it takes about an hour on two
-cores, with --core a third of it, with --quick a minute.
+`benchmarks.gate_tally`; where something does, the exit status is 1. On two cores that is an hour and a
+quarter, with --core half an hour, with --quick a minute.
 """
 
 from __future__ import annotations

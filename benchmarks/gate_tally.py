@@ -24,7 +24,7 @@ from relaqs_engine.execution.arrays import doubles
 from scipy.stats import binom
 
 from benchmarks.replay import Truth
-from benchmarks.tally import Coverage, FloatArray, counts_of, coverage_of
+from benchmarks.tally import ROUNDING, Coverage, FloatArray, counts_of, coverage_of
 
 LOWEST, LOWEST_OF_MANY, HIGHEST = 0.90, 0.93, 0.98
 MANY, FEW = 500, 100
@@ -52,6 +52,7 @@ class Spread:
         shown = np.isfinite(value) & np.isfinite(look.truth)
         certified = look.certified & np.isfinite(look.truth)
         error = np.where(shown, value - look.truth, 0.0)
+        error[np.abs(error) <= ROUNDING * np.abs(look.truth)] = 0.0
         half_width = np.where(certified & look.bounded, (look.high - look.low) / 2.0, 0.0)
         self.sums[:, groups] += (shown, error, error**2, certified, certified & look.held, half_width)
         return counts_of(look)
