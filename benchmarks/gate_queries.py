@@ -1,0 +1,107 @@
+"""What the gate asks: each estimated aggregate, each function inside one, and a few around them.
+
+Expressions are packed into queries, so that the partial aggregates of eight are computed at once. Each
+column is judged by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.gate_data import Table
+
+COLUMNS = 8  # in one query
+
+# {x}, {y}: numeric columns. {c}: a condition. {d}: a date.
+AGGREGATES = (
+    "sum({x})",
+    "avg({x})",
+    "stddev({x})",
+    "var_samp({x})",
+    "count(*) FILTER (WHERE {c})",
+    "sum({x}) / count(*)",
+    "sum({x}) FILTER (WHERE {c}) / sum({x})",
+    "sum({x}) / sum({y})",
+)
+# Each in the place of the column, in one aggregate that adds up and one that does not.
+WRAPPINGS = (
+    "CAST({x} AS BIGINT)",
+    "CAST({x} AS DOUBLE)",
+    "CAST({x} AS DECIMAL(18, 2))",
+    "TRY_CAST({x} AS DOUBLE)",
+    "{x} / 2.0",
+    "{x} * -1",
+    "round({x}, 1)",
+    "abs({x})",
+    "coalesce({x}, 0)",
+    "least({x}, 100)",
+    "greatest({x}, 1)",
+    "sqrt(abs({x}))",
+    "ln(1 + abs({x}))",
+    "CAST({x} AS DOUBLE) * {x}",
+    "power({x}, 2)",
+    "CASE WHEN {c} THEN {x} ELSE 0 END",
+    "if({c}, {x}, NULL)",
+    "nullif({x}, 0)",
+    "{x} % 7",
+    "month({d})",
+)
+_ADDING = ("sum({w})", "avg({w})", "sum({w}) FILTER (WHERE {c})", "avg({w}) FILTER (WHERE {c})")
+_MOVING = ("stddev({w})", "sum({w}) / count(*)", "var_samp({w})", "sum({w}) / sum({y})")
+AROUND = (
+    "round(avg({x}), 2)",
+    "sqrt(sum(abs({x})))",
+    "100.0 * sum({x}) / count(*)",
+    "CAST(sum({x}) AS BIGINT)",
+)
+QUANTILES = ("median({x})", "quantile_cont({x}, 0.9)", "median({x} / 2.0)")
+# Of the wrapped expressions, those of the core.
+_CORE = (0, 9, 18, 29)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Expressions of one SELECT, asked together. key: what is grouped by, "" for nothing."""
+
+    table: Table
+    key: str
+    expressions: tuple[str, ...]
+
+    @property
+    def sql(self) -> str:
+        """Return the query; its columns are e0, e1, …, the group k."""
+        columns = [f"{text} AS e{i}" for i, text in enumerate(self.expressions)]
+        keys = [f"{self.key} AS k"] if self.key else []
+        grouped = f" GROUP BY {self.key}" if self.key else ""
+        return f"SELECT {', '.join(keys + columns)} FROM {self.table.name}{grouped}"
+
+
+def wrapped() -> Iterator[str]:
+    """Yield each wrapping in two aggregates, which change from one wrapping to the next."""
+    for i, wrapping in enumerate(WRAPPINGS):
+        for around in (_ADDING[i % len(_ADDING)], _MOVING[i // 2 % len(_MOVING)]):
+            yield around.replace("{w}", wrapping)
+
+
+def queries_of(table: Table, *, core: bool = False, containing: Sequence[str] = ()) -> list[Query]:
+    """Return the queries over a table: all by its largest key, the aggregates also by others and by none.
+
+    core: the aggregates, two quantiles and a few wrappings alone. containing: only expressions with one of
+    these in their text.
+    """
+    most, *others = table.keys
+    around = (*AROUND, *(text for i, text in enumerate(wrapped()) if not core or i in _CORE))
+    asked = [(most, AGGREGATES), (most, around), (most, QUANTILES)]
+    asked += [] if core else [(key, AGGREGATES) for key in others]
+    asked += [("", AGGREGATES + QUANTILES[:1])]
+    queries = []
+    for key, templates in asked:
+        texts = [_filled(template, table) for template in templates]
+        texts = [text for text in texts if not containing or any(part in text for part in containing)]
+        queries += [Query(table, key, tuple(texts[i : i + COLUMNS])) for i in range(0, len(texts), COLUMNS)]
+    return queries
+
+
+def _filled(template: str, table: Table) -> str:
+    return template.format(x=table.value, y=table.other, c=table.condition, d=table.day)

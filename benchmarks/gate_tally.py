@@ -1,0 +1,125 @@
+"""What the gate counts of each group and column over many orders, and when it says that error bars failed.
+
+Beside how often cells held the truth: how wide they are, compared with an oracle that knows how much the
+estimate really varies. That is the spread of the estimate itself over the orders, 1.96 of its standard
+deviations either way.
+
+A line fails ("low") if it is below 90 %, or below 93 % by more than two standard errors where at least 500
+cells are certified. Of less than 100 certified cells a share below 90 % must be so by two standard errors as
+well: of 20 cells that are right 19 times in 20, three are wrong once in 13 lines.
+
+One group that is always wrong hides among a hundred that are right. Its misses are beyond chance if a cell
+that holds 90 % of the time had so many once in a million groups. Where one row is a million times larger,
+such a group is a failure ("group").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.arrays import doubles
+from scipy.stats import binom
+
+from benchmarks.replay import Truth
+from benchmarks.tally import ROUNDING, Coverage, FloatArray, counts_of, coverage_of
+
+LOWEST, LOWEST_OF_MANY, HIGHEST = 0.90, 0.93, 0.98
+MANY, FEW = 500, 100
+ONCE_IN_A_MILLION = 1e-6
+NORMAL_95 = 1.96
+
+# What is added up over the orders, for each group and column: of the cells shown, then of those certified.
+SUMS = ("shown", "error", "square", "certified", "held", "half_width")
+
+
+@dataclass(slots=True)
+class Spread:
+    """Sums over orders, of each group and column: shape (len(SUMS), groups, columns)."""
+
+    sums: FloatArray
+
+    @classmethod
+    def of(cls, truth: Truth) -> Spread:
+        return cls(np.zeros((len(SUMS), *truth.values.shape)))
+
+    def add(self, truth: Truth, estimate: Estimate) -> FloatArray:
+        """Add what one snapshot shows, and return its counts as `counts_of` does."""
+        groups, look = truth.look(estimate)
+        value = np.stack([doubles(estimate.table.column(name)) for name in truth.columns], axis=1)
+        shown = np.isfinite(value) & np.isfinite(look.truth)
+        certified = look.certified & np.isfinite(look.truth)
+        error = np.where(shown, value - look.truth, 0.0)
+        error[np.abs(error) <= ROUNDING * np.abs(look.truth)] = 0.0
+        half_width = np.where(certified & look.bounded, (look.high - look.low) / 2.0, 0.0)
+        self.sums[:, groups] += (shown, error, error**2, certified, certified & look.held, half_width)
+        return counts_of(look)
+
+    def column(self, i: int) -> dict[str, FloatArray]:
+        """Return the sums of one column by name, each of shape (groups,)."""
+        return dict(zip(SUMS, self.sums[:, :, i], strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What one expression comes to at one fraction.
+
+    certified: the number of cells. width: mean half-width of certified cells, each divided by the oracle's;
+    NaN where none is certified or nothing varies. worst: coverage of the group whose misses are least by
+    chance, and how often chance alone has so many.
+    """
+
+    coverage: Coverage
+    certified: int
+    width: float
+    worst: float
+    worst_chance: float
+    has_spike: bool
+
+    @property
+    def verdict(self) -> str:
+        """Return "low", "group", "high" or ""; see the module."""
+        found, error = self.coverage.coverage, 2.0 * self.coverage.standard_error
+        if found < LOWEST and (self.certified >= FEW or found + error < LOWEST):
+            return "low"
+        if self.certified >= MANY and found + error < LOWEST_OF_MANY:
+            return "low"
+        if self.has_spike and self.worst_chance < ONCE_IN_A_MILLION:
+            return "group"
+        return "high" if found - error > HIGHEST else ""
+
+    @property
+    def failed(self) -> bool:
+        return self.verdict in ("low", "group")
+
+
+def judged(
+    counts: FloatArray, spreads: Iterable[dict[str, FloatArray]], layouts: int, *, has_spike: bool
+) -> Judged:
+    """Return the judgement of one column. counts: shape (orders, 1, FIELDS). spreads: one of each layout."""
+    pieces = list(spreads)
+    total = {name: np.sum([piece[name] for piece in pieces], axis=0) for name in SUMS}
+    certified, held = total["certified"], total["held"]
+    chance = binom.sf(certified - held - 1, certified, 1.0 - LOWEST)
+    worst = int(np.argmin(chance))
+    return Judged(
+        coverage=coverage_of(counts, layouts),
+        certified=int(certified.sum()),
+        width=_width(total),
+        worst=float(held[worst] / certified[worst]) if certified[worst] else float("nan"),
+        worst_chance=float(chance[worst]),
+        has_spike=has_spike,
+    )
+
+
+def _width(total: dict[str, FloatArray]) -> float:
+    """Return the mean over certified cells of half-width / oracle's half-width."""
+    shown = np.maximum(total["shown"], 1.0)
+    variance = np.maximum(total["square"] / shown - (total["error"] / shown) ** 2, 0.0)
+    oracle = NORMAL_95 * np.sqrt(variance * shown / np.maximum(shown - 1.0, 1.0))
+    varies = (oracle > 0.0) & (total["certified"] > 0.0) & np.isfinite(total["half_width"])
+    if not varies.any():
+        return float("nan")
+    return float((total["half_width"][varies] / oracle[varies]).sum() / total["certified"][varies].sum())
