@@ -25,6 +25,7 @@ from relaqs_engine.layouts.manifest import (
     read_manifest,
     table_folders,
 )
+from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
 
 _MOST_FAULTS_SHOWN = 3
@@ -81,6 +82,8 @@ def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
         return
     files = list(_file_checks(layout, cursor))
     yield from files
+    if layout.outliers is not None and all(check.ok for check in files):
+        yield _outlier_check(layout, cursor)
     if layout.is_sampled and all(check.ok for check in files):
         yield from _sample_checks(layout, _units_of(layout, cursor))
 
@@ -118,6 +121,24 @@ def _of_every_file(
         if fault:
             faults.append(f"{path} {fault}")
     return _check(layout, name, fine, faults)
+
+
+def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
+    """Return whether the outlier index is as written, and has the rows it is to have, each once."""
+    assert layout.outliers is not None
+    path, fine = layout.outlier_path, f"{layout.outliers.row_count:,} rows with values far out"
+    try:
+        fault = _has_size(path, layout.outliers) or _has_checksum(path, layout.outliers)
+    except OSError:
+        fault = "is missing"
+    if fault is None:
+        condition = outlier_condition(layout.columns)
+        tables = [f"SELECT * FROM {_file_sql(each)} WHERE {condition}" for each in layout.paths]
+        partitions, index = " UNION ALL ".join(tables), f"FROM {_file_sql(path)}"
+        ((missing,),) = cursor.rows(f"SELECT count(*) FROM (({partitions}) EXCEPT ALL ({index}))")
+        ((further,),) = cursor.rows(f"SELECT count(*) FROM (({index}) EXCEPT ALL ({partitions}))")
+        fault = f"lacks {missing} rows and has {further} that no partition has" if missing + further else None
+    return _check(layout, "outlier index", fine, [f"{path} {fault}"] if fault else [])
 
 
 def _has_size(path: Path, partition: Partition) -> str | None:

@@ -21,6 +21,7 @@ from relaqs_engine.rewrite.rows import rows_as_state
 from relaqs_engine.rewrite.shape import check_shape
 from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.subqueries import check_subqueries
+from relaqs_engine.rewrite.unbounded import say_what_is_unbounded
 
 Rule = Callable[[Draft], Draft]
 
@@ -36,6 +37,7 @@ AGGREGATING: tuple[Rule, ...] = (
     hoist_statics,
     choose_method,
     read_outliers_apart,
+    say_what_is_unbounded,
     check_kept_values,
     rows_as_state,
 )
