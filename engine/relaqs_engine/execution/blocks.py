@@ -19,7 +19,7 @@ from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.execution.cells import ShownGroups, own_columns
 from relaqs_engine.execution.state import PartialRows
-from relaqs_engine.plan import BLOCK, OUTLIER_BLOCK, STATE, Basis, BasisColumn, OnlinePlan
+from relaqs_engine.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, Basis, BasisColumn, OnlinePlan
 
 IntArray = NDArray[np.int64]
 
@@ -39,11 +39,15 @@ _MOST_CODES = 1 << 62  # combinations of key values that an integer can number
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Additive sums per (group, block), each pair with rows once. sums: shape (pairs, columns)."""
+    """Additive sums per (group, block), each pair with rows once. sums: shape (pairs, columns).
+
+    rows: joined rows of each pair, shape (pairs,).
+    """
 
     group: IntArray
     block: IntArray
     sums: FloatArray
+    rows: FloatArray
 
 
 def block_sums(plan: OnlinePlan, groups: ShownGroups, state: PartialRows, cursor: Cursor) -> BlockSums:
@@ -89,7 +93,8 @@ def _in_numpy(plan: OnlinePlan, groups: ShownGroups, rows: pa.Table, group: IntA
     sums = np.empty((len(pairs), len(columns)))
     for i, column in enumerate(columns):
         sums[:, i] = np.bincount(pair, _additive(column, columns, groups.means[group], rows), len(pairs))
-    return BlockSums(pairs // blocks, pairs % blocks, sums)
+    counts = np.bincount(pair, doubles(rows.column(ROWS)), len(pairs)).astype(np.float64)
+    return BlockSums(pairs // blocks, pairs % blocks, sums, counts)
 
 
 def _additive(
@@ -118,10 +123,10 @@ def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
         if column.kind is Basis.MEAN:
             shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
     same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
-    values = ", ".join(f"sum({column.additive_sql})" for column in columns)
+    values = ", ".join([f"sum({ROWS})", *(f"sum({column.additive_sql})" for column in columns)])
     with cursor.registered(shown=shown):
         table = cursor.table(
             f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} WHERE r >= 0 GROUP BY g, r"
         )
-    sums = [doubles(column, null=0.0) for column in table.columns[2:]]
-    return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1))
+    rows, *sums = (doubles(column, null=0.0) for column in table.columns[2:])
+    return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1), rows)

@@ -85,7 +85,9 @@ class Estimator:
         self._request = request
         self._prepared: set[str] = set()
         self._variance = VarianceEstimator(plan, state, cursor)
-        self._intervals_of = IntervalEstimator(plan, leading, request, variance or self._variance)
+        self._intervals_of = IntervalEstimator(
+            plan, leading, request, variance or self._variance, self._variance.rows_of_largest_unit
+        )
 
     @property
     def is_complete(self) -> bool:

@@ -67,18 +67,25 @@ class CellIntervals:
 
 
 VarianceOfCells = Callable[[ShownGroups, FloatArray, Scan], tuple[Variance, FloatArray]]
+RowsOfLargestUnit = Callable[[ShownGroups, Scan, Layout], FloatArray]
 
 
 class IntervalEstimator:
     """Intervals for one query's answers, from what its state holds of the groups shown."""
 
     def __init__(
-        self, plan: OnlinePlan, leading: Layout, request: IntervalRequest, variance: VarianceOfCells
+        self,
+        plan: OnlinePlan,
+        leading: Layout,
+        request: IntervalRequest,
+        variance: VarianceOfCells,
+        rows_of_largest_unit: RowsOfLargestUnit,
     ) -> None:
         self._plan = plan
         self._leading = leading
         self._request = request
         self._variance = variance
+        self._rows_of_largest_unit = rows_of_largest_unit
         self._columns = additive_columns(plan)
         names = [column.name for column in self._columns]
         self._counted_by = np.array(
@@ -109,7 +116,7 @@ class IntervalEstimator:
             nonnegative_total=nonnegative,
             observed_total=observed,
             unit_ceiling=self._unit_ceiling(),
-            possible_influence=self._possible_influence(groups, gradient),
+            possible_influence=self._possible_influence(groups, gradient) * self._unit_rows(groups, scan),
             known_total=np.nan_to_num(outliers),
         )
         error = np.sqrt(variance.variance)
@@ -140,6 +147,9 @@ class IntervalEstimator:
             column.highest if column and column.highest is not None else np.nan for column in self._totals
         ]
         return np.array(most) * (self._leading.max_unit_rows if alone else np.nan)
+
+    def _unit_rows(self, groups: ShownGroups, scan: Scan) -> FloatArray:
+        return self._rows_of_largest_unit(groups, scan, self._leading)[:, None]
 
     def _possible_influence(self, groups: ShownGroups, gradient: FloatArray) -> FloatArray:
         """Return the most that a row not read yet can move each cell, NaN where its columns are unbounded."""

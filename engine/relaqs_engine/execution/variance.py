@@ -19,6 +19,7 @@ from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
 from relaqs_engine.execution.state import PartialRows
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Method, OnlinePlan
 
 # Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
@@ -62,6 +63,7 @@ class VarianceEstimator:
         self._state = state
         self._cursor = cursor
         self._evaluate = CellEvaluator(plan, cursor)
+        self._blocks: BlockSums | None = None
 
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> tuple[Variance, FloatArray]:
         rows = groups.rows.astype(np.int64)
@@ -71,7 +73,7 @@ class VarianceEstimator:
             return closed_form_variance(
                 gradient, groups.sums, products, rows, scan.rows, scan.fraction
             ), gradient
-        blocks = block_sums(self._plan, groups, self._state, self._cursor)
+        self._blocks = blocks = block_sums(self._plan, groups, self._state, self._cursor)
         if not self._are_totals and scan.occupied_blocks * cells.size <= MAX_REPLICATE_CELLS:
             return self._jackknife(groups, blocks, cells, scan)
         gradient = self._gradient(groups, cells, scan)
@@ -79,6 +81,43 @@ class VarianceEstimator:
             gradient, blocks.group, blocks.block, blocks.sums, scan.block_rows, rows, scan.fraction
         )
         return variance, gradient
+
+    def rows_of_largest_unit(self, groups: ShownGroups, scan: Scan, leading: Layout) -> FloatArray:
+        """Return how many rows of each group one sampling unit may hold, shape (groups,).
+
+        1 where rows are units. The largest unit of the table is known, and so is the typical one. A group may
+        have but a part of each, as a month has of the flights of an aircraft: it is taken to have as much of
+        the largest as it has of a typical one. A group that has met small units alone is judged by the others:
+        by how much more of a unit they have than if rows were spread over the groups at random.
+        """
+        if self._blocks is None or leading.max_unit_rows == 1 or scan.occupied_blocks < 2:
+            return np.ones(len(groups.rows))
+        rows, typical = groups.rows, leading.typical_unit_rows
+        of_typical = self._rows_of_typical_unit(groups, scan)
+        spread = 1.0 + typical * rows / scan.rows
+        together = float(np.sum(rows * of_typical) / np.sum(rows * spread))
+        share = np.maximum(of_typical, together * spread) / typical
+        most: FloatArray = np.maximum(leading.max_unit_rows * np.minimum(share, 1.0), 1.0)
+        return most
+
+    def _rows_of_typical_unit(self, groups: ShownGroups, scan: Scan) -> FloatArray:
+        """Return how many rows of its group the unit of a row has, on average, shape (groups,).
+
+        It is how much more the group's count varies than if rows were units: u times for units of u rows.
+        """
+        assert self._blocks is not None
+        found = self._blocks
+        counted = linearised_variance(
+            np.ones((len(groups.rows), 1, 1)),
+            found.group,
+            found.block,
+            found.rows[:, None],
+            scan.block_rows,
+            groups.rows.astype(np.int64),
+            scan.fraction,
+        )
+        of_rows = (1.0 - scan.fraction) * np.maximum(groups.rows, 1.0)
+        return np.maximum(counted.variance[:, 0] / of_rows, 1.0)
 
     @property
     def _are_totals(self) -> bool:

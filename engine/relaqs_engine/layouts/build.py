@@ -45,6 +45,7 @@ class Build:
         hash_scheme: str = "",
         hash_probe: str = "",
         max_unit_rows: int = 1,
+        typical_unit_rows: float = 1.0,
     ) -> Layout:
         """Make the written partitions the table's layout, and return it.
 
@@ -74,6 +75,7 @@ class Build:
             hash_scheme=hash_scheme,
             hash_probe=hash_probe,
             max_unit_rows=max_unit_rows,
+            typical_unit_rows=typical_unit_rows,
             source=self.source.description,
             created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
             outliers=outliers,

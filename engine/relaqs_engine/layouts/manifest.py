@@ -76,8 +76,10 @@ class Layout:
 
     directory: the table's folder, absolute. cluster_key: empty when the sampling unit is a row.
     hash_probe: what this layout's hash scheme makes of fixed values; layouts are co-clustered only if equal.
-    max_unit_rows: rows of the largest sampling unit. outliers: the file of the outlier index, a copy of rows
-    that the partitions have too; None where no column is skewed.
+    max_unit_rows: rows of the largest sampling unit. typical_unit_rows: on average, of the unit that a row
+    belongs to; 1 in a layout that does not say, which makes the largest unit a likely one.
+    outliers: the file of the outlier index, a copy of rows that the partitions have too; None where no column
+    is skewed.
     """
 
     table: str
@@ -95,6 +97,7 @@ class Layout:
     source: str
     created_with: str
     outliers: Partition | None = None
+    typical_unit_rows: float = 1.0
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"

@@ -32,10 +32,11 @@ _PICKS_PER_READ = 7
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartitions:
-    """max_unit_rows: rows of the largest sampling unit."""
+    """max_unit_rows: rows of the largest sampling unit. typical_unit_rows: of the one a row belongs to."""
 
     partitions: tuple[Partition, ...]
     max_unit_rows: int
+    typical_unit_rows: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +53,18 @@ class PartitionWriter:
     def write(self, memory_limit_bytes: int) -> WrittenPartitions:
         """Return what was written: every partition, also those that no row fell into."""
         written: list[Partition] = []
-        max_unit_rows = 1
+        max_unit_rows, squared_rows = 1, 0.0
         for chosen in self._passes(memory_limit_bytes):
             self._gather(chosen)
             blocks, units = self._block_rows(chosen), self._units(chosen)
             for partition in chosen:
-                unit_count, largest = units.get(partition, (sum(blocks[partition]), 1))
-                max_unit_rows = max(max_unit_rows, largest)
+                rows = sum(blocks[partition])
+                unit_count, largest, squares = units.get(partition, (rows, 1, float(rows)))
+                max_unit_rows, squared_rows = max(max_unit_rows, largest), squared_rows + squares
                 written.append(self._copy(partition, blocks[partition], unit_count))
         self.cursor.run(f"DROP TABLE {_PASS}")
-        return WrittenPartitions(tuple(written), max_unit_rows)
+        typical = squared_rows / max(sum(partition.row_count for partition in written), 1)
+        return WrittenPartitions(tuple(written), max_unit_rows, typical)
 
     def _passes(self, memory_limit_bytes: int) -> Iterator[range]:
         """Yield the partitions of each pass, as even as possible.
@@ -106,17 +109,17 @@ class PartitionWriter:
             counts[partition][block] = rows
         return counts
 
-    def _units(self, chosen: range) -> dict[int, tuple[int, int]]:
-        """Return, where units are keys, the number of units and the rows of the largest in each partition."""
+    def _units(self, chosen: range) -> dict[int, tuple[int, int, float]]:
+        """Return of each partition how many units there are, the rows of the largest, and Σ rows²."""
         if not self.clustered:
             return {}
         key = ", ".join(self.assignment.unit)
         rows = self.cursor.rows(
-            f"SELECT {_PARTITION}, count(*), max(unit_rows) "
+            f"SELECT {_PARTITION}, count(*), max(unit_rows), sum(unit_rows::DOUBLE * unit_rows) "
             f"FROM (SELECT {_PARTITION}, count(*) AS unit_rows FROM {_PASS} GROUP BY {_PARTITION}, {key}) "
             f"GROUP BY {_PARTITION}"
         )
-        return dict.fromkeys(chosen, (0, 0)) | {row[0]: (row[1], row[2]) for row in rows}
+        return dict.fromkeys(chosen, (0, 0, 0.0)) | {row[0]: (row[1], row[2], row[3]) for row in rows}
 
     def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
         count = self.assignment.partition_count

@@ -82,6 +82,7 @@ def sample(
         hash_scheme=HASH_SCHEME,
         hash_probe=hash_probe(build.cursor),
         max_unit_rows=written.max_unit_rows,
+        typical_unit_rows=written.typical_unit_rows,
     )
 
 
