@@ -1,7 +1,8 @@
 # Needs make and Python 3.11 or newer, nothing else.
 #
 #   make demo    make a little data, run one query online and watch it sharpen
-#   make test    run the tests
+#   make test    run the tests but the slow ones, two files at a time
+#   make test-slow  try many more random queries
 #   make check   all that must hold before a commit: tests, lint, format, types
 #   make bench   run the benchmarks (minutes, and gigabytes of TPC-H data)
 #   make clean   remove the environment and everything that was made
@@ -16,7 +17,7 @@ SOURCES := bootstrap dashboards engine relaqs tpch
 FINGERPRINT := $(firstword $(shell { cat pyproject.toml constraints.txt; pwd; } | cksum))
 INSTALLED := $(VENV)/installed-$(FINGERPRINT)
 
-.PHONY: help demo test lint format-check types check bench clean
+.PHONY: help demo test test-slow lint format-check types check bench clean
 .NOTPARALLEL:
 
 help:
@@ -26,7 +27,11 @@ demo: $(INSTALLED)
 	@$(BIN)/relaqs demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "alone and not slow"
+
+test-slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

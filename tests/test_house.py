@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,8 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py"))
 
 
-def imported_modules(path: Path, *, at_run_time: bool = False) -> set[str]:
+@cache
+def imported_modules(path: Path, *, at_run_time: bool = False) -> frozenset[str]:
     """Return the top-level names of every absolute import of a file, also those inside functions.
 
     at_run_time: without what is imported for annotations alone.
@@ -91,7 +93,7 @@ def imported_modules(path: Path, *, at_run_time: bool = False) -> set[str]:
             names |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names.add(node.module.split(".")[0])
-    return names
+    return frozenset(names)
 
 
 class WithoutTypeChecking(ast.NodeTransformer):

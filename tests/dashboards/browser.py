@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
@@ -18,9 +21,16 @@ PATIENCE_MS = 30_000
 
 @functools.cache
 def chromium() -> str:
-    """Return the path of a Chromium, after installing Debian's if there is none. Skips the test otherwise."""
-    if found := next(filter(None, map(shutil.which, NAMES)), None):
-        return found
+    """Return the path of a Chromium, after installing Debian's if there is none. Skips the test otherwise.
+
+    Where two runs of tests need it at once, one installs it and the other waits.
+    """
+    with open(Path(tempfile.gettempdir()) / "relaqs-tests-chromium.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return next(filter(None, map(shutil.which, NAMES)), None) or installed_chromium()
+
+
+def installed_chromium() -> str:
     if not shutil.which("apt-get") or os.geteuid() != 0:
         pytest.skip("there is no Chromium, and only root on Debian can install it: apt-get install chromium")
     for command in (["update"], ["install", "--yes", "--no-install-recommends", "chromium"]):

@@ -235,11 +235,15 @@ def test_within_the_grace_time_a_reload_finds_its_run(serve: Serve, turnstile: T
 
 
 def test_a_slow_page_gets_the_newest_and_never_a_queue(serve: Serve, turnstile: Turnstile) -> None:
-    with serve(panel(FLAGS) + panel(MODES, id="p2")).page() as page:
+    served = serve(panel(FLAGS) + panel(MODES, id="p2"))
+    with served.page() as page:
         page.receive()
         turnstile.let()
         with pytest.raises(TimeoutError):  # nothing comes while one update is not acknowledged
             page.socket.recv(timeout=1.0)
+        for run in served.dashboard.runs.all:
+            assert run.query is not None
+            assert run.query.wait(20)
         page.say("ack", seq=page.seq)
         page.until(lambda page: {panel["state"] for panel in page.panels.values()} == {"exact"})
         assert page.seq <= 8  # some dozens of snapshots were merged into what was sent

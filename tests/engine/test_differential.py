@@ -17,17 +17,7 @@ from tests.engine.world import World
 
 # RELAQS_EXAMPLES=5000 tries so many, others each time. An ordinary run tries the same ones always.
 EXAMPLES = int(os.environ.get("RELAQS_EXAMPLES", "0"))
-BATCHES = st.sampled_from([2, 3])
-
-
-def share_of_examples(share: float) -> Callable[[Any], Any]:
-    return settings(
-        max_examples=round(share * (EXAMPLES or 1000)),
-        derandomize=not EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+FEW, MANY = EXAMPLES or 300, EXAMPLES or 1000
 
 
 def any_query(sources: Sequence[From]) -> st.SearchStrategy[Generated]:
@@ -35,32 +25,71 @@ def any_query(sources: Sequence[From]) -> st.SearchStrategy[Generated]:
     return st.one_of(queries(sources), queries(sources), st.sampled_from(sources).flatmap(shapes))
 
 
+def random_queries(sources: Sequence[From], examples: float) -> Callable[[Any], Any]:
+    """Give a test so many queries, each with a seed and a number of mini-batches; each test gets its own."""
+    drawn = given(query=any_query(sources), seed=st.integers(0, 9), batches=st.sampled_from([2, 3]))
+    chosen = settings(
+        max_examples=round(examples),
+        derandomize=not EXAMPLES,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return lambda test: chosen(drawn(test))
+
+
 @pytest.fixture(scope="module")
 def tally() -> Tally:
     return Tally()
 
 
-@share_of_examples(0.6)
-@given(query=any_query(TPCH_SOURCES), seed=st.integers(0, 9), batches=BATCHES)
-def test_tpch(tpch: World, tally: Tally, query: Generated, seed: int, batches: int | None) -> None:
+@random_queries(TPCH_SOURCES, 0.6 * FEW)
+def test_tpch(tpch: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
     tpch.check(query.sql, ordered=query.ordered, seed=seed, batches=batches, tally=tally)
 
 
-@share_of_examples(0.25)
-@given(query=any_query(FLIGHTS_SOURCES), seed=st.integers(0, 9), batches=BATCHES)
-def test_flights(flights: World, tally: Tally, query: Generated, seed: int, batches: int | None) -> None:
+@random_queries(FLIGHTS_SOURCES, 0.25 * FEW)
+def test_flights(flights: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
     flights.check(query.sql, ordered=query.ordered, seed=seed, batches=batches, tally=tally)
 
 
-@share_of_examples(0.15)
-@given(query=any_query(FLIGHTS_SOURCES), seed=st.integers(0, 9), batches=BATCHES)
+@random_queries(FLIGHTS_SOURCES, 0.15 * FEW)
 def test_flights_clustered_by_aircraft(
-    flights_by_plane: World, tally: Tally, query: Generated, seed: int, batches: int | None
+    flights_by_plane: World, tally: Tally, query: Generated, seed: int, batches: int
 ) -> None:
     flights_by_plane.check(query.sql, ordered=query.ordered, seed=seed, batches=batches, tally=tally)
 
 
 def test_certified_intervals_of_all_these_queries_hold(tally: Tally) -> None:
+    assert_intervals_hold(tally)
+
+
+@pytest.mark.slow
+@random_queries(TPCH_SOURCES, 0.6 * MANY)
+def test_more_of_tpch(tpch: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
+    tpch.check(query.sql, ordered=query.ordered, seed=seed, batches=batches, tally=tally)
+
+
+@pytest.mark.slow
+@random_queries(FLIGHTS_SOURCES, 0.25 * MANY)
+def test_more_of_flights(flights: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
+    flights.check(query.sql, ordered=query.ordered, seed=seed, batches=batches, tally=tally)
+
+
+@pytest.mark.slow
+@random_queries(FLIGHTS_SOURCES, 0.15 * MANY)
+def test_more_of_flights_clustered_by_aircraft(
+    flights_by_plane: World, tally: Tally, query: Generated, seed: int, batches: int
+) -> None:
+    flights_by_plane.check(query.sql, ordered=query.ordered, seed=seed, batches=batches, tally=tally)
+
+
+@pytest.mark.slow
+def test_certified_intervals_of_more_queries_hold(tally: Tally) -> None:
+    assert_intervals_hold(tally)
+
+
+def assert_intervals_hold(tally: Tally) -> None:
     """Cells of a query move together, like about a hundred independent ones: 95 % and 2.6 standard errors."""
     if not tally.answers:
         pytest.skip("run alone: the tests above count the cells")

@@ -88,6 +88,7 @@ def test_a_job_is_folded_once_in_order(executor: DaskExecutor) -> None:
     assert job.folded == counted(steps=4, tasks=6)
 
 
+@pytest.mark.alone
 def test_core_seconds_are_the_worker_s(executor: DaskExecutor) -> None:
     job = counting_job("costly", steps=1, tasks=4, core_seconds=0.05)
     run_to_end(JobRunner(job, executor))
@@ -233,6 +234,7 @@ def test_a_worker_that_does_not_see_the_data_is_named(executor: DaskExecutor, tm
     assert str(error).endswith(f"does not see {path}; give all workers the same path to the data")
 
 
+@pytest.mark.alone
 def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
     heavy = counting_job("heavy", steps=12, tasks=8, core_seconds=0.02)
     light = counting_job("light", steps=12, tasks=8, core_seconds=0.02)

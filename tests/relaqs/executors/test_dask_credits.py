@@ -46,6 +46,7 @@ def executor(cluster: str) -> Iterator[DaskExecutor]:
         yield executor
 
 
+@pytest.mark.alone
 def test_jobs_are_folded_as_with_the_queue_and_share_by_weight(executor: DaskExecutor) -> None:
     heavy = counting_job("heavy", steps=12, tasks=8, core_seconds=0.02)
     light = counting_job("light", steps=100_000, tasks=8, core_seconds=0.02)

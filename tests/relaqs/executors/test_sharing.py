@@ -26,6 +26,8 @@ CORES = 2
 TASK_CORE_SECONDS = 0.01
 LONG_SECONDS = 60.0
 
+pytestmark = pytest.mark.alone
+
 # What a job may be off after so many core-seconds: a task in each core and one of its own, and that its first
 # tasks are charged 0.05 in advance instead of 0.01 until five of them have been measured.
 OFF_CORE_SECONDS = (CORES + 1) * TASK_CORE_SECONDS + 5 * 0.04
@@ -114,8 +116,9 @@ def test_a_job_that_comes_is_served_within_a_task_and_one_that_goes_leaves_its_c
         assert_shared(meter.over(1.0), {"old": 0.1, "new": 0.9})
         executor.cancel("new")
         told.shares = {"old": 1.0}
-        meter.over(CORES * 2 * TASK_CORE_SECONDS)
-        assert set(meter.over(0.2)) == {"old"}
+        meter.order.clear()
+        meter.over(1.0)
+        assert meter.order.count("new") <= CORES  # those that ran: they may come back late
 
 
 def test_no_core_idles_beside_work_whatever_the_plan_says() -> None:

@@ -199,12 +199,14 @@ def test_a_run_whose_steps_go_back_is_named(runs: Path, tmp_path: Path) -> None:
     assert "does not rise" in output
 
 
-def test_a_full_disk_is_said(reported: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_said(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(runs / "run.jsonl", tmp_path)
+
     def full(path: Path, *content: object, **options: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    code, output = run("tpch", "report", "--out", str(reported))
+    code, output = run("tpch", "report", "--out", str(tmp_path))
     assert code == 1
     assert "there is no room on the disk" in output
 
