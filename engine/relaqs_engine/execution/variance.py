@@ -87,8 +87,8 @@ class VarianceEstimator:
 
         1 where rows are units. The largest unit of the table is known, and so is the typical one. A group may
         have but a part of each, as a month has of the flights of an aircraft: it is taken to have as much of
-        the largest as it has of a typical one. A group that has met small units alone is judged by the others:
-        by how much more of a unit they have than if rows were spread over the groups at random.
+        the largest as it has of a typical one. A group that met small units alone is judged by the others: by
+        how much more of a unit they have than if rows were spread over the groups at random.
         """
         if self._blocks is None or leading.max_unit_rows == 1 or scan.occupied_blocks < 2:
             return np.ones(len(groups.rows))
