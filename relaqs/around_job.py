@@ -57,7 +57,7 @@ class AroundQueryJob:
         self.latest: Estimate | None = None
         self._parts = parts
         self._cursor = cursor
-        self._reporter = Reporter(asked.watch)
+        self._reporter = Reporter(asked.watch, asked.judge)
         self._estimator = AroundEstimator(plan, cursor, asked.request)
         self._issued: list[list[Step | None]] = []
         self._folded = 0

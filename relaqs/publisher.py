@@ -70,8 +70,10 @@ class Publisher:
         stop_work: asks the runner to drop the job; it returns at once.
         """
         self._stop_work = stop_work
-        if self._job.latest is not None:
-            self._publish(self._job.latest, self._job.folded)
+        if (estimate := self._job.latest) is not None:
+            self._publish(
+                estimate, self._job.folded, estimate.relative_error(self._watched_names, self._options.judge)
+            )
         if self._options.timeout is not None:
             self._timer = threading.Timer(self._options.timeout, self._run_out_of_time)
             self._timer.daemon = True
@@ -104,11 +106,11 @@ class Publisher:
         estimate = self._job.latest
         if estimate is None:
             return report
-        snapshot = self._publish(estimate, report.step + 1)
+        snapshot = self._publish(estimate, report.step + 1, report.quality)
         return self._watched(report, snapshot) if callable(self._options.watch) else report
 
-    def _publish(self, estimate: Estimate, batch: int) -> Snapshot:
-        snapshot = self._snapshot(estimate, batch)
+    def _publish(self, estimate: Estimate, batch: int, error: float) -> Snapshot:
+        snapshot = self._snapshot(estimate, batch, error)
         end = self._end_with(snapshot, estimate)
         if self.feed.publish(snapshot, end) and end is not None:
             self._release()
@@ -135,7 +137,13 @@ class Publisher:
             self._timer.cancel()
         self._stop_work()
 
-    def _snapshot(self, estimate: Estimate, batch: int) -> Snapshot:
+    @property
+    def _watched_names(self) -> tuple[str, ...] | None:
+        watch = self._options.watch
+        return None if callable(watch) else watch
+
+    def _snapshot(self, estimate: Estimate, batch: int, error: float) -> Snapshot:
+        """Return the estimate as a snapshot. error: of its watched columns, unless a function gives it."""
         reasons = self._plan.reasons if self._plan.mode is Mode.EXACT else ()
         build = partial(
             snapshot_of,
@@ -147,10 +155,12 @@ class Publisher:
             elapsed_seconds=self._elapsed_seconds(),
             mode=self._plan.mode.value,
             warnings=(*(f"run as a whole: {reason}" for reason in reasons), *estimate.warnings),
+            target=self.target,
+            widths=estimate.watched_widths(self._watched_names),
         )
         watch, before = self._options.watch, self.feed.latest
         if not callable(watch):
-            return build(error=estimate.relative_error(watch))
+            return build(error=error)
         if estimate.is_exact:
             return build(error=0.0)
         now = build(error=float("inf"))
@@ -166,13 +176,13 @@ class Publisher:
 
     def _change_pixels(self, estimate: Estimate) -> float:
         """Return how far a bar of the watched columns may still move in the chart, inf without a chart."""
-        height, watch = self._options.chart_pixels, self._options.watch
+        height, watch = self._options.chart_pixels, self._watched_names
         if height is None:
             return math.inf
         chosen = [
             index
             for index, column in enumerate(estimate.approximate)
-            if watch is None or callable(watch) or column.name in watch
+            if watch is None or column.name in watch
         ]
         values, half_widths = estimate.values[:, chosen], estimate.half_widths[:, chosen]
         return answer_pixels(values, half_widths, estimate.certified[:, chosen], height)

@@ -60,7 +60,7 @@ class MergeableQueryJob:
         self._catalog = catalog
         self._config = asked.database_config
         self._cursor = state_cursor
-        self._reporter = Reporter(asked.watch)
+        self._reporter = Reporter(asked.watch, asked.judge)
         self._leading = leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator: Estimator | RowsEstimator

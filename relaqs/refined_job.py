@@ -75,7 +75,7 @@ class RefinedQueryJob:
         self._catalog = catalog
         self._config = asked.database_config
         self._cursor = state_cursor
-        self._reporter = Reporter(asked.watch)
+        self._reporter = Reporter(asked.watch, asked.judge)
         self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), state_cursor, asked.request)
         self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
         self._work: dict[int, _StepWork] = {}  # of steps in flight

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relaqs_engine.refinement import Refinement
+from relaqs_engine.sign import Sign
 
 # Names inside the SQL of a plan: the table of partial rows, the count of joined rows each carries, its
 # replicate block, and (while estimating) population rows / scanned rows.
@@ -112,7 +113,8 @@ class OutputColumn:
     estimate_sql: the value over keys, basis and `scale`. total: the basis column when the output is a plain
     SUM or COUNT, whose interval may then use that it cannot be negative. side: for BOUND, "least" if the
     value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN). quantile: for
-    QUANTILE.
+    QUANTILE. sign: the sides of zero its values may lie on. certifiable: False where no interval of it is
+    certified before the end, whatever is read, so that the answer's error leaves it out.
     """
 
     name: str
@@ -122,6 +124,8 @@ class OutputColumn:
     total: str | None = None
     side: str | None = None
     quantile: QuantileOf | None = None
+    sign: Sign = Sign.EITHER
+    certifiable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ def as_text(snapshot: Snapshot, file: TextIO) -> str:
 
 def json_line(snapshot: Snapshot) -> str:
     """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII."""
-    values = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+    values = {
+        field.name: getattr(snapshot, field.name) for field in fields(snapshot) if field.name != "widths"
+    }
     values |= {
         "table": _objects(snapshot.table),
         "estimate": _objects(snapshot.estimate),

@@ -10,6 +10,8 @@ import click
 from relaqs.cli.parameters import SqlCommand, data_option, share
 
 if TYPE_CHECKING:
+    from relaqs_engine.headline import Weighting
+
     from relaqs.options import Fallback, Interval
 
 
@@ -18,6 +20,16 @@ if TYPE_CHECKING:
 @data_option
 @click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
+@click.option(
+    "--judged-by",
+    type=click.Choice(["rows", "cells", "max"]),
+    default="rows",
+    show_default=True,
+    help="What must be within the target: groups with most rows, most numbers, or all that are certified.",
+)
+@click.option(
+    "--share", type=share, default="95%", show_default=True, metavar="SHARE", help="How much of that must be."
+)
 @click.option("--confidence", type=share, default="95%", show_default=True, metavar="SHARE")
 @click.option(
     "--interval",
@@ -55,6 +67,8 @@ def sql(
     data: Path,
     cluster: str | None,
     target: float | None,
+    judged_by: Weighting,
+    share: float,
     confidence: float,
     interval: Interval,
     timeout: float | None,
@@ -77,6 +91,8 @@ def sql(
         running = session.online_sql(
             query,
             target=target,
+            judged_by=judged_by,
+            share=share,
             confidence=confidence,
             interval=interval,
             watch=watch or None,

@@ -227,7 +227,7 @@ class _Splitter:
     def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:
             return Bounds(0.0, 1.0)
-        if kind is Basis.SUM:
+        if kind in (Basis.SUM, Basis.VALUES):
             return value_bounds(aggregate.this, self._statistics)
         return Bounds(None, None)
 
