@@ -31,7 +31,7 @@ class QueryOptions:
     target: the relative error to stop at. confidence: of the intervals. timeout: in seconds. watch: names of
     approximate columns, or a function of the previous and the newest snapshot that gives the error.
     chart_pixels: the height of a chart of the answer. judged_by: what a cell weighs in the error; share: of
-    that weight must be within it.
+    that weight must be within it. within: the seconds in which the target should be reached.
     """
 
     target: float | None = None
@@ -46,6 +46,7 @@ class QueryOptions:
     chart_pixels: int | None = None
     judged_by: Weighting = "rows"
     share: float = 0.95
+    within: float | None = None
 
     @property
     def judge(self) -> Judge:
@@ -61,8 +62,14 @@ class QueryOptions:
             if getattr(self, name) not in choices:
                 raise _refusal(name, getattr(self, name), " or ".join(map(repr, choices)))
         check_priority(self.priority)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
+        for name in ("timeout", "within"):
+            if getattr(self, name) is not None:
+                check_seconds(name, getattr(self, name))
+        if self.within is not None and self.target is None:
+            raise ArgumentError(
+                f"within is {self.within!r}, but there is no target to reach by then; give target=0.01, "
+                f"or timeout={self.within!r} to stop with the best answer there is"
+            )
         if not _is_whole(self.seed) or self.seed < 0:
             raise _refusal("seed", self.seed, "a whole number from 0 on")
         for name in ("batches", "chart_pixels"):

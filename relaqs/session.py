@@ -128,6 +128,7 @@ class Session:
         chart_pixels: int | None = None,
         judged_by: Weighting = "rows",
         share: float | str = 0.95,
+        within: float | None = None,
     ) -> OnlineQuery:
         """Start answering one SELECT, and return its handle at once.
 
@@ -136,7 +137,9 @@ class Session:
         with three flights does not hide 228 others; "cells": 95 % of the numbers are, each counts alike;
         "max": all that are certified are, and share is not used. It is relative to the number itself; where
         those of a column may lie on both sides of zero, such as average delays, to the size that groups with
-        95 % of the rows have at most, or to the number itself if that is larger. confidence: of the
+        95 % of the rows have at most, or to the number itself if that is larger. within: seconds in which the
+        target should be reached: from the first snapshot on one of the warnings says whether it will be, and
+        when instead. The query goes on then; `timeout` ends it. confidence: of the
         intervals. interval: "pointwise" holds at any one moment, "anytime" however often one looks.
         priority: the query's weight beside others. watch: names of the approximate columns that make up the
         error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
@@ -160,6 +163,7 @@ class Session:
             chart_pixels=chart_pixels,
             judged_by=judged_by,
             share=share_of_weight(share),
+            within=within,
         )
         return self.submit(sql, options)
 

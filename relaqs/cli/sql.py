@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import SqlCommand, data_option, share
+from relaqs.cli.parameters import SqlCommand, data_option, seconds, share
 
 if TYPE_CHECKING:
     from relaqs_engine.headline import Weighting
@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 @data_option
 @click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
+@click.option(
+    "--within",
+    type=seconds,
+    metavar="TIME",
+    help="Say from the first estimate on whether the target will be reached in this time: 2s or 500ms.",
+)
 @click.option(
     "--judged-by",
     type=click.Choice(["rows", "cells", "max"]),
@@ -67,6 +73,7 @@ def sql(
     data: Path,
     cluster: str | None,
     target: float | None,
+    within: float | None,
     judged_by: Weighting,
     share: float,
     confidence: float,
@@ -87,10 +94,16 @@ def sql(
     from relaqs.cli.output import write
     from relaqs.opening import connect
 
+    if within is not None and target is None:
+        raise click.UsageError(
+            "--within needs a --target to reach by then; to stop after a time give --timeout"
+        )
+
     with connect(data, cluster=cluster) as session:
         running = session.online_sql(
             query,
             target=target,
+            within=within,
             judged_by=judged_by,
             share=share,
             confidence=confidence,

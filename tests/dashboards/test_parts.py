@@ -15,7 +15,6 @@ from relaqs_dashboards.answers import LONGEST_TEXT, answer_of
 from relaqs_dashboards.audit import KEPT_FILES, AuditLog
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
 from relaqs_dashboards.limits import TokenBucket
-from relaqs_dashboards.outlook import Pace, fraction_at
 from relaqs_dashboards.wire import encoded
 
 from relaqs.scheduling import ClusterStatus, JobStatus
@@ -63,28 +62,6 @@ def test_rows_beyond_the_most_are_counted() -> None:
 def test_a_value_becomes_what_json_has_for_it(value: Any, cell: Any) -> None:
     answer = answer_of(snapshot({"v": [value]}), {}, ranked=False)
     assert json.loads(encoded(answer))["rows"] == [[cell]]
-
-
-def test_the_target_lies_where_the_square_root_law_says() -> None:
-    at = fraction_at(0.01, error=0.05, fraction=0.1)
-    assert at is not None
-    assert math.sqrt(1 / at - 1) / math.sqrt(1 / 0.1 - 1) == pytest.approx(0.01 / 0.05)
-    assert fraction_at(0.05, error=0.05, fraction=0.1) == pytest.approx(0.1)
-    assert fraction_at(0.01, error=math.inf, fraction=0.1) is None
-    assert fraction_at(0.01, error=0.0, fraction=1.0) is None
-
-
-def test_a_pause_does_not_slow_the_prediction() -> None:
-    pace = Pace()
-    assert pace.seconds_to(1.0) is None
-    pace.see(0.0, 0.1)
-    pace.see(1.0, 0.2)
-    assert pace.seconds_to(0.5) == pytest.approx(3.0)
-    pace.interrupt()
-    pace.see(100.0, 0.2)
-    pace.see(101.0, 0.3)
-    assert pace.seconds_to(0.5) == pytest.approx(2.0)
-    assert pace.seconds_to(0.2) == 0.0
 
 
 JOB = JobStatus(
