@@ -45,11 +45,13 @@ class Run:
     sql: str
     beside: int
     cores: float
+    begun_seconds: float
     seen: tuple[Seen, ...]
 
     def course(self, count: int) -> Course:
         """Return what was known after so many answers."""
-        return Course(self.seen[:count], tuple(each.fraction for each in self.seen[count:]), self.cores)
+        ahead = tuple(each.fraction for each in self.seen[count:])
+        return Course(self.seen[:count], ahead, self.cores, self.begun_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,8 @@ def record(session: Session, queries: Sequence[str], count: int, beside: int, se
 
 def _run_of(sql: str, beside: int, last: Snapshot) -> Run:
     assert last.course is not None, "every answer of a query has its course"
-    return Run(sql, beside, last.course.cores, last.course.seen)
+    course = last.course
+    return Run(sql, beside, course.cores, course.begun_seconds, course.seen)
 
 
 def queries_of(session: Session) -> list[str]:
@@ -102,10 +105,10 @@ def queries_of(session: Session) -> list[str]:
 
 
 def table_of(found: Sequence[Prediction]) -> Table:
-    table = Table("predictions", "number", "held", "came earlier", "came later", "high ÷ low", "off by")
+    table = Table("after", "number", "held", "earlier", "later", "high ÷ low", "off by")
     lots = [("all", found)]
-    lots += [(f"after answer {n}", [p for p in found if p.answers == n]) for n in (1, 2, 3)]
-    lots += [("after later ones", [p for p in found if p.answers > 3])]
+    lots += [(f"answer {n}", [p for p in found if p.answers == n]) for n in (1, 2, 3)]
+    lots += [("later answers", [p for p in found if p.answers > 3])]
     lots += [
         (f"{n} at a time", [p for p in found if p.beside == n]) for n in sorted({p.beside for p in found})
     ]

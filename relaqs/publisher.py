@@ -71,6 +71,7 @@ class Publisher:
         self.stop_reason: StopReason | None = None
         self._cores = cores
         self._seen: deque[Seen] = deque(maxlen=KEPT)
+        self._begun_seconds = 0.0
         self._paused_seconds = 0.0
         self._paused_at: float | None = None
         self._moved: UserDelta[Snapshot] = UserDelta(lambda before, now: now.error)
@@ -83,6 +84,7 @@ class Publisher:
         stop_work: asks the runner to drop the job; it returns at once.
         """
         self._stop_work = stop_work
+        self._begun_seconds = self._elapsed_seconds()
         if (estimate := self._job.latest) is not None:
             error = estimate.relative_error(self._watched_names, self._options.judge)
             self._publish(estimate, self._job.folded, error)
@@ -177,7 +179,8 @@ class Publisher:
     def _course(self, snapshot: Snapshot, core_seconds: float) -> Course:
         seconds = min(snapshot.elapsed_seconds, self._paused_at or math.inf) - self._paused_seconds
         self._seen.append(Seen(snapshot.fraction, snapshot.error, seconds, core_seconds))
-        return Course(tuple(self._seen), self._job.fractions[self._job.folded :], self._cores())
+        ahead = self._job.fractions[self._job.folded :]
+        return Course(tuple(self._seen), ahead, self._cores(), self._begun_seconds)
 
     @property
     def _watched_names(self) -> tuple[str, ...] | None:

@@ -22,10 +22,10 @@ CHANCE = 0.9  # that the time is in the interval
 _NOISE, _JUMP, _JUMP_CHANCE = 0.06, 0.45, 0.25
 # Spread of the logarithm of a time ahead, of one mini-batch or all, for a load stays: after the first answer,
 # and after two; what is seen of the mini-batches then counts beside so many observations of the latter.
-_FIRST_SPREAD, _USUAL_SPREAD, _USUAL_COUNT = 0.9, 0.4, 1.5
+_FIRST_SPREAD, _USUAL_SPREAD, _USUAL_COUNT = 0.65, 0.4, 1.5
 _FORGET = 0.65  # weight of a mini-batch beside the one after it
 _LAST_SAVES = 0.4  # of the time of the last mini-batch: no other one takes cores from it
-_FIRST_STEP = 0.5  # a mini-batch takes this share of the time to the first answer, beside its tasks
+_FIRST = 0.5  # what a mini-batch takes of the first one's time, and of its core-seconds a row: it warms up
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,13 @@ class Course:
     """How far a query has come. seen: its newest answers; the last is now.
 
     ahead: fractions of the rows after each mini-batch still to come, the last of them 1. cores: that its
-    tasks may use at once.
+    tasks may use at once. begun_seconds: elapsed when it was planned, and its first task could start.
     """
 
     seen: tuple[Seen, ...]
     ahead: tuple[float, ...]
     cores: float = 1.0
+    begun_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _pace(course: Course) -> tuple[float, float, float]:
     fraction = np.array([each.fraction for each in seen])
     core_seconds = np.array([each.core_seconds for each in seen])
     if len(seen) == 1:
-        return *_first_pace(seen[0], course.cores), _FIRST_SPREAD
+        return *_first_pace(course), _FIRST_SPREAD
     took = np.diff([each.elapsed_seconds for each in seen])
     read = np.diff(fraction)
     weight = _FORGET ** np.arange(len(took))[::-1]
@@ -126,10 +127,12 @@ def _pace(course: Course) -> tuple[float, float, float]:
     return float(step), float(whole), math.sqrt(variance * (1 + 1 / weight.sum()))
 
 
-def _first_pace(seen: Seen, cores: float) -> tuple[float, float]:
+def _first_pace(course: Course) -> tuple[float, float]:
+    [seen] = course.seen
+    took = max(seen.elapsed_seconds - course.begun_seconds, 0.0)
     if not seen.core_seconds:  # it goes on from a state that was kept, and all its time was for reading
         return 0.0, seen.elapsed_seconds / seen.fraction
-    return _FIRST_STEP * seen.elapsed_seconds, seen.core_seconds / seen.fraction / cores
+    return _FIRST * took, _FIRST * seen.core_seconds / seen.fraction / course.cores
 
 
 def _below(z: FloatArray) -> FloatArray:

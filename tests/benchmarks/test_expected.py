@@ -16,7 +16,7 @@ def test_each_target_is_asked_for_until_it_is_reached() -> None:
         Seen(fraction, error, at, 1.0)
         for fraction, error, at in zip((0.1, 0.6, 1.0), errors, seconds, strict=True)
     )
-    found = list(predictions(Run("SELECT", 1, 2.0, seen)))
+    found = list(predictions(Run("SELECT", 1, 2.0, 0.0, seen)))
     # 20 % is reached with the first answer; 10 and 5 % with the second; 2 and 1 % at the end.
     assert [(each.answers, each.needed) for each in found] == [(1, 2.0)] * 2 + [(1, 6.0), (2, 4.0)] * 2
 

@@ -15,8 +15,11 @@ from relaqs_dashboards.answers import LONGEST_TEXT, answer_of
 from relaqs_dashboards.audit import KEPT_FILES, AuditLog
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
 from relaqs_dashboards.limits import TokenBucket
-from relaqs_dashboards.wire import encoded
+from relaqs_dashboards.settings import PanelSettings
+from relaqs_dashboards.standing import panel_update
+from relaqs_dashboards.wire import PanelUpdate, encoded
 
+from relaqs.prediction.arrival import Course, Seen
 from relaqs.scheduling import ClusterStatus, JobStatus
 from tests.relaqs.examples import revenue, snapshot
 
@@ -62,6 +65,23 @@ def test_rows_beyond_the_most_are_counted() -> None:
 def test_a_value_becomes_what_json_has_for_it(value: Any, cell: Any) -> None:
     answer = answer_of(snapshot({"v": [value]}), {}, ranked=False)
     assert json.loads(encoded(answer))["rows"] == [[cell]]
+
+
+def test_the_time_to_a_target_is_that_of_the_snapshot() -> None:
+    course = Course((Seen(0.1, 0.05, 0.2, 0.05), Seen(0.2, 0.03, 0.3, 0.05)), (0.4, 0.7, 1.0), 1.0)
+    answer = snapshot({"v": [1.0]}, error=0.03, fraction=0.2, course=course)
+
+    def update(target: float) -> PanelUpdate:
+        panel = PanelSettings("p1", "Panel", "SELECT 1", target=target)
+        return panel_update(
+            panel, "refining", answer, mode="mergeable", confidence=0.95, interval="pointwise"
+        )
+
+    assert update(0.01).seconds_to_target == answer.expected(0.01).seconds > 0.1
+    at = update(0.01).target_fraction
+    assert at is not None
+    assert 0.2 < at < 1.0
+    assert (update(0.03).seconds_to_target, update(0.03).target_fraction) == (None, None)
 
 
 JOB = JobStatus(
