@@ -25,6 +25,11 @@ class PartJob(Protocol):
     def batch_count(self) -> int: ...
 
     @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of its rows that has been scanned after each mini-batch."""
+        ...
+
+    @property
     def population_rows(self) -> int:
         """Rows of the table whose rows measure what was scanned, 0 where nothing is sampled."""
         ...
@@ -57,7 +62,7 @@ class AroundQueryJob:
         self.latest: Estimate | None = None
         self._parts = parts
         self._cursor = cursor
-        self._reporter = Reporter(asked.watch)
+        self._reporter = Reporter(asked.watch, asked.judge)
         self._estimator = AroundEstimator(plan, cursor, asked.request)
         self._issued: list[list[Step | None]] = []
         self._folded = 0
@@ -65,6 +70,14 @@ class AroundQueryJob:
     @property
     def batch_count(self) -> int:
         return max(part.batch_count for part in self._parts)
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of all parts' rows that has been scanned after each step."""
+        parts = [part.fractions for part in self._parts]
+        return tuple(
+            self._of_all([part[min(i, len(part) - 1)] for part in parts]) for i in range(self.batch_count)
+        )
 
     @property
     def folded(self) -> int:
@@ -102,8 +115,10 @@ class AroundQueryJob:
         return self._estimator.estimate([part.source() for part in self._parts], self._fraction())
 
     def _fraction(self) -> float:
+        return self._of_all([part.scanned_fraction() for part in self._parts])
+
+    def _of_all(self, scanned: Sequence[float]) -> float:
         rows = [part.population_rows for part in self._parts]
-        scanned = [part.scanned_fraction() for part in self._parts]
         return sum(n * f for n, f in zip(rows, scanned, strict=True)) / sum(rows)
 
 

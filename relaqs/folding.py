@@ -11,6 +11,7 @@ import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.headline import DEFAULT_JUDGE, Judge
 
 from relaqs.job import Step, StepReport, TaskResult
 from relaqs.progress import ResultDelta, cells_of
@@ -23,7 +24,7 @@ class Asked:
     """What a query's job is asked for. database_config: of the database that its tasks run on.
 
     seed: of the order of partitions. batches: so many equal mini-batches, instead of growing ones. watch: the
-    columns whose error counts, None for all.
+    columns whose error counts, None for all. judge: how their cells' errors become one.
     """
 
     database_config: DatabaseConfig
@@ -31,6 +32,7 @@ class Asked:
     seed: int = 0
     batches: int | None = None
     watch: tuple[str, ...] | None = None
+    judge: Judge = DEFAULT_JUDGE
 
 
 def arrow_of(result: TaskResult) -> pa.Table:
@@ -39,10 +41,14 @@ def arrow_of(result: TaskResult) -> pa.Table:
 
 
 class Reporter:
-    """Reports what a query's folds gave. watch: the columns that define its error and its progress."""
+    """Reports what a query's folds gave.
 
-    def __init__(self, watch: tuple[str, ...] | None) -> None:
+    watch: the columns that define its error and its progress. judge: what makes one error of theirs.
+    """
+
+    def __init__(self, watch: tuple[str, ...] | None, judge: Judge = DEFAULT_JUDGE) -> None:
         self._watch = watch
+        self._judge = judge
         self._moved = ResultDelta()
 
     def report(self, step: Step, results: Sequence[TaskResult], estimate: Estimate) -> StepReport:
@@ -56,7 +62,7 @@ class Reporter:
         )
 
     def error(self, estimate: Estimate) -> float:
-        return estimate.relative_error(self._watch)
+        return estimate.relative_error(self._watch, self._judge)
 
     def progress(self, estimate: Estimate) -> float:
         """Return how far the watched cells moved since the last estimate; call it once for each.

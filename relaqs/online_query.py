@@ -18,6 +18,7 @@ from relaqs.executors.base import Executor
 from relaqs.feed import End, State
 from relaqs.job import Job, StepReport
 from relaqs.options import QueryOptions, check_priority, check_seconds, relative_error
+from relaqs.prediction.arrival import Expected
 from relaqs.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.reader import Reader
 from relaqs.runner import JobRunner, RunState, Successor
@@ -66,7 +67,7 @@ class OnlineQuery:
         elapsed_seconds: since the query was submitted. on_fold: called after each mini-batch, once its
         snapshot is out; instead: asked for another way when the job failed; on_end: when the query is over.
         """
-        publisher = Publisher(job, plan, options, elapsed_seconds)
+        publisher = Publisher(job, plan, options, elapsed_seconds, lambda: float(executor.capacity))
 
         def end() -> None:
             publisher.close(_ENDS[runner.state], runner.error)
@@ -142,11 +143,17 @@ class OnlineQuery:
     def priority(self, priority: float) -> None:
         self.runner.weight = check_priority(priority)
 
+    def expected(self, target: float | str) -> Expected | None:
+        """Return when the error will be the target, as the newest snapshot has it; None before the first."""
+        return None if self.latest is None else self.latest.expected(target)
+
     def pause(self) -> None:
         """Start no more mini-batches; those that run are finished. The timeout goes on."""
+        self._publisher.pause()
         self.runner.pause()
 
     def resume(self) -> None:
+        self._publisher.resume()
         self.runner.resume()
 
     def stop(self) -> None:

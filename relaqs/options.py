@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
 from relaqs_engine.errors import RelaqsError
+from relaqs_engine.headline import Judge, Weighting
 
 if TYPE_CHECKING:
     from relaqs.snapshot import Snapshot
@@ -29,7 +30,8 @@ class QueryOptions:
 
     target: the relative error to stop at. confidence: of the intervals. timeout: in seconds. watch: names of
     approximate columns, or a function of the previous and the newest snapshot that gives the error.
-    chart_pixels: the height of a chart of the answer.
+    chart_pixels: the height of a chart of the answer. judged_by: what a cell weighs in the error; share: of
+    that weight must be within it. within: the seconds in which the target should be reached.
     """
 
     target: float | None = None
@@ -42,16 +44,32 @@ class QueryOptions:
     batches: int | None = None
     fallback: Fallback = "exact"
     chart_pixels: int | None = None
+    judged_by: Weighting = "rows"
+    share: float = 0.95
+    within: float | None = None
+
+    @property
+    def judge(self) -> Judge:
+        """How the cells' errors become one."""
+        return Judge(self.judged_by, self.share)
 
     def __post_init__(self) -> None:
         if not _is_number(self.confidence) or not 0.5 < self.confidence < 1:
             raise _refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
-        for name, choices in (("interval", get_args(Interval)), ("fallback", get_args(Fallback))):
+        share_of_weight(self.share)
+        for name, kind in (("interval", Interval), ("fallback", Fallback), ("judged_by", Weighting)):
+            choices = get_args(kind)
             if getattr(self, name) not in choices:
                 raise _refusal(name, getattr(self, name), " or ".join(map(repr, choices)))
         check_priority(self.priority)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
+        for name in ("timeout", "within"):
+            if getattr(self, name) is not None:
+                check_seconds(name, getattr(self, name))
+        if self.within is not None and self.target is None:
+            raise ArgumentError(
+                f"within is {self.within!r}, but there is no target to reach by then; give target=0.01, "
+                f"or timeout={self.within!r} to stop with the best answer there is"
+            )
         if not _is_whole(self.seed) or self.seed < 0:
             raise _refusal("seed", self.seed, "a whole number from 0 on")
         for name in ("batches", "chart_pixels"):
@@ -68,6 +86,14 @@ def relative_error(value: float | str | None, name: str = "target") -> float | N
         number = _share(value)
     if not _is_number(number) or not 0 < number < math.inf:
         raise _refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
+    return float(number)
+
+
+def share_of_weight(value: float | str) -> float:
+    """Return the share of an answer that must be within its error: 0.95 for 0.95, "0.95" and "95%"."""
+    number: object = _share(value) if isinstance(value, str) else value
+    if not _is_number(number) or not 0 < number <= 1:
+        raise _refusal("share", value, 'a share above 0 and up to 1, such as 0.95 or "95%"')
     return float(number)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,9 @@ from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs.feed import End, Feed
 from relaqs.job import StepReport
 from relaqs.options import QueryOptions
+from relaqs.prediction.arrival import KEPT, Course, Seen
 from relaqs.progress.user_delta import UserDelta
+from relaqs.promise import promise
 from relaqs.snapshot import Snapshot, snapshot_of
 from relaqs.stopping import PIXEL, StopReason, StopRules, answer_pixels
 
@@ -37,6 +40,11 @@ class EstimatingJob(Protocol):
     @property
     def batch_count(self) -> int: ...
 
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been scanned after each mini-batch."""
+        ...
+
 
 class Publisher:
     """Turns the estimates of one job into snapshots until the answer is exact, or good enough, or time is up.
@@ -51,6 +59,7 @@ class Publisher:
         plan: OnlinePlan,
         options: QueryOptions,
         elapsed_seconds: Callable[[], float],
+        cores: Callable[[], float] = lambda: 1.0,
     ) -> None:
         self.feed = Feed()
         self._job = job
@@ -60,6 +69,11 @@ class Publisher:
         self._elapsed_seconds = elapsed_seconds
         self._rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
         self.stop_reason: StopReason | None = None
+        self._cores = cores
+        self._seen: deque[Seen] = deque(maxlen=KEPT)
+        self._begun_seconds = 0.0
+        self._paused_seconds = 0.0
+        self._paused_at: float | None = None
         self._moved: UserDelta[Snapshot] = UserDelta(lambda before, now: now.error)
         self._stop_work: Callable[[], None] = lambda: None
         self._timer: threading.Timer | None = None
@@ -70,8 +84,10 @@ class Publisher:
         stop_work: asks the runner to drop the job; it returns at once.
         """
         self._stop_work = stop_work
-        if self._job.latest is not None:
-            self._publish(self._job.latest, self._job.folded)
+        self._begun_seconds = self._elapsed_seconds()
+        if (estimate := self._job.latest) is not None:
+            error = estimate.relative_error(self._watched_names, self._options.judge)
+            self._publish(estimate, self._job.folded, error)
         if self._options.timeout is not None:
             self._timer = threading.Timer(self._options.timeout, self._run_out_of_time)
             self._timer.daemon = True
@@ -104,11 +120,11 @@ class Publisher:
         estimate = self._job.latest
         if estimate is None:
             return report
-        snapshot = self._publish(estimate, report.step + 1)
+        snapshot = self._publish(estimate, report.step + 1, report.quality, report.core_seconds)
         return self._watched(report, snapshot) if callable(self._options.watch) else report
 
-    def _publish(self, estimate: Estimate, batch: int) -> Snapshot:
-        snapshot = self._snapshot(estimate, batch)
+    def _publish(self, estimate: Estimate, batch: int, error: float, core_seconds: float = 0.0) -> Snapshot:
+        snapshot = self._foreseeing(self._snapshot(estimate, batch, error), core_seconds)
         end = self._end_with(snapshot, estimate)
         if self.feed.publish(snapshot, end) and end is not None:
             self._release()
@@ -135,7 +151,44 @@ class Publisher:
             self._timer.cancel()
         self._stop_work()
 
-    def _snapshot(self, estimate: Estimate, batch: int) -> Snapshot:
+    def pause(self) -> None:
+        """Note that from now on no time counts for the pace."""
+        if self._paused_at is None:
+            self._paused_at = self._elapsed_seconds()
+
+    def resume(self) -> None:
+        if self._paused_at is not None:
+            self._paused_seconds += self._elapsed_seconds() - self._paused_at
+            self._paused_at = None
+
+    def _foreseeing(self, snapshot: Snapshot, core_seconds: float) -> Snapshot:
+        """Return the snapshot with what its future follows from, and what is said of its deadline."""
+        snapshot = replace(snapshot, course=self._course(snapshot, core_seconds))
+        deadline, target = self._options.within, snapshot.target
+        if deadline is None or target is None:
+            return snapshot
+        said = promise(
+            target,
+            deadline,
+            snapshot.elapsed_seconds,
+            snapshot.expected(target),
+            is_met=snapshot.error <= target,
+        )
+        return snapshot if said is None else replace(snapshot, warnings=(*snapshot.warnings, said))
+
+    def _course(self, snapshot: Snapshot, core_seconds: float) -> Course:
+        seconds = min(snapshot.elapsed_seconds, self._paused_at or math.inf) - self._paused_seconds
+        self._seen.append(Seen(snapshot.fraction, snapshot.error, seconds, core_seconds))
+        ahead = self._job.fractions[self._job.folded :]
+        return Course(tuple(self._seen), ahead, self._cores(), self._begun_seconds)
+
+    @property
+    def _watched_names(self) -> tuple[str, ...] | None:
+        watch = self._options.watch
+        return None if callable(watch) else watch
+
+    def _snapshot(self, estimate: Estimate, batch: int, error: float) -> Snapshot:
+        """Return the estimate as a snapshot. error: of its watched columns, unless a function gives it."""
         reasons = self._plan.reasons if self._plan.mode is Mode.EXACT else ()
         build = partial(
             snapshot_of,
@@ -147,10 +200,12 @@ class Publisher:
             elapsed_seconds=self._elapsed_seconds(),
             mode=self._plan.mode.value,
             warnings=(*(f"run as a whole: {reason}" for reason in reasons), *estimate.warnings),
+            target=self.target,
+            widths=estimate.watched_widths(self._watched_names),
         )
         watch, before = self._options.watch, self.feed.latest
         if not callable(watch):
-            return build(error=estimate.relative_error(watch))
+            return build(error=error)
         if estimate.is_exact:
             return build(error=0.0)
         now = build(error=float("inf"))
@@ -166,13 +221,13 @@ class Publisher:
 
     def _change_pixels(self, estimate: Estimate) -> float:
         """Return how far a bar of the watched columns may still move in the chart, inf without a chart."""
-        height, watch = self._options.chart_pixels, self._options.watch
+        height, watch = self._options.chart_pixels, self._watched_names
         if height is None:
             return math.inf
         chosen = [
             index
             for index, column in enumerate(estimate.approximate)
-            if watch is None or callable(watch) or column.name in watch
+            if watch is None or column.name in watch
         ]
         values, half_widths = estimate.values[:, chosen], estimate.half_widths[:, chosen]
         return answer_pixels(values, half_widths, estimate.certified[:, chosen], height)

@@ -17,7 +17,7 @@ from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import batch_sqls, leading_stream, scheduled_batches
+from relaqs_engine.execution.tasks import batch_sqls, fractions_after, leading_stream, scheduled_batches
 from relaqs_engine.plan import Mode, OnlinePlan
 from relaqs_engine.schedule import MiniBatch
 
@@ -60,7 +60,7 @@ class MergeableQueryJob:
         self._catalog = catalog
         self._config = asked.database_config
         self._cursor = state_cursor
-        self._reporter = Reporter(asked.watch)
+        self._reporter = Reporter(asked.watch, asked.judge)
         self._leading = leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator: Estimator | RowsEstimator
@@ -75,6 +75,11 @@ class MergeableQueryJob:
     @property
     def batch_count(self) -> int:
         return len(self._batches)
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been scanned after each mini-batch."""
+        return fractions_after(self._batches, self._leading)
 
     @property
     def folded(self) -> int:
@@ -136,6 +141,7 @@ class ExactQueryJob:
     """Runs the query once, whole, as one task: for queries without a sound approximation."""
 
     batch_count = 1
+    fractions = (1.0,)
 
     def __init__(self, id: str, plan: OnlinePlan, *, database_config: DatabaseConfig) -> None:
         self.id = id
@@ -216,5 +222,6 @@ def query_description(
         weight=options.priority,
         cores_most=exact_cores if is_exact else math.inf,
         target=None if is_exact else options.target,
+        deadline_seconds=math.inf if options.within is None else options.within,
         costs_grow=plan.mode is Mode.REFINED,
     )

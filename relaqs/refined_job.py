@@ -19,7 +19,13 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.refined import RefinedAnswer
-from relaqs_engine.execution.tasks import kept_within, leading_stream, partial_sql, scheduled_batches
+from relaqs_engine.execution.tasks import (
+    fractions_after,
+    kept_within,
+    leading_stream,
+    partial_sql,
+    scheduled_batches,
+)
 from relaqs_engine.plan import Hoist, OnlinePlan
 from relaqs_engine.refinement import Range
 from relaqs_engine.schedule import MiniBatch
@@ -75,7 +81,7 @@ class RefinedQueryJob:
         self._catalog = catalog
         self._config = asked.database_config
         self._cursor = state_cursor
-        self._reporter = Reporter(asked.watch)
+        self._reporter = Reporter(asked.watch, asked.judge)
         self._answer = RefinedAnswer(plan, leading_stream(plan, catalog), state_cursor, asked.request)
         self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
         self._work: dict[int, _StepWork] = {}  # of steps in flight
@@ -91,6 +97,11 @@ class RefinedQueryJob:
     @property
     def batch_count(self) -> int:
         return len(self._batches)
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been scanned after each mini-batch."""
+        return fractions_after(self._batches, leading_stream(self._plan, self._catalog))
 
     @property
     def folded(self) -> int:

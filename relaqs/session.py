@@ -23,6 +23,7 @@ from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.explain import explain
+from relaqs_engine.headline import Weighting
 from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
 from relaqs_engine.planner import plan_query, plan_whole
 from relaqs_engine.sql.views import expand_views
@@ -41,6 +42,7 @@ from relaqs.options import (
     QueryOptions,
     Watch,
     relative_error,
+    share_of_weight,
     watched,
 )
 from relaqs.query_job import ExactQueryJob, query_description, query_job
@@ -124,10 +126,20 @@ class Session:
         batches: int | None = None,
         fallback: Fallback = "exact",
         chart_pixels: int | None = None,
+        judged_by: Weighting = "rows",
+        share: float | str = 0.95,
+        within: float | None = None,
     ) -> OnlineQuery:
         """Start answering one SELECT, and return its handle at once.
 
-        target: stop when `snapshot.error` is that small; 0.01 and "1%" are the same. confidence: of the
+        target: stop when `snapshot.error` is that small; 0.01 and "1%" are the same. judged_by, share: what
+        that error is. "rows": groups with 95 % of the rows are within it, in every column, so that an airport
+        with three flights does not hide 228 others; "cells": 95 % of the numbers are, each counts alike;
+        "max": all that are certified are, and share is not used. It is relative to the number itself; where
+        those of a column may lie on both sides of zero, such as average delays, to the size that groups with
+        95 % of the rows have at most, or to the number itself if that is larger. within: seconds in which the
+        target should be reached: from the first snapshot on one of the warnings says whether it will be, and
+        when instead. The query goes on then; `timeout` ends it. confidence: of the
         intervals. interval: "pointwise" holds at any one moment, "anytime" however often one looks.
         priority: the query's weight beside others. watch: names of the approximate columns that make up the
         error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
@@ -149,6 +161,9 @@ class Session:
             batches=batches,
             fallback=fallback,
             chart_pixels=chart_pixels,
+            judged_by=judged_by,
+            share=share_of_weight(share),
+            within=within,
         )
         return self.submit(sql, options)
 
@@ -209,6 +224,7 @@ class Session:
                 options.seed,
                 options.batches,
                 names,
+                options.judge,
             ),
             state_cursor=cursor,
             exact_config=self._exact_config,

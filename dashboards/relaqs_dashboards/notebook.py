@@ -13,7 +13,6 @@ import traitlets
 from relaqs import OnlineQuery, Snapshot
 from relaqs.background import background_thread
 from relaqs_dashboards.answers import answer_of
-from relaqs_dashboards.outlook import Pace
 from relaqs_dashboards.runs import failure_of
 from relaqs_dashboards.settings import PanelSettings, panel_of
 from relaqs_dashboards.standing import panel_update, shown_state
@@ -50,14 +49,12 @@ class _Follower:
         self._query = query
         self._settings = settings
         self._shown = shown
-        self._pace = Pace()
         self._calm = threading.Event()  # never set: to wait between two updates
 
     def follow(self) -> None:
         failure = None
         try:
-            for snapshot in self._query:
-                self._pace.see(snapshot.elapsed_seconds, snapshot.fraction)
+            for _ in self._query:
                 self.show()
                 self._calm.wait(SECONDS_BETWEEN_UPDATES)
         except Exception as error:  # whatever ended the query, the widget says so
@@ -75,7 +72,6 @@ class _Follower:
             mode=plan.mode.value,
             confidence=snapshot.confidence if snapshot is not None else 0.95,
             interval=snapshot.interval if snapshot is not None else "pointwise",
-            pace=self._pace,
             failure=failure,
         )
         entries = json.loads(encoded(update))

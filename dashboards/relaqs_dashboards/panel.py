@@ -90,7 +90,6 @@ class Panel:
             confidence=runs.confidence,
             interval=runs.interval,
             run=self.number,
-            pace=run.pace if run is not None else None,
             reason=self._reason(),
             failure=self.failure or (run.failure if run is not None else None),
             rows_total=None if run is None else self._board.rows_read_by(run),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +16,6 @@ from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.options import Interval, QueryOptions
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
-from relaqs_dashboards.outlook import Pace
 from relaqs_dashboards.wire import Failure, encoded
 
 _SAVE_SECONDS = 5.0  # what a query may take to stop and keep its state
@@ -73,7 +70,6 @@ class Run:
     version: int = 0
     failure: Failure | None = None
     reason: str | None = None
-    pace: Pace = field(default_factory=Pace)
     watching: asyncio.Task[None] | None = None
     is_halted: bool = False
     target: float | None = None
@@ -125,14 +121,12 @@ class Runs:
         *,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.session = session
         self.limits = limits
         self.confidence = confidence
         self.interval: Interval = interval
         self._checkpoints = checkpoints
-        self._clock = clock
         self._runs: dict[RunKey, Run] = {}
         self._waiting: list[Run] = []
 
@@ -197,7 +191,6 @@ class Runs:
         if run.query is not None and run.state in ("waiting", "running"):
             run.reason = reason
             run.query.pause()
-            run.pace.interrupt()
             run.tell()
 
     def resume(self, run: Run) -> None:
@@ -213,7 +206,6 @@ class Runs:
         """Start the run from nothing, for everybody who looks at it."""
         self._end(run)
         run.snapshot, run.failure, run.version = None, None, run.version + 1
-        run.pace = Pace()
         for watcher in list(run.watchers):
             watcher.run_restarted()
         self._begin(run, resume=False)
@@ -290,8 +282,6 @@ class Runs:
     def _take(self, run: Run, snapshot: Snapshot) -> None:
         run.snapshot = snapshot
         run.version += 1
-        if run.state == "running":
-            run.pace.see(self._clock(), snapshot.fraction)
         held = sum(
             each.snapshot.table.nbytes
             for each in self.all

@@ -6,7 +6,7 @@ import math
 from typing import cast
 
 from relaqs import Snapshot
-from relaqs_dashboards.outlook import Pace, fraction_at
+from relaqs.prediction.arrival import fraction_at
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate
 
@@ -36,7 +36,6 @@ def panel_update(
     confidence: float,
     interval: str,
     run: int = 1,
-    pace: Pace | None = None,
     reason: str | None = None,
     failure: Failure | None = None,
     rows_total: int | None = None,
@@ -46,9 +45,11 @@ def panel_update(
 ) -> PanelUpdate:
     """Return what a page is told of a panel, but for its answer."""
     fraction = snapshot.fraction if snapshot is not None else 0.0
-    met_at = None
+    met_at = seconds = None
     if snapshot is not None and settings.target is not None and not is_met(snapshot, settings.target):
         met_at = fraction_at(settings.target, snapshot.error, fraction)
+        if met_at is not None and snapshot.course is not None:
+            seconds = snapshot.expected(settings.target).seconds
     return PanelUpdate(
         state=state,
         reason=reason,
@@ -62,7 +63,7 @@ def panel_update(
         target=settings.target,
         priority=settings.priority,
         target_fraction=met_at,
-        seconds_to_target=None if pace is None or met_at is None else pace.seconds_to(met_at),
+        seconds_to_target=seconds,
         unseen_groups=snapshot.unseen_groups if snapshot is not None else None,
         warnings=snapshot.warnings if snapshot is not None else (),
         confidence=confidence,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relaqs_engine.refinement import Refinement
+from relaqs_engine.sign import Sign
 
 # Names inside the SQL of a plan: the table of partial rows, the count of joined rows each carries, its
 # replicate block, and (while estimating) population rows / scanned rows.
@@ -136,6 +137,8 @@ class OutputColumn:
     value so far is a lower bound of the final one (MAX), "most" if an upper bound (MIN). quantile: for
     QUANTILE. unrounded_sql: the value before it is rounded, "" where it is not; rounding: how far that moves
     it at most. moves_in_steps: something inside of it is rounded, so that nothing bounds what a row does.
+    sign: the sides of zero its values may lie on. certifiable: False where no interval of it is certified
+    before the end, whatever is read, so that the answer's error leaves it out.
     """
 
     name: str
@@ -148,6 +151,8 @@ class OutputColumn:
     unrounded_sql: str = ""
     rounding: float = 0.0
     moves_in_steps: bool = False
+    sign: Sign = Sign.EITHER
+    certifiable: bool = True
 
     @property
     def smooth_sql(self) -> str:

@@ -89,7 +89,7 @@ class Milestones:
     def lines(self) -> Iterator[str]:
         from relaqs.rendering.rounding import show_percent
 
-        named = (("First estimate:", self.first), ("All within ± 1 %:", self.good), ("Exact:", self.exact))
+        named = (("First estimate:", self.first), ("Within ± 1 %:", self.good), ("Exact:", self.exact))
         for name, snapshot in named:
             if snapshot is not None:
                 read = show_percent(snapshot.fraction)

@@ -31,6 +31,7 @@ from relaqs.rendering.terminal import Fitted, plain_text
 from relaqs.snapshot import Snapshot
 
 FORMATS = ("table", "jsonl", "csv")
+_UNWRITTEN = ("widths", "course")  # of a snapshot: what its methods answer from
 
 
 def write(snapshots: Iterable[Snapshot], format_name: str, *, every: bool = False) -> None:
@@ -66,7 +67,8 @@ def as_text(snapshot: Snapshot, file: TextIO) -> str:
 
 def json_line(snapshot: Snapshot) -> str:
     """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII."""
-    values = {field.name: getattr(snapshot, field.name) for field in fields(snapshot)}
+    names = [field.name for field in fields(snapshot) if field.name not in _UNWRITTEN]
+    values = {name: getattr(snapshot, name) for name in names}
     values |= {
         "table": _objects(snapshot.table),
         "estimate": _objects(snapshot.estimate),

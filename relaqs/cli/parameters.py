@@ -35,6 +35,18 @@ def share(text: str) -> float:
     return value
 
 
+def seconds(text: str) -> float:
+    """Return a time above 0 in seconds, written as 2s, 500ms, 1.5m or 2."""
+    unit = next((unit for unit in ("ms", "s", "m") if text.strip().endswith(unit)), "")
+    try:
+        value = float(text.strip().removesuffix(unit)) * {"ms": 1e-3, "m": 60.0}.get(unit, 1.0)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise click.BadParameter(f"{text!r} is no time above 0; write it as 2s, 500ms or 1.5m")
+    return value
+
+
 data_option = click.option(
     "--data",
     required=True,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import SqlCommand, data_option, share
+from relaqs.cli.parameters import SqlCommand, data_option, seconds, share
 
 if TYPE_CHECKING:
+    from relaqs_engine.headline import Weighting
+
     from relaqs.options import Fallback, Interval
 
 
@@ -18,6 +20,22 @@ if TYPE_CHECKING:
 @data_option
 @click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
+@click.option(
+    "--within",
+    type=seconds,
+    metavar="TIME",
+    help="Say from the first estimate on whether the target will be reached in this time: 2s or 500ms.",
+)
+@click.option(
+    "--judged-by",
+    type=click.Choice(["rows", "cells", "max"]),
+    default="rows",
+    show_default=True,
+    help="What must be within the target: groups with most rows, most numbers, or all that are certified.",
+)
+@click.option(
+    "--share", type=share, default="95%", show_default=True, metavar="SHARE", help="How much of that must be."
+)
 @click.option("--confidence", type=share, default="95%", show_default=True, metavar="SHARE")
 @click.option(
     "--interval",
@@ -55,6 +73,9 @@ def sql(
     data: Path,
     cluster: str | None,
     target: float | None,
+    within: float | None,
+    judged_by: Weighting,
+    share: float,
     confidence: float,
     interval: Interval,
     timeout: float | None,
@@ -73,10 +94,18 @@ def sql(
     from relaqs.cli.output import write
     from relaqs.opening import connect
 
+    if within is not None and target is None:
+        raise click.UsageError(
+            "--within needs a --target to reach by then; to stop after a time give --timeout"
+        )
+
     with connect(data, cluster=cluster) as session:
         running = session.online_sql(
             query,
             target=target,
+            within=within,
+            judged_by=judged_by,
+            share=share,
             confidence=confidence,
             interval=interval,
             watch=watch or None,

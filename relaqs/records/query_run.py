@@ -22,8 +22,8 @@ _ADDED = ("tasks", "held_seconds", "queued_seconds", "fold_seconds")  # later th
 class Steps:
     """What each step gave, all of shape (steps,).
 
-    work_done: share of the rows, or passes over them. quality: the error it claimed (largest relative
-    half-width of a certified cell), or the loss; inf while unknown. half_width: the mean relative half-width
+    work_done: share of the rows, or passes over them. quality: the error it claimed (`Snapshot.error`), or
+    the loss; inf while unknown. half_width: the mean relative half-width
     of the certified cells. true_error: see `relaqs_tpch.truth`, or loss above the lowest. progress: the
     result-delta metric. elapsed_seconds: since the job was submitted. core_seconds: of the step's tasks.
     cells: of the exact answer; certified: of them, at this step; held: of these, those whose interval has the

@@ -76,7 +76,16 @@ def heading(snapshot: Snapshot) -> str:
     if not snapshot.columns:  # rows, or keys alone: each is exact, more may come
         return f"So far · {read} · {elapsed}"
     error = f"± {show_percent(snapshot.error)}" if math.isfinite(snapshot.error) else "error not yet known"
-    return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s) · {elapsed}"
+    return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s){_within(snapshot)} · {elapsed}"
+
+
+def _within(snapshot: Snapshot) -> str:
+    """Return how many numbers are within the target, or without one the error, where not all are."""
+    goal = snapshot.target or snapshot.error
+    if not 0 < goal < math.inf:
+        return ""
+    within, count = snapshot.within(goal)
+    return f" · {within:,} of {count:,} within {show_percent(goal)}" if within < count else ""
 
 
 def _interval_name(snapshot: Snapshot) -> str:

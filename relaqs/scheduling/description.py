@@ -14,8 +14,9 @@ class JobDescription:
 
     name: for people, e.g. the SQL. client: whose it is. cores_most: more than these it cannot use at once.
     work_total: where it ends, in the unit of its reports: 1.0 of the rows, or so many steps; inf if nobody
-    knows. target: the error or loss it may stop at. costs_grow: whether a step costs more than the one before
-    it, as where undecided rows are kept and read again.
+    knows. target: the error or loss it may stop at. deadline_seconds: after it entered, by then it should be
+    there; policies see it, none of this package goes by it. costs_grow: whether a step costs more than the
+    one before it, as where undecided rows are kept and read again.
     """
 
     id: str
@@ -26,11 +27,12 @@ class JobDescription:
     cores_most: float = math.inf
     work_total: float = 1.0
     target: float | None = None
+    deadline_seconds: float = math.inf
     costs_grow: bool = False
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        for name in ("cores_most", "work_total"):
+        for name in ("cores_most", "work_total", "deadline_seconds"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} of job {self.id!r} is {getattr(self, name)}; it must be above 0")
 

@@ -96,4 +96,5 @@ class Account:
             spent_core_seconds=max(0.0, self.attained_core_seconds - self._reported_core_seconds),
             attained_core_seconds=self.attained_core_seconds,
             target=math.nan if self.target is None else self.target,
+            deadline_seconds=self.arrived_seconds + described.deadline_seconds,
         )

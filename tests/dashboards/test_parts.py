@@ -15,9 +15,11 @@ from relaqs_dashboards.answers import LONGEST_TEXT, answer_of
 from relaqs_dashboards.audit import KEPT_FILES, AuditLog
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update
 from relaqs_dashboards.limits import TokenBucket
-from relaqs_dashboards.outlook import Pace, fraction_at
-from relaqs_dashboards.wire import encoded
+from relaqs_dashboards.settings import PanelSettings
+from relaqs_dashboards.standing import panel_update
+from relaqs_dashboards.wire import PanelUpdate, encoded
 
+from relaqs.prediction.arrival import Course, Seen
 from relaqs.scheduling import ClusterStatus, JobStatus
 from tests.relaqs.examples import revenue, snapshot
 
@@ -65,26 +67,21 @@ def test_a_value_becomes_what_json_has_for_it(value: Any, cell: Any) -> None:
     assert json.loads(encoded(answer))["rows"] == [[cell]]
 
 
-def test_the_target_lies_where_the_square_root_law_says() -> None:
-    at = fraction_at(0.01, error=0.05, fraction=0.1)
+def test_the_time_to_a_target_is_that_of_the_snapshot() -> None:
+    course = Course((Seen(0.1, 0.05, 0.2, 0.05), Seen(0.2, 0.03, 0.3, 0.05)), (0.4, 0.7, 1.0), 1.0)
+    answer = snapshot({"v": [1.0]}, error=0.03, fraction=0.2, course=course)
+
+    def update(target: float) -> PanelUpdate:
+        panel = PanelSettings("p1", "Panel", "SELECT 1", target=target)
+        return panel_update(
+            panel, "refining", answer, mode="mergeable", confidence=0.95, interval="pointwise"
+        )
+
+    assert update(0.01).seconds_to_target == answer.expected(0.01).seconds > 0.1
+    at = update(0.01).target_fraction
     assert at is not None
-    assert math.sqrt(1 / at - 1) / math.sqrt(1 / 0.1 - 1) == pytest.approx(0.01 / 0.05)
-    assert fraction_at(0.05, error=0.05, fraction=0.1) == pytest.approx(0.1)
-    assert fraction_at(0.01, error=math.inf, fraction=0.1) is None
-    assert fraction_at(0.01, error=0.0, fraction=1.0) is None
-
-
-def test_a_pause_does_not_slow_the_prediction() -> None:
-    pace = Pace()
-    assert pace.seconds_to(1.0) is None
-    pace.see(0.0, 0.1)
-    pace.see(1.0, 0.2)
-    assert pace.seconds_to(0.5) == pytest.approx(3.0)
-    pace.interrupt()
-    pace.see(100.0, 0.2)
-    pace.see(101.0, 0.3)
-    assert pace.seconds_to(0.5) == pytest.approx(2.0)
-    assert pace.seconds_to(0.2) == 0.0
+    assert 0.2 < at < 1.0
+    assert (update(0.03).seconds_to_target, update(0.03).target_fraction) == (None, None)
 
 
 JOB = JobStatus(

@@ -73,6 +73,7 @@ class MeanJob:
     latest: Estimate | None = None
     batch_count: int = len(NUMBERS)
     folded: int = 0
+    fractions: tuple[float, ...] = tuple((i + 1) / len(NUMBERS) for i in range(len(NUMBERS)))
     _sums: list[tuple[float, float, int]] = field(default_factory=list)
     _issued: int = 0
 

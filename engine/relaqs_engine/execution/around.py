@@ -73,6 +73,7 @@ class AroundEstimator:
             else None,
             rows_are_settled=settled and len(known) == len(parts) and all(k.rows_are_settled for k in known),
             warnings=(*dict.fromkeys(w for k in known for w in k.warnings), *self._warnings(as_seen)),
+            group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if around.has_identity else None,
         )
 
     def _warnings(self, as_seen: bool) -> tuple[str, ...]:

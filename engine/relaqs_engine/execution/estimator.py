@@ -116,6 +116,7 @@ class Estimator:
             unseen_groups=so_far.unseen_groups,
             rows_are_settled=so_far.rows_are_settled,
             warnings=so_far.warnings,
+            group_rows=so_far.groups.rows[: so_far.point.num_rows],
         )
 
     @np.errstate(invalid="ignore", over="ignore")  # sums of NaN and infinities: nothing is known of them

@@ -16,6 +16,7 @@ from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate, Float
 from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.sign import Sign
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
 
@@ -88,10 +89,12 @@ def present_estimate(
     unseen_groups: int | None,
     rows_are_settled: bool,
     warnings: tuple[str, ...],
+    group_rows: FloatArray | None = None,
 ) -> Estimate:
     """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
 
-    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position.
+    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position. group_rows: joined rows
+    seen behind each row of the answer, None where they are not known.
     """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
@@ -127,6 +130,7 @@ def present_estimate(
         unseen_groups=unseen_groups,
         rows_are_settled=rows_are_settled,
         warnings=warnings,
+        group_rows=group_rows,
     )
 
 
@@ -143,9 +147,11 @@ def _assemble(
     unseen_groups: int | None,
     rows_are_settled: bool = True,
     warnings: tuple[str, ...] = (),
+    group_rows: FloatArray | None = None,
 ) -> Estimate:
     names = [output.name for output in plan.outputs]
-    approximate = approximate_columns(names, [i for i, _ in _approximate(plan)])
+    outputs = _approximate(plan)
+    approximate = approximate_columns(names, [i for i, _ in outputs])
     arrays = [answer.column(i) for i in range(len(names))]
     for column, triple in zip(approximate, sides, strict=True):
         names += [column.low, column.high, column.certified]
@@ -162,6 +168,9 @@ def _assemble(
         unseen_groups=unseen_groups,
         warnings=plan.warnings + warnings,
         rows_are_settled=rows_are_settled,
+        group_rows=np.ones(answer.num_rows) if group_rows is None else group_rows,
+        either_sign=tuple(output.sign is Sign.EITHER for _, output in outputs),
+        certifiable=tuple(output.certifiable for _, output in outputs),
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
@@ -87,6 +89,12 @@ def scheduled_batches(
         batch_share=BATCH_SHARE_OF_MANY_GROUPS if plan.expected_groups > MANY_GROUPS else BATCH_SHARE,
         block_share=BLOCK_SHARE if plan.method is Method.REPLICATES else 0.0,
     )
+
+
+def fractions_after(batches: Sequence[MiniBatch], leading: Layout) -> tuple[float, ...]:
+    """Return the share of the leading rows that has been scanned after each mini-batch; the last is 1."""
+    rows = [sum(leading.partitions[i].row_count for i in batch.partitions) for batch in batches]
+    return tuple(done / max(sum(rows), 1) for done in accumulate(rows))
 
 
 def scan_order(plan: OnlinePlan, catalog: Catalog, seed: int) -> tuple[int, ...]:

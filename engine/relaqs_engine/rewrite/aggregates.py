@@ -235,7 +235,7 @@ class _Splitter:
     def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:
             return Bounds(0.0, 1.0)
-        if kind in (Basis.SUM, Basis.MEAN, Basis.M2):
+        if kind in (Basis.SUM, Basis.MEAN, Basis.M2, Basis.VALUES):
             return value_bounds(aggregate.this, self._statistics)
         return UNKNOWN
 

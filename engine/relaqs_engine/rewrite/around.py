@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -20,6 +21,7 @@ from relaqs_engine.rewrite.carve import Carved, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
 from relaqs_engine.rewrite.outputs import is_number
+from relaqs_engine.sign import Sign, sign_of
 from relaqs_engine.sql.parse import DIALECT
 
 # Rows that an answer may have: the query around it is computed anew, where the answers are, each time.
@@ -31,9 +33,10 @@ def plan_around(draft: Draft, carved: Carved) -> OnlinePlan:
     parts = carved.parts
     _check_parts(draft, carved)
     level = level_of(carved.outer, parts)
+    items = _items(carved.outer, len(level.values))
     outputs = tuple(
-        _output(name, type_, value, parts)
-        for (name, type_), value in zip(draft.schema, level.values, strict=True)
+        _output(name, type_, value, item, parts)
+        for (name, type_), value, item in zip(draft.schema, level.values, items, strict=True)
     )
     around = _around(draft, carved, level, outputs)
     _check_binds(draft, around, parts)
@@ -70,14 +73,41 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
             raise NotOnlineError("rows are combined that can only be combined when all of them are there")
 
 
-def _output(name: str, type_: str, value: Value, parts: Sequence[OnlinePlan]) -> OutputColumn:
+def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
+    """Return the expressions of the query's columns; of a set operation's none is the value's own."""
+    items = outer.expressions if isinstance(outer, exp.Select) else []
+    return items if len(items) == count else [exp.Star()] * count
+
+
+def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence[OnlinePlan]) -> OutputColumn:
     if value.trust is Trust.KEY:
         return OutputColumn(name, OutputKind.KEY, type_, "")
     taken = [parts[part].outputs[i] for part, i in value.sources]
     if taken and len({(output.kind, output.side) for output in taken}) == 1:
-        return OutputColumn(name, taken[0].kind, type_, "", side=taken[0].side)
+        return OutputColumn(
+            *(name, taken[0].kind, type_, ""),
+            side=taken[0].side,
+            sign=reduce(Sign.__or__, (output.sign for output in taken)),
+            certifiable=all(output.certifiable for output in taken),
+        )
     known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_)
-    return OutputColumn(name, OutputKind.ESTIMATE if known else OutputKind.OPAQUE, type_, "")
+    kind = OutputKind.ESTIMATE if known else OutputKind.OPAQUE
+    return OutputColumn(
+        *(name, kind, type_, ""),
+        sign=sign_of(item, lambda column: _sign_of_column(column, parts)),
+        certifiable=value.trust is not Trust.WHOLE,
+    )
+
+
+def _sign_of_column(column: exp.Column, parts: Sequence[OnlinePlan]) -> Sign:
+    """Return the signs of the estimated outputs of that name, of whichever part it may be."""
+    signs = [
+        output.sign
+        for part in parts
+        for output in part.outputs
+        if output.name.lower() == column.name.lower() and output.kind is not OutputKind.KEY
+    ]
+    return reduce(Sign.__or__, signs) if signs else Sign.EITHER
 
 
 def _around(draft: Draft, carved: Carved, level: Level, outputs: tuple[OutputColumn, ...]) -> Around:

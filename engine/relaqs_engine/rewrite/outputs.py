@@ -8,10 +8,21 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plan import DISTINCT_ESTIMATE, Basis, BasisColumn, OutputColumn, OutputKind
+from relaqs_engine.plan import (
+    DISTINCT_ESTIMATE,
+    DISTINCT_SEEN,
+    ROWS,
+    SCALE,
+    Basis,
+    BasisColumn,
+    OutputColumn,
+    OutputKind,
+)
+from relaqs_engine.refinement import SHARED_SCALE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.quantiles import MergedValue
 from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
+from relaqs_engine.sign import Sign, sign_of, sign_of_bounds
 from relaqs_engine.sql.parse import DIALECT
 
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")
@@ -48,11 +59,12 @@ def _output(
 ) -> OutputColumn:
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
         kind = OutputKind.DISTINCT if isinstance(value.unnest(), exp.Column) else OutputKind.OPAQUE
-        return OutputColumn(name, kind, type_, value.sql(DIALECT))
+        return OutputColumn(name, kind, type_, value.sql(DIALECT), sign=Sign.POSITIVE)
     if taken := [of_values[column.name] for column in _own_columns(value) if column.name in of_values]:
         quantile = taken[0].quantile if isinstance(value.unnest(), exp.Column) and is_number(type_) else None
         kind = OutputKind.OPAQUE if quantile is None else OutputKind.QUANTILE
-        return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile)
+        sign = _sign_of_sums(basis[taken[0].listed])
+        return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile, sign=sign)
     used = [basis[column.name] for column in _own_columns(value) if column.name in basis]
     bare = value.unnest()
     sql = value.sql(DIALECT)
@@ -74,7 +86,21 @@ def _output(
         unrounded_sql="" if is_plain else before.sql(DIALECT),
         rounding=found.by,
         moves_in_steps=moves_in_steps(before),
+        sign=sign_of(value, lambda column: _sign_of_column(column, basis)),
     )
+
+
+def _sign_of_column(column: exp.Column, basis: dict[str, BasisColumn]) -> Sign:
+    if column.name in (SCALE, SHARED_SCALE, ROWS, DISTINCT_SEEN, DISTINCT_ESTIMATE):
+        return Sign.POSITIVE
+    return _sign_of_sums(basis[column.name]) if column.name in basis else Sign.EITHER
+
+
+def _sign_of_sums(column: BasisColumn) -> Sign:
+    """Return the signs of a column's sums, or of the values it lists."""
+    if column.kind in (Basis.COUNT, Basis.M2):
+        return Sign.POSITIVE
+    return sign_of_bounds(column.lowest, column.highest)
 
 
 def _plain_total(value: exp.Expr, basis: dict[str, BasisColumn]) -> str | None:

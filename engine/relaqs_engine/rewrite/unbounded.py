@@ -22,12 +22,14 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     if draft.returns_rows or not draft.intervals or draft.groups_are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
-    notes = [
-        f"{output.name} is not certified before the end: {why}"
+    reasons = {
+        output: why
         for output in draft.outputs
         if output.kind is OutputKind.ESTIMATE and (why := "; ".join(_reasons(output, basis)))
-    ]
-    return replace(draft, notes=(*draft.notes, *notes))
+    }
+    notes = [f"{output.name} is not certified before the end: {why}" for output, why in reasons.items()]
+    outputs = [replace(output, certifiable=output not in reasons) for output in draft.outputs]
+    return replace(draft, outputs=tuple(outputs), notes=(*draft.notes, *notes))
 
 
 def _reasons(output: OutputColumn, basis: dict[str, BasisColumn]) -> Iterator[str]:

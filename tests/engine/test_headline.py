@@ -1,0 +1,163 @@
+"""The one error of an answer: what its cells weigh, what their errors are relative to, and their signs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import sqlglot
+from relaqs_engine.estimate import ApproximateColumn, Estimate
+from relaqs_engine.headline import Judge, relative_widths
+from relaqs_engine.sign import Sign, sign_of
+
+from tests.engine.world import World
+
+NAN, INF = math.nan, math.inf
+
+
+def error(judge: Judge, *columns: list[float], rows: list[float] | None = None) -> float:
+    widths = np.array(columns, dtype=float).T
+    return judge.error(widths, np.array(rows or [1.0] * len(widths), dtype=float))
+
+
+@pytest.mark.parametrize(
+    ("judge", "expected"),
+    [
+        (Judge(), 0.02),
+        (Judge(share=0.9), 0.01),
+        (Judge(share=1.0), INF),
+        (Judge("cells"), INF),
+        (Judge("cells", 0.5), 0.02),
+        (Judge("max"), 0.5),
+    ],
+)
+def test_a_judge_weighs_as_it_is_told(judge: Judge, expected: float) -> None:
+    """The first group has nearly all rows; of the last two, one is wide and one is not certified."""
+    assert error(judge, [0.01, 0.02, 0.5, INF], rows=[900, 60, 20, 20]) == expected
+
+
+def test_a_small_group_hides_nothing_of_the_others() -> None:
+    widths, rows = [*[0.01] * 228, 137.0], [*[1000.0] * 228, 3.0]
+    assert error(Judge(), widths, rows=rows) == 0.01
+    assert error(Judge("max"), widths, rows=rows) == 137.0
+
+
+def test_every_column_must_be_within() -> None:
+    assert error(Judge(), [0.01] * 20, [0.03] * 20) == 0.03
+    assert error(Judge(), [0.01] * 20, [INF] * 20) == INF  # not certified yet: it may be anywhere
+    assert error(Judge("max"), [0.01] * 20, [INF] * 20) == 0.01
+
+
+def test_what_has_no_value_is_not_judged() -> None:
+    assert error(Judge(), [0.01, 0.02], [NAN, NAN]) == 0.02
+    assert error(Judge(), [0.01, NAN], rows=[1, 99]) == 0.01
+    assert error(Judge(), [NAN, NAN]) == INF
+    assert error(Judge()) == INF
+    assert Judge().error(np.empty((0, 1)), np.empty(0)) == INF
+
+
+def test_groups_without_rows_weigh_alike() -> None:
+    assert error(Judge(), [0.3], rows=[0]) == 0.3
+
+
+def widths_of(values: list[float], *, either_sign: bool, rows: list[float] | None = None) -> list[float]:
+    column = np.array(values)[:, None]
+    certified = np.ones(column.shape, dtype=bool)
+    counts = np.array(rows or [1.0] * len(values))
+    half = np.where(np.isnan(column), NAN, 1.0)
+    return relative_widths(column, half, certified, np.array([either_sign]), counts)[:, 0].tolist()
+
+
+def test_where_values_cross_zero_an_error_is_relative_to_the_columns_scale() -> None:
+    assert widths_of([10.0, 0.1], either_sign=False) == [0.1, 10.0]
+    assert widths_of([-10.0, 0.1, 0.0], either_sign=True) == [0.1, 0.1, 0.1]
+    assert widths_of([0.1], either_sign=True) == [10.0]  # one number alone has no other scale
+    assert widths_of([NAN, 5.0], either_sign=True)[1] == 0.2
+
+
+def test_a_tiny_groups_value_is_no_scale() -> None:
+    widths = widths_of([*[10.0] * 30, 1e6], either_sign=True, rows=[*[1000.0] * 30, 2.0])
+    assert widths[:30] == [0.1] * 30
+
+
+def test_what_is_not_certified_is_infinitely_wide() -> None:
+    values, half = np.array([[4.0], [4.0], [0.0], [0.0]]), np.array([[1.0], [1.0], [0.0], [1.0]])
+    certified = np.array([[True], [False], [True], [True]])
+    widths = relative_widths(values, half, certified, np.array([False]), np.ones(4))
+    assert widths[:, 0].tolist() == [0.25, INF, 0.0, INF]
+
+
+def estimate(certifiable: tuple[bool, ...]) -> Estimate:
+    names = ("a", "b")
+    return Estimate(
+        table=pa.table({}),
+        columns=names,
+        approximate=tuple(ApproximateColumn(x, f"{x}_low", f"{x}_high", f"{x}_certified", 0) for x in names),
+        fraction=0.5,
+        is_exact=False,
+        values=np.ones((1, 2)),
+        half_widths=np.array([[0.1, 0.2]]),
+        certified=np.array([[True, False]]),
+        certifiable=certifiable,
+    )
+
+
+def test_a_column_that_never_can_be_certified_is_left_out() -> None:
+    assert estimate((True, True)).relative_error() == INF
+    assert estimate((True, False)).relative_error() == 0.1
+    assert estimate((True, True)).relative_error(("a",)) == 0.1
+    assert estimate((False, False)).relative_error() == INF
+
+
+SIGNS = {"p": Sign.POSITIVE, "n": Sign.NEGATIVE, "e": Sign.EITHER}
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("p * p / nullif(p, 0)", Sign.POSITIVE),
+        ("p - n", Sign.POSITIVE),
+        ("p - p", Sign.EITHER),
+        ("p + n", Sign.EITHER),
+        ("-p * 2", Sign.NEGATIVE),
+        ("n * n", Sign.POSITIVE),
+        ("n / p", Sign.NEGATIVE),
+        ("e * p", Sign.EITHER),
+        ("e * 0", Sign.NONE),
+        ("CAST(p AS DOUBLE) * 3", Sign.POSITIVE),
+        ("CAST(p AS VARCHAR)", Sign.EITHER),
+        ("round(coalesce(p, 0), 2)", Sign.POSITIVE),
+        ("CASE WHEN e > 0 THEN p WHEN e < 0 THEN 0 END", Sign.POSITIVE),
+        ("CASE WHEN e > 0 THEN p ELSE n END", Sign.EITHER),
+        ("sqrt(e)", Sign.POSITIVE),
+        ("abs(e) + 1", Sign.POSITIVE),
+        ("ln(p)", Sign.EITHER),
+        ("'1'", Sign.EITHER),
+    ],
+)
+def test_the_sign_of_an_expression(sql: str, expected: Sign) -> None:
+    tree = sqlglot.parse_one(f"SELECT {sql}", dialect="duckdb").expressions[0]
+    assert sign_of(tree, lambda column: SIGNS[column.name]) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "either"),
+    [
+        ("avg(dep_delay)", True),  # from -43 minutes
+        ("sum(dep_delay - arr_delay)", True),
+        ("median(arr_delay)", True),
+        ("count(*)", False),
+        ("avg(air_time)", False),
+        ("sum(distance) / sum(air_time)", False),
+        ("median(distance)", False),
+        ("stddev(dep_delay)", False),
+        ("count(*) FILTER (WHERE dep_delay > 0) / count(*)", False),
+        ("100.0 * count(*) / sum(count(*)) OVER ()", False),
+        ("avg(air_time) - avg(distance)", True),
+    ],
+)
+def test_a_plan_says_whether_values_may_cross_zero(flights: World, value: str, either: bool) -> None:
+    plan = flights.plan(f"SELECT carrier, {value} AS v FROM flights GROUP BY carrier")
+    assert (plan.outputs[1].sign is Sign.EITHER) == either
