@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-from relaqs_engine.estimate import ApproximateColumn, Estimate
+from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate
+from relaqs_engine.execution.arrays import arrow_booleans
 
 if TYPE_CHECKING:
     import pandas
@@ -26,7 +28,9 @@ class Snapshot:
     fraction: share of the streamed rows folded, in (0, 1]. error: the largest relative half-width over the
     watched certified cells, 0.0 when exact, inf while nothing is certified. batch: mini-batches folded so
     far; batches: of so many. elapsed_seconds: since the query was submitted. unseen_groups: None where
-    their number is unknown.
+    their number is unknown. certain_rows: for each row whether it is in the final answer for sure, at this
+    confidence: of `… ORDER BY n DESC LIMIT 10` the rows that stay among the ten. A row that may still leave
+    has no certified number. `snapshot.table.filter(snapshot.certain_rows)` are those that stay.
     """
 
     table: pa.Table
@@ -42,6 +46,7 @@ class Snapshot:
     mode: str
     unseen_groups: int | None = None
     warnings: tuple[str, ...] = ()
+    certain_rows: pa.BooleanArray | None = None
 
     @property
     def estimate(self) -> pa.Table:
@@ -93,6 +98,11 @@ class Snapshot:
         return render(self)
 
 
+def _certain(estimate: Estimate) -> BoolArray:
+    known = estimate.certain_rows
+    return np.ones(estimate.table.num_rows, dtype=bool) if known is None else known
+
+
 def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
     """Return the estimate as a snapshot; `circumstances` are the attributes an estimate does not know."""
     return Snapshot(
@@ -101,5 +111,6 @@ def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
         fraction=estimate.fraction,
         is_exact=estimate.is_exact,
         unseen_groups=estimate.unseen_groups,
+        certain_rows=arrow_booleans(_certain(estimate)),
         **circumstances,
     )

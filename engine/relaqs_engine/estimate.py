@@ -34,8 +34,9 @@ class Estimate:
     column. Where nothing bounds a value, low or high is null. fraction: share of the streamed rows folded,
     in (0, 1]. values, half_widths, certified: arrays of shape (rows, approximate columns) for progress
     metrics; NaN where the column is not a number or nothing is known. unseen_groups: None where unknown.
-    rows_are_settled: False while rows not yet read may still change which rows the answer has, so that no
-    cell's interval speaks for the answer.
+    certain_rows: of each row, whether it is in the answer for sure, at the confidence asked for; no cell of
+    another one is certified. None where every row is. rows_are_settled: False while rows not yet read may
+    still change which rows the answer has, so that no cell's interval speaks for the answer.
     """
 
     table: pa.Table
@@ -49,6 +50,7 @@ class Estimate:
     unseen_groups: int | None = None
     warnings: tuple[str, ...] = ()
     rows_are_settled: bool = True
+    certain_rows: BoolArray | None = None
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:

@@ -34,6 +34,11 @@ class ShownGroups:
     products: FloatArray
     rows: FloatArray
 
+    def first(self, count: int) -> ShownGroups:
+        """Return the first groups alone."""
+        keys, rows = self.keys.slice(0, count), self.rows[:count]
+        return ShownGroups(keys, self.sums[:count], self.means[:count], self.products[:count], rows)
+
 
 def own_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
     """Return the additive columns that each group has for itself."""

@@ -74,6 +74,7 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
         ),
         half_widths=np.broadcast_to(0.0, shape),
         certified=np.broadcast_to(np.True_, shape),
+        certain_rows=np.ones(answer.num_rows, dtype=bool),
         unseen_groups=0,
     )
 
@@ -86,12 +87,14 @@ def present_estimate(
     *,
     fraction: float,
     unseen_groups: int | None,
+    certain_rows: BoolArray,
     rows_are_settled: bool,
     warnings: tuple[str, ...],
 ) -> Estimate:
     """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
 
-    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position.
+    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position. Whatever was found, no cell
+    of a row that is not certain is certified.
     """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
@@ -104,11 +107,13 @@ def present_estimate(
             value = doubles(point.column(i))
             low, high, sure = bounds[i].low, bounds[i].high, bounds[i].certified
         else:
-            sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_final))
+            ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
+            sides.append((*ends, arrow_booleans(certain_rows & plan.groups_are_final)))
             values.append(np.full(point.num_rows, np.nan))
             halves.append(np.full(point.num_rows, np.nan))
             certified.append(np.zeros(point.num_rows, dtype=bool))
             continue
+        sure = sure & certain_rows
         sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
         values.append(value)
         with np.errstate(invalid="ignore"):  # between infinities
@@ -124,6 +129,7 @@ def present_estimate(
         values=_stack(values, shape),
         half_widths=_stack(halves, shape),
         certified=np.stack(certified, axis=1) if certified else np.empty(shape, dtype=bool),
+        certain_rows=certain_rows,
         unseen_groups=unseen_groups,
         rows_are_settled=rows_are_settled,
         warnings=warnings,
@@ -140,6 +146,7 @@ def _assemble(
     values: FloatArray,
     half_widths: FloatArray,
     certified: BoolArray,
+    certain_rows: BoolArray,
     unseen_groups: int | None,
     rows_are_settled: bool = True,
     warnings: tuple[str, ...] = (),
@@ -159,6 +166,7 @@ def _assemble(
         values=values,
         half_widths=half_widths,
         certified=certified,
+        certain_rows=certain_rows,
         unseen_groups=unseen_groups,
         warnings=plan.warnings + warnings,
         rows_are_settled=rows_are_settled,
@@ -179,12 +187,12 @@ def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _bound_sides(
     output: OutputColumn, column: pa.ChunkedArray, *, complete: bool
-) -> tuple[pa.Array, pa.Array, pa.Array]:
+) -> tuple[pa.Array, pa.Array]:
     """MAX so far is "at least", MIN "at most"; of an opaque value nothing is known, unless its group is."""
     unknown = pa.nulls(len(column), column.type)
     low = column if complete or output.side == "least" else unknown
     high = column if complete or output.side == "most" else unknown
-    return low, high, arrow_booleans(np.full(len(column), complete))
+    return low, high
 
 
 def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:

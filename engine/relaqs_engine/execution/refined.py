@@ -171,6 +171,7 @@ class RefinedAnswer:
             {},
             fraction=Scan(stage.block_rows, self._leading.row_count).fraction,
             unseen_groups=None,
+            certain_rows=np.zeros(answer.num_rows, dtype=bool),
             rows_are_settled=False,
             warnings=_SO_FAR if self._is_so_far else (),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -62,11 +62,11 @@ def _output(
         return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
-    return OutputColumn(name, OutputKind.ESTIMATE, type_, sql, total=_plain_total(bare, basis))
+    return OutputColumn(name, OutputKind.ESTIMATE, type_, sql, total=plain_total(bare, basis))
 
 
-def _plain_total(value: exp.Expr, basis: dict[str, BasisColumn]) -> str | None:
-    """Return the basis column if the value is nothing but its scaled total."""
+def plain_total(value: exp.Expr, basis: Container[str]) -> str | None:
+    """Return the basis column if the value is nothing but its scaled total. basis: names of columns."""
     if isinstance(value, exp.Mul) and isinstance(value.left, exp.Cast):
         column = value.left.this
         if isinstance(column, exp.Column) and column.name in basis and value.right.name == "scale":
