@@ -121,7 +121,7 @@ def test_groups_not_seen_have_few_rows(layout: Layout) -> None:
     """Of nothing seen in a tenth of the rows there are at most 138, but once in a million."""
     plan = replace(TOP_2, deciders=(BY_TOTAL,))
     rows = [1000.0, 1000.0, 1000.0, 2.0]
-    assert places(plan, layout, [[300.0, 200.0, 190.0, 20.0]], rows=rows).certain.tolist() == [True, False]
+    assert places(plan, layout, [[300.0, 137.0, 100.0, 20.0]], rows=rows).certain.tolist() == [True, False]
     assert not places(plan, layout, [[130.0, 120.0, 20.0, 20.0]], rows=rows).certain.any()
 
 

@@ -47,14 +47,13 @@ class CellIntervals:
 
         factor: what the half-widths of each row are multiplied by, shape (rows,).
         """
-        value, low, high, certified, error = (
-            array[: len(certain)]
-            for array in (self.value, self.low, self.high, self.certified, self.standard_error)
-        )
+        count = len(certain)
+        value, low, high = self.value[:count], self.low[:count], self.high[:count]
         times = np.where(certain, factor, 1.0)[:, None]
-        below = np.where(times > 1.0, value - (value - low) * times, low)
-        above = np.where(times > 1.0, value + (high - value) * times, high)
-        return CellIntervals(value, below, above, certified & certain[:, None], error)
+        low = np.where(times > 1.0, value - (value - low) * times, low)
+        high = np.where(times > 1.0, value + (high - value) * times, high)
+        sure = self.certified[:count] & certain[:, None]
+        return CellIntervals(value, low, high, sure, self.standard_error[:count])
 
     def within(self, column: int, least: FloatArray, most: FloatArray) -> None:
         """Have the intervals of a column end where its values are known to end, each of shape (rows,)."""

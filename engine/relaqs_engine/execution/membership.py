@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from relaqs_bootstrap import most_in_all
 
 from relaqs_engine.estimate import BoolArray, FloatArray
@@ -18,6 +19,7 @@ from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import RIVALS, BasisColumn, Decider, OnlinePlan, OutputKind
 
+IntArray = NDArray[np.int64]
 # A group with fewer rows is too small to be judged: its standard error is itself too uncertain.
 MIN_ROWS = 30
 # What is decided at this confidence needs no correction for how many groups were compared; those that are
@@ -93,6 +95,9 @@ class Membership:
         alone = not plan.hoists and len(plan.streams) == 1
         usual = UNIT_FACTOR * leading.row_count / max(1, leading.unit_count)
         self._rows_of_unit = min(leading.max_unit_rows, usual) * (1.0 if alone else UNIT_FACTOR)
+        belonging = plan.refinement.belonging if plan.refinement else None
+        self._rows_may_leave = belonging is not None
+        self._is_opaque = plan.membership_is_opaque or bool(belonging and belonging.threshold is None)
         self._columns = {column.name: column for column in plan.basis}
 
     def __call__(self, candidates: Candidates, at: IntervalsAt, fraction: float) -> Places:
@@ -101,8 +106,11 @@ class Membership:
         count = int(candidates.passes.sum())
         if plan.shown_rows is not None:
             count = min(count, plan.shown_rows)
-        if plan.membership_is_opaque or (plan.ranking and count > MOST_RANKED):
+        if self._is_opaque or (plan.ranking and count > MOST_RANKED):
             return Places.alike(count, certain=False)
+        if self._rows_may_leave and not plan.has_limit and not plan.deciders:
+            certain = candidates.rows[:count] >= MIN_ROWS  # of which some surely count
+            return Places(certain, np.full(count, np.inf), int((~certain).sum()))
         if plan.ranks_by_key:
             return Places.alike(count, certain=self._all_are_seen(candidates) and not plan.deciders)
         if not plan.deciders or not count:
@@ -133,8 +141,12 @@ class Membership:
         if self._plan.ranking is not None:
             ends = self._ranked_ends(candidates, usual, found, fraction)
             hidden = self._hidden(candidates, ends, out, fraction)
-            before, distance = self._ranked(ends, stays, out, hidden)
-            stays, slack = stays & (distance > 0), np.fmin(slack, distance)
+            first = np.arange(count)
+            gaps = _gaps(ends, first)
+            before = (gaps > 0)[stays[first]].sum(axis=0)
+            distance = self._distance(ends, gaps, first, out, hidden)
+            stays[:count] &= distance > 0
+            slack[:count] = np.fmin(slack[:count], distance)
             out |= before >= (self._plan.shown_rows or 0)
         return Places(stays[:count], slack[:count], int((~stays & ~out).sum()))
 
@@ -150,8 +162,8 @@ class Membership:
         if int(stays.sum()) < (self._plan.shown_rows or 0):
             return None
         ends = self._ranked_ends(candidates, usual, found, fraction)
-        _, distance = self._ranked(ends, stays, ~stays, -np.inf)
-        return int((stays & (distance > 0)).sum())
+        first = np.flatnonzero(stays)[: self._plan.shown_rows]
+        return int((self._distance(ends, _gaps(ends, first), first, ~stays, -np.inf) > 0).sum())
 
     def _ranked_ends(
         self, candidates: Candidates, usual: CellIntervals, found: CellIntervals, fraction: float
@@ -163,26 +175,22 @@ class Membership:
         return ends if decider.descends else ends.reversed()
 
     @np.errstate(divide="ignore", invalid="ignore")
-    def _ranked(
-        self, ends: _Ends, stays: BoolArray, out: BoolArray, hidden: float
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return how many groups surely come before each, and how far each is from being no longer certain.
+    def _distance(
+        self, ends: _Ends, gaps: FloatArray, first: IntArray, out: BoolArray, hidden: float
+    ) -> FloatArray:
+        """Return how far each of the first groups is from where too many others may come before it.
 
-        The distance is in half-widths: to where as many groups as are shown may come before it. stays, out:
-        groups that HAVING surely lets pass, and those it surely does not. hidden: what may come besides.
+        In half-widths. gaps: see `_gaps`. out: groups that surely do not pass HAVING. hidden: the best place
+        of any group besides.
         """
         shown = self._plan.shown_rows or 0
-        below, above = ends.value - ends.low, ends.high - ends.value
-        gaps = ends.value[:, None] - ends.value - np.hypot(below[:, None], above)
-        gaps = np.where(np.isnan(gaps), -np.inf, gaps)  # row, other: by how much it is surely ahead
-        before = (gaps > 0).T[:, stays].sum(axis=1)
-        np.fill_diagonal(gaps, np.inf)
-        gaps[:, out] = np.inf
-        distance = np.full(len(gaps), np.inf)
-        if len(gaps) > shown:
+        gaps = np.where(out, np.inf, gaps)
+        gaps[np.arange(len(first)), first] = np.inf
+        distance = np.full(len(first), np.inf)
+        if gaps.shape[1] > shown:
             distance = np.partition(gaps, shown - 1, axis=1)[:, shown - 1]
-        distance = np.fmin(distance, ends.low - hidden)
-        return before, np.where(distance > 0, distance / ends.below, -np.inf)
+        distance = np.fmin(distance, ends.low[first] - hidden)
+        return np.where(distance > 0, distance / ends.below[first], -np.inf)
 
     def _ends(
         self,
@@ -239,6 +247,8 @@ class Membership:
         if passing == (self._plan.shown_rows or 0) + RIVALS:
             above = float(np.max(ends.high - ends.value))
             best = max(best, float(ends.value[passing - 1]) + above) if comparable else np.inf
+        margins = (each for each in self._plan.deciders if not each.ranks)
+        comparable = candidates.least_rows >= MIN_ROWS or all(each.value.total for each in margins)
         if len(out) - passing == RIVALS and not (comparable and out[-1]):
             return np.inf
         return best
@@ -252,3 +262,11 @@ class Membership:
             if column is not None and self._most(column, np.zeros(1), fraction)[0] < decider.threshold:
                 return True
         return False
+
+
+@np.errstate(invalid="ignore")
+def _gaps(ends: _Ends, first: IntArray) -> FloatArray:
+    """Return by how much each of the first groups is surely ahead of each group, shape (first, groups)."""
+    below, above = (ends.value - ends.low)[first, None], ends.high - ends.value
+    gaps = ends.value[first, None] - ends.value - np.hypot(below, above)
+    return np.where(np.isnan(gaps), -np.inf, gaps)

@@ -131,7 +131,8 @@ def _ranked_by(draft: Draft) -> list[tuple[exp.Expr, bool]]:
 def _written_out(tree: exp.Select, value: exp.Expr) -> exp.Expr:
     """Return what an output's name stands for."""
     if isinstance(value, exp.Column) and value.name[:1] == "e" and value.name[1:].isdigit():
-        return tree.expressions[int(value.name[1:])].unalias()
+        item: exp.Expr = tree.expressions[int(value.name[1:])]
+        return item.unalias()
     return value
 
 
