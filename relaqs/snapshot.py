@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.estimate import ApproximateColumn, Estimate
+from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate
+from relaqs_engine.execution.arrays import arrow_booleans
 
 from relaqs.arrays import FloatArray
 from relaqs.options import relative_error
@@ -31,10 +32,12 @@ class Snapshot:
     fraction: share of the streamed rows folded, in (0, 1]. error: groups with 95 % of the rows are within
     it, relative to their numbers (`Session.online_sql` says which, and what else may be chosen); 0.0 when
     exact, inf while too little is certified. batch: mini-batches folded so far; batches: of so many.
-    elapsed_seconds: since the query was submitted. unseen_groups: None where their number is unknown. target:
-    the error it is to stop at, if one is given. widths: the error of each number in the watched columns,
-    shape (rows, columns): inf where it is not certified, NaN where there is none. course: what `expected`
-    goes by, None where nothing is known.
+    elapsed_seconds: since the query was submitted. unseen_groups: None where their number is unknown.
+    certain_rows: for each row whether it is in the final answer for sure, at this confidence: of `… ORDER BY
+    n DESC LIMIT 10` the rows that stay among the ten. A row that may still leave has no certified number.
+    `snapshot.table.filter(snapshot.certain_rows)` are those that stay. target: the error it is to stop at, if
+    one is given. widths: the error of each number in the watched columns, shape (rows, columns): inf where
+    it is not certified, NaN where there is none. course: what `expected` goes by, None where that is nothing.
     """
 
     table: pa.Table
@@ -50,6 +53,7 @@ class Snapshot:
     mode: str
     unseen_groups: int | None = None
     warnings: tuple[str, ...] = ()
+    certain_rows: pa.BooleanArray | None = None
     target: float | None = None
     widths: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
     course: Course | None = None
@@ -124,6 +128,11 @@ class Snapshot:
         return render(self)
 
 
+def _certain(estimate: Estimate) -> BoolArray:
+    known = estimate.certain_rows
+    return np.ones(estimate.table.num_rows, dtype=bool) if known is None else known
+
+
 def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
     """Return the estimate as a snapshot; `circumstances` are the attributes an estimate does not know."""
     return Snapshot(
@@ -132,5 +141,6 @@ def snapshot_of(estimate: Estimate, **circumstances: Any) -> Snapshot:
         fraction=estimate.fraction,
         is_exact=estimate.is_exact,
         unseen_groups=estimate.unseen_groups,
+        certain_rows=arrow_booleans(_certain(estimate)),
         **circumstances,
     )

@@ -24,7 +24,8 @@ from relaqs_bootstrap.order_statistics import (
     share_variance_of_blocks,
     share_variance_of_rows,
 )
-from relaqs_bootstrap.unseen import unseen_groups
+from relaqs_bootstrap.selection import selection_factor
+from relaqs_bootstrap.unseen import most_in_all, unseen_groups
 from relaqs_bootstrap.variance import Variance
 
 __all__ = [
@@ -42,8 +43,10 @@ __all__ = [
     "largest_influence",
     "leave_one_out",
     "linearised_variance",
+    "most_in_all",
     "quantile_ranks",
     "scale_factor",
+    "selection_factor",
     "share_variance_of_blocks",
     "share_variance_of_rows",
     "student_interval",

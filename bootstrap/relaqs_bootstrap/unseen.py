@@ -1,7 +1,11 @@
-"""How many groups have not been met yet."""
+"""How many groups have not been met yet, and how many rows those may have that were hardly met."""
 
 from __future__ import annotations
 
+import numpy as np
+from scipy.special import gammaincinv
+
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_bootstrap.variance import check_fraction
 
 
@@ -22,3 +26,13 @@ def unseen_groups(singletons: int, doubletons: int, rows: int, fraction: float) 
         return 0.0
     replacement = 2.0 * doubletons * rows / max(rows - 1, 1)
     return singletons**2 / (replacement + singletons * fraction / (1.0 - fraction))
+
+
+def most_in_all(seen: FloatArray, fraction: float, tail: float) -> FloatArray:
+    """Return how many units groups may have in the whole table of which so many were scanned, elementwise.
+
+    tail: the probability of more. The upper Poisson limit of what was seen, scaled: of nothing seen
+    −ln(tail) / fraction, so 138 at a tail of one in a million and a tenth of the table.
+    """
+    check_fraction(fraction)
+    return np.asarray(gammaincinv(seen + 1.0, 1.0 - tail) / fraction, dtype=np.float64)

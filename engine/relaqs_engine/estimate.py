@@ -36,11 +36,12 @@ class Estimate:
     column. Where nothing bounds a value, low or high is null. fraction: share of the streamed rows folded,
     in (0, 1]. values, half_widths, certified: arrays of shape (rows, approximate columns) for progress
     metrics; NaN where the column is not a number or nothing is known. unseen_groups: None where unknown.
-    rows_are_settled: False while rows not yet read may still change which rows the answer has, so that no
-    cell's interval speaks for the answer. group_rows: joined rows seen behind each row, all alike where they
-    are not known. either_sign, certifiable: of each approximate column, as in `OutputColumn`; where they are
-    left out, no column's values cross zero and each may be certified. widths: how far off each cell may be,
-    by `relative_widths`.
+    certain_rows: of each row, whether it is in the answer for sure, at the confidence asked for; no cell of
+    another one is certified. None where every row is. rows_are_settled: False while rows not yet read may
+    still change which rows the answer has, so that no cell's interval speaks for the answer. group_rows:
+    joined rows seen behind each row, all alike where they are not known. either_sign, certifiable: of each
+    approximate column, as in `OutputColumn`; where they are left out, no column's values cross zero and each
+    may be certified. widths: how far off each cell may be, by `relative_widths`.
     """
 
     table: pa.Table
@@ -54,6 +55,7 @@ class Estimate:
     unseen_groups: int | None = None
     warnings: tuple[str, ...] = ()
     rows_are_settled: bool = True
+    certain_rows: BoolArray | None = None
     group_rows: FloatArray | None = None
     either_sign: tuple[bool, ...] = ()
     certifiable: tuple[bool, ...] = ()

@@ -22,6 +22,8 @@ ROWS = "m"
 # In the SQL around answers: which row of which answer, and the joined rows behind it.
 GROUP = "relaqs_group"
 GROUP_ROWS = "relaqs_rows"
+# Of a ranking, beside the groups it shows: so many that follow them, and so many that HAVING leaves out.
+RIVALS = 500
 BLOCK = "r"
 SCALE = "scale"
 # The scale is the one parameter of an estimate's prepared statement.
@@ -164,12 +166,18 @@ class OutputColumn:
 class Decider:
     """A number that decides which groups the answer has. value: estimated, not shown.
 
-    ranks: the answer is its LIMIT first groups by this value; otherwise it is a margin of HAVING, and a group
-    stays on the side of 0 where it is.
+    ranks: the answer is its LIMIT first groups by this value, the largest first where it descends. Otherwise
+    HAVING compares the value with the threshold, and a group stays on the side where it is. passes: that
+    condition, in SQL over merged groups. side: of the threshold where groups pass, "above" or "below", or ""
+    where it is neither.
     """
 
     value: OutputColumn
     ranks: bool
+    descends: bool = True
+    threshold: float = 0.0
+    passes: str = ""
+    side: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,9 +238,11 @@ class OnlinePlan:
     ordered by). limit_rows: so many rows, any, are the whole answer.
     rows_are_units: each joined row is a sampling unit of its own.
     counts_distinct: the state has a row per value that COUNT(DISTINCT) counts.
-    deciders: what HAVING and LIMIT depend on. shown_rows: of the estimate's rows, those the answer shows; one
-    more is kept where deciders rank. membership_is_opaque: it cannot be told before the end which groups
-    belong to the answer.
+    deciders: what HAVING and LIMIT depend on. shown_rows: how many groups the answer shows at most, where
+    deciders rank them; its estimate then has RIVALS more. near_sql: the groups that HAVING leaves out of a
+    ranking, those nearest to its thresholds, with the columns of estimate_sql; "" where there are none.
+    ranks_by_key: LIMIT picks groups by keys alone. ranks_totals: by what is scaled.
+    membership_is_opaque: it cannot be told before the end which groups belong to the answer.
     has_grouping_sets: groups of several sets of keys (ROLLUP and the like) stand beside each other.
     counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
     is_ordered: the query has an ORDER BY of its own.
@@ -274,6 +284,9 @@ class OnlinePlan:
     deciders: tuple[Decider, ...] = ()
     membership_is_opaque: bool = False
     shown_rows: int | None = None
+    ranks_by_key: bool = False
+    ranks_totals: bool = False
+    near_sql: str = ""
     has_having: bool = False
     has_limit: bool = False
     groups_are_local: bool = False
@@ -284,6 +297,11 @@ class OnlinePlan:
     refinement: Refinement | None = None
     shared: tuple[BasisColumn, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def ranking(self) -> Decider | None:
+        """Return what the answer's groups are ranked by, None where they are not."""
+        return next((decider for decider in self.deciders if decider.ranks), None)
 
     @property
     def groups_are_final(self) -> bool:

@@ -27,9 +27,9 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.flatten import flatten, qualified_query
 from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.rewrite.membership import keep_numeric_deciders
+from relaqs_engine.rewrite.near import near_sql
 from relaqs_engine.rewrite.render import (
     Texts,
-    deciders_rank,
     key_names,
     leading_table,
     merged_columns,
@@ -209,7 +209,10 @@ def _mergeable(draft: Draft) -> OnlinePlan:
         final_sql=texts.final,
         deciders=draft.deciders,
         membership_is_opaque=draft.membership_is_opaque,
-        shown_rows=int(select.args["limit"].expression.this) if deciders_rank(draft.deciders) else None,
+        shown_rows=int(select.args["limit"].expression.this) if draft.is_ranked else None,
+        ranks_by_key=draft.ranks_by_key,
+        ranks_totals=draft.ranks_totals,
+        near_sql=near_sql(draft),
         has_having=select.args.get("having") is not None,
         has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
         groups_are_local=draft.groups_are_local,

@@ -75,9 +75,9 @@ class Refinement:
     kept: how rows of the outer query are kept: its state has the outer query's keys, then what its conditions
     on stages compare. None where the outer query reads stages and static tables alone; those are `statics`.
     belonging: None where every row counts, and stages are compared with groups only. shared: names of the
-    stages whose one value is a column of every group. picks_extremes: the answer shows the largest or
-    smallest of the stages' groups: while those have few rows their totals are shown as seen, since scaled
-    they would be far too high.
+    stages whose one value is a column of every group. picks_groups: which of the stages' groups are shown is
+    decided by what is estimated of them: the largest, or those with more than so many rows. While groups have
+    few rows their totals are as seen, since scaled they would be far too high.
     """
 
     stages: tuple[Stage, ...]
@@ -85,7 +85,7 @@ class Refinement:
     belonging: Belonging | None = None
     shared: tuple[str, ...] = ()
     statics: tuple[Hoist, ...] = ()
-    picks_extremes: bool = False
+    picks_groups: bool = False
 
     @property
     def threshold(self) -> Threshold | None:

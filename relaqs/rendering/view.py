@@ -161,7 +161,9 @@ def _notes(snapshot: Snapshot, columns: Sequence[Column]) -> tuple[str, ...]:
     if not len(snapshot):
         notes.append("no rows" if snapshot.is_exact else "no rows yet")
     if any(cell.mark for column in columns for cell in column.cells):
-        notes.append("?  too few rows stand behind this number to vouch for its interval yet")
+        may_leave = snapshot.certain_rows is not None and snapshot.certain_rows.false_count > 0
+        reason = ", or its row may still leave the answer" if may_leave else ""
+        notes.append(f"?  too few rows stand behind this number to vouch for its interval yet{reason}")
     if any("±?" in cell.margin for column in columns for cell in column.cells):
         notes.append("±?  nothing bounds this value before the end")
     unit = "group" if snapshot.columns else "row"

@@ -59,8 +59,6 @@ class AroundEstimator:
             point = self._cursor.table(around.estimate_sql)
         found = self._intervals(parts, point)
         settled = around.rows_are_certain and not as_seen
-        if not settled:
-            found = replace(found, certified=np.zeros_like(found.certified))
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
             self._plan,
@@ -71,10 +69,21 @@ class AroundEstimator:
             unseen_groups=known[0].unseen_groups
             if around.keeps_groups and len(parts) == 1 and known
             else None,
+            certain_rows=self._certain(parts, point) & settled,
             rows_are_settled=settled and len(known) == len(parts) and all(k.rows_are_settled for k in known),
             warnings=(*dict.fromkeys(w for k in known for w in k.warnings), *self._warnings(as_seen)),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if around.has_identity else None,
         )
+
+    def _certain(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
+        """Return of each row whether it is in the answer as long as the groups that it is made of are."""
+        unsure = [part for part in parts if part.so_far is not None and not part.so_far.certain.all()]
+        certain = np.full(point.num_rows, not unsure)
+        if unsure and self._around.keeps_groups and self._around.has_identity:
+            for part in parts:
+                rows, own = _rows_of(part, integers(point.column(GROUP)))
+                certain[rows] = True if part.so_far is None else part.so_far.certain[own]
+        return certain
 
     def _warnings(self, as_seen: bool) -> tuple[str, ...]:
         found = []

@@ -46,6 +46,17 @@ class ShownGroups:
     products: FloatArray
     rows: FloatArray
 
+    def first(self, count: int) -> ShownGroups:
+        """Return the first groups alone."""
+        return ShownGroups(
+            keys=self.keys.slice(0, count),
+            sums=self.sums[:count],
+            outliers=self.outliers[:count],
+            means=self.means[:count],
+            products=self.products[:count],
+            rows=self.rows[:count],
+        )
+
 
 def own_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
     """Return the additive columns that each group has for itself."""

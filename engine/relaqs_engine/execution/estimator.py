@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import distinct_interval, unseen_groups
+from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.arrays import doubles
-from relaqs_engine.execution.cells import ShownGroups, shown_groups
+from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
+from relaqs_engine.execution.cells import (
+    ShownGroups,
+    additive_columns,
+    estimated_outputs,
+    shown_groups,
+)
+from relaqs_engine.execution.certainty import words_of
 from relaqs_engine.execution.interval import (
     CellIntervals,
     IntervalEstimator,
     IntervalRequest,
     VarianceOfCells,
 )
-from relaqs_engine.execution.membership import decided_groups
+from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
@@ -42,17 +51,16 @@ MIN_ROWS_TO_SCALE_RANKED = 30
 # More groups than this are not shown before the end: nobody reads them, and their error bars would take
 # gigabytes and minutes at each mini-batch.
 MOST_GROUPS_SHOWN = 100_000
-_POINT = "point"  # the prepared statement's name
+_POINT, _RANKED = "point", "ranked"  # names of prepared statements
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """One answer so far, before it is presented.
+    """One answer so far, before it is presented: of the groups shown.
 
-    point: the plan's estimate query's result, of the groups shown. groups: one more where they are ranked.
-    bounds: of outputs that are COUNT(DISTINCT) or quantiles, by position. is_scaled: False where
-    totals are as seen.
+    point: the plan's estimate query's result. bounds: of outputs that are COUNT(DISTINCT) or quantiles, by
+    position. is_scaled: False where totals are as seen. certain: whether each row is in the answer for sure.
     """
 
     point: pa.Table
@@ -62,6 +70,7 @@ class SoFar:
     scan: Scan
     is_scaled: bool
     unseen_groups: int | None
+    certain: BoolArray
     rows_are_settled: bool
     warnings: tuple[str, ...]
 
@@ -85,9 +94,8 @@ class Estimator:
         self._request = request
         self._prepared: set[str] = set()
         self._variance = VarianceEstimator(plan, state, cursor)
-        self._intervals_of = IntervalEstimator(
-            plan, leading, request, variance or self._variance, self._variance.rows_of_largest_unit
-        )
+        self._variance_of: VarianceOfCells = variance or self._variance
+        self._membership = Membership(plan, leading, request)
 
     @property
     def is_complete(self) -> bool:
@@ -114,6 +122,7 @@ class Estimator:
             so_far.bounds,
             fraction=so_far.scan.fraction,
             unseen_groups=so_far.unseen_groups,
+            certain_rows=so_far.certain,
             rows_are_settled=so_far.rows_are_settled,
             warnings=so_far.warnings,
             group_rows=so_far.groups.rows[: so_far.point.num_rows],
@@ -128,33 +137,45 @@ class Estimator:
         """
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
         most = None if plan.has_limit else most_groups
-        point = self.point(1.0 if plan.groups_are_local or not is_scaled else scan.scale, most)
-        groups = shown_groups(plan, point)
+        scale = 1.0 if plan.groups_are_local or not is_scaled else scan.scale
+        point = self._candidates(scale, most)
         are_all = most is None or point.num_rows < most
-        tiny = plan.has_limit and bool((groups.rows[: plan.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any())
-        so_far = (tiny or not is_scaled) and not plan.groups_are_local
+        so_far = not plan.groups_are_local and (not is_scaled or self._are_tiny(point))
         if so_far and is_scaled:
-            point = self.point(1.0)
-            groups = shown_groups(plan, point)  # HAVING lets others through
-        found = self._intervals(point, groups, scan, so_far)
-        decided = decided_groups(plan, found, groups.rows)
-        settled = are_all and bool(decided.all())
+            point = self._candidates(1.0, most)  # HAVING lets others through
+        candidates, crowd = candidates_of(point), crowd_of(point)
+        groups = shown_groups(plan, point)
+        at = self._intervals_at(point, groups, scan, so_far)
+        found = at(self._request.confidence)
+        places = self._membership(candidates, at, scan.fraction)
+
+        def beyond(rows: float) -> int | None:
+            return self._membership.certain_beyond(rows, candidates, at, scan.fraction)
+
+        shown = point.slice(0, len(places.certain))
+        settled = are_all and bool(places.certain.all())
         settled &= not (so_far or plan.groups_are_local or plan.has_having)
-        shown = point.slice(0, len(decided))
         return SoFar(
             point=shown,
-            groups=groups,
-            found=found.of_groups(decided),
-            bounds=self._bounds(shown, scan, decided),
+            groups=groups.first(shown.num_rows),
+            found=self._as_shown(found, groups, places),
+            bounds=self._bounds(shown, scan, places.certain),
             scan=scan,
             is_scaled=not so_far,
             unseen_groups=self._unseen(groups, scan.fraction) if are_all else None,
+            certain=places.certain,
             rows_are_settled=settled,
             warnings=(
-                *_warnings(plan, so_far and is_scaled, 0 if not is_scaled else int((~decided).sum())),
+                *_warnings(plan, so_far and is_scaled),
+                *(words_of(plan, places, crowd, scan.scale, beyond) if is_scaled else ()),
                 *(() if are_all else (f"only {point.num_rows:,} of the groups are shown before the end",)),
             ),
         )
+
+    def _are_tiny(self, point: pa.Table) -> bool:
+        """Whether scaled totals put groups of a few rows first."""
+        rows = candidates_of(point).rows[: self._plan.shown_rows]
+        return self._plan.ranks_totals and bool((rows < MIN_ROWS_TO_SCALE_RANKED).any())
 
     def without_each_block(self, so_far: SoFar) -> FloatArray:
         """Return the estimated outputs without each block with rows, shape (blocks, groups, outputs)."""
@@ -168,21 +189,71 @@ class Estimator:
         third of it.
         """
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
-        if name not in self._prepared:
-            limit = "" if most_groups is None else f" LIMIT {most_groups}"
-            self._cursor.run(f"PREPARE {name} AS {_point_sql(self._plan)}{limit}")
-            self._prepared.add(name)
-        return self._cursor.table(f"EXECUTE {name}({scale!r})")
+        limit = "" if most_groups is None else f" LIMIT {most_groups}"
+        self._prepare(name, f"WITH merged AS ({_merged_sql(self._plan)}) {self._plan.estimate_sql}{limit}")
+        return self._cursor.table(f"EXECUTE {name}({scale!r})").slice(0, self._plan.shown_rows)
 
-    def _intervals(self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool) -> CellIntervals:
+    def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
+        """Return the point, where LIMIT picks groups with those that may come before them, and the crowd."""
+        if self._plan.ranking is None and not self._plan.ranks_by_key:
+            return self.point(scale, most_groups)
+        self._prepare(_RANKED, candidates_sql(self._plan, _merged_sql(self._plan)))
+        return self._cursor.table(f"EXECUTE {_RANKED}({scale!r})")
+
+    def _prepare(self, name: str, sql: str) -> None:
+        if name not in self._prepared:
+            self._cursor.run(f"PREPARE {name} AS {sql}")
+            self._prepared.add(name)
+
+    def _intervals_at(
+        self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool
+    ) -> Callable[[float], CellIntervals]:
+        """Return what gives the intervals of the groups at a confidence; their variance is computed once."""
+        variance = cache(lambda: self._variance_of(groups, _cells(self._plan, point), scan))
+
+        def at(confidence: float) -> CellIntervals:
+            request = replace(self._request, confidence=confidence)
+            unit_rows = self._variance.rows_of_largest_unit
+            given = IntervalEstimator(self._plan, self._leading, request, lambda *_: variance(), unit_rows)
+            return self._intervals(given, point, groups, scan, so_far)
+
+        return cache(at)
+
+    def _as_shown(self, found: CellIntervals, groups: ShownGroups, places: Places) -> CellIntervals:
+        """Return the intervals of the rows shown, as wide as what passes a bar by luck needs them."""
+        plan, count = self._plan, len(places.certain)
+        shown = found.of_rows(places.certain, selection_factor(places.slack, self._request.confidence))
+        columns = [column.name for column in additive_columns(plan)]
+        for i, output in enumerate(estimated_outputs(plan)):
+            column = next((c for c in plan.basis if c.name == output.total), None)
+            if column is None or column.lowest is None or column.lowest < 0.0:
+                continue
+            least = groups.sums[:count, columns.index(column.name)]  # what was seen of it
+            most = np.full(count, np.inf)
+            for margin in (each for each in plan.deciders if each.value.total == output.total):
+                if margin.side == "above":
+                    least = np.where(places.certain, np.maximum(least, margin.threshold), least)
+                elif margin.side == "below":
+                    most = np.where(places.certain, np.minimum(most, margin.threshold), most)
+            shown.within(i, least, most)
+        return shown
+
+    def _intervals(
+        self,
+        intervals_of: IntervalEstimator,
+        point: pa.Table,
+        groups: ShownGroups,
+        scan: Scan,
+        so_far: bool,
+    ) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)
         if plan.groups_are_local and not plan.shared:
             return CellIntervals.known(cells) if plan.groups_are_final else CellIntervals.unknown(cells)
         if so_far and cells.size:
-            return self._intervals_of.at_least(groups, cells)
+            return intervals_of.at_least(groups, cells)
         if not cells.size or (plan.method is Method.NONE and not plan.groups_are_final):
             return CellIntervals.unknown(cells)
-        found = self._intervals_of(groups, cells, scan)
+        found = intervals_of(groups, cells, scan)
         if not plan.groups_are_final:
             return found
         # What varies is the inner stage that complete groups are compared with.
@@ -196,7 +267,7 @@ class Estimator:
             return found
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
         low, high = distinct_interval(seen, once, scan.fraction, self._request.confidence)
-        sides = CellBounds(low, high, np.ones(point.num_rows, dtype=bool))
+        sides = CellBounds(low, high, decided)
         kinds = enumerate(output.kind for output in self._plan.outputs)
         return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
 
@@ -210,12 +281,11 @@ class Estimator:
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
 
 
-def _point_sql(plan: OnlinePlan) -> str:
-    """Return the estimate's SQL over the state, with the scale as its parameter."""
+def _merged_sql(plan: OnlinePlan) -> str:
+    """Return the SQL of merged groups over the state, with the scale as its parameter."""
     scale, merge_sql = SCALE_PARAMETER, plan.weighted_merge_sql or plan.merge_sql
     distinct = f", {_distinct_sql(scale)} AS {DISTINCT_ESTIMATE}" if plan.counts_distinct else ""
-    merged = f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
-    return f"WITH merged AS ({merged}) {plan.estimate_sql}"
+    return f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
 
 
 def _distinct_sql(scale: str) -> str:
@@ -236,10 +306,8 @@ def _cells(plan: OnlinePlan, point: pa.Table) -> FloatArray:
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
-def _warnings(plan: OnlinePlan, so_far: bool, undecided: int) -> tuple[str, ...]:
+def _warnings(plan: OnlinePlan, so_far: bool) -> tuple[str, ...]:
     found = []
-    if undecided and not so_far and not plan.groups_are_local:
-        found.append(f"{undecided} of the rows shown may still leave the answer, and are not certified")
     if so_far:
         found.append("top rows so far: their groups have few rows yet, so totals are as seen, not scaled")
     if plan.groups_are_local:

@@ -42,13 +42,23 @@ class CellIntervals:
 
         return cls(value, nothing(), nothing(), np.zeros(value.shape, dtype=bool), nothing())
 
-    def of_groups(self, decided: BoolArray) -> CellIntervals:
-        """Return the first groups' cells, those of undecided groups not certified."""
-        count = len(decided)
-        certified = self.certified[:count] & decided[:, None]
-        return CellIntervals(
-            self.value[:count], self.low[:count], self.high[:count], certified, self.standard_error[:count]
-        )
+    def of_rows(self, certain: BoolArray, factor: FloatArray) -> CellIntervals:
+        """Return the first groups' cells, those of uncertain rows not certified.
+
+        factor: what the half-widths of each row are multiplied by, shape (rows,).
+        """
+        count = len(certain)
+        value, low, high = self.value[:count], self.low[:count], self.high[:count]
+        times = np.where(certain, factor, 1.0)[:, None]
+        low = np.where(times > 1.0, value - (value - low) * times, low)
+        high = np.where(times > 1.0, value + (high - value) * times, high)
+        sure = self.certified[:count] & certain[:, None]
+        return CellIntervals(value, low, high, sure, self.standard_error[:count])
+
+    def within(self, column: int, least: FloatArray, most: FloatArray) -> None:
+        """Have the intervals of a column end where its values are known to end, each of shape (rows,)."""
+        self.low[:, column] = np.maximum(self.low[:, column], np.minimum(least, self.value[:, column]))
+        self.high[:, column] = np.minimum(self.high[:, column], np.maximum(most, self.value[:, column]))
 
     def or_known(self, known: BoolArray) -> CellIntervals:
         """Return the intervals with the cells named as final values."""

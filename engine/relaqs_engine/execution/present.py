@@ -75,6 +75,7 @@ def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
         ),
         half_widths=np.broadcast_to(0.0, shape),
         certified=np.broadcast_to(np.True_, shape),
+        certain_rows=np.ones(answer.num_rows, dtype=bool),
         unseen_groups=0,
     )
 
@@ -87,14 +88,16 @@ def present_estimate(
     *,
     fraction: float,
     unseen_groups: int | None,
+    certain_rows: BoolArray,
     rows_are_settled: bool,
     warnings: tuple[str, ...],
     group_rows: FloatArray | None = None,
 ) -> Estimate:
     """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
 
-    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position. group_rows: joined rows
-    seen behind each row of the answer, None where they are not known.
+    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position. Whatever was found, no cell
+    of a row that is not certain is certified. group_rows: joined rows seen behind each row of the answer,
+    None where they are not known.
     """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
@@ -107,11 +110,13 @@ def present_estimate(
             value = doubles(point.column(i))
             low, high, sure = bounds[i].low, bounds[i].high, bounds[i].certified
         else:
-            sides.append(_bound_sides(output, point.column(i), complete=plan.groups_are_final))
+            ends = _bound_sides(output, point.column(i), complete=plan.groups_are_final)
+            sides.append((*ends, arrow_booleans(certain_rows & plan.groups_are_final)))
             values.append(np.full(point.num_rows, np.nan))
             halves.append(np.full(point.num_rows, np.nan))
             certified.append(np.zeros(point.num_rows, dtype=bool))
             continue
+        sure = sure & certain_rows
         sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
         values.append(value)
         with np.errstate(invalid="ignore"):  # between infinities
@@ -127,6 +132,7 @@ def present_estimate(
         values=_stack(values, shape),
         half_widths=_stack(halves, shape),
         certified=np.stack(certified, axis=1) if certified else np.empty(shape, dtype=bool),
+        certain_rows=certain_rows,
         unseen_groups=unseen_groups,
         rows_are_settled=rows_are_settled,
         warnings=warnings,
@@ -144,6 +150,7 @@ def _assemble(
     values: FloatArray,
     half_widths: FloatArray,
     certified: BoolArray,
+    certain_rows: BoolArray,
     unseen_groups: int | None,
     rows_are_settled: bool = True,
     warnings: tuple[str, ...] = (),
@@ -165,6 +172,7 @@ def _assemble(
         values=values,
         half_widths=half_widths,
         certified=certified,
+        certain_rows=certain_rows,
         unseen_groups=unseen_groups,
         warnings=plan.warnings + warnings,
         rows_are_settled=rows_are_settled,
@@ -188,12 +196,12 @@ def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _bound_sides(
     output: OutputColumn, column: pa.ChunkedArray, *, complete: bool
-) -> tuple[pa.Array, pa.Array, pa.Array]:
+) -> tuple[pa.Array, pa.Array]:
     """MAX so far is "at least", MIN "at most"; of an opaque value nothing is known, unless its group is."""
     unknown = pa.nulls(len(column), column.type)
     low = column if complete or output.side == "least" else unknown
     high = column if complete or output.side == "most" else unknown
-    return low, high, arrow_booleans(np.full(len(column), complete))
+    return low, high
 
 
 def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:

@@ -29,7 +29,7 @@ from relaqs_engine.schedule import MiniBatch
 # later, three smaller standard errors about another value, leaves six of them about once in a million looks;
 # then rows are decided anew.
 RANGE_STANDARD_ERRORS = 6.0
-_SO_FAR = ("the largest so far: some groups have few rows yet, so totals are as seen, not scaled",)
+_SO_FAR = "groups so far: some of them have few rows yet, so totals are as seen, not scaled"
 
 
 class Counted:
@@ -88,7 +88,7 @@ class RefinedAnswer:
         self._is_so_far = False
         for name, stage in self._stages.items():
             stage.fold(batch, partials[name])
-            so_far = self._refinement.picks_extremes and stage.has_tiny_groups
+            so_far = self._refinement.picks_groups and stage.has_tiny_groups
             self._answers[name] = stage.estimate(is_scaled=not so_far)
             self._is_so_far = self._is_so_far or so_far
         self._replicates = {
@@ -172,9 +172,14 @@ class RefinedAnswer:
             {},
             fraction=Scan(stage.block_rows, self._leading.row_count).fraction,
             unseen_groups=None,
+            certain_rows=np.zeros(answer.num_rows, dtype=bool),
             rows_are_settled=False,
-            warnings=_SO_FAR if self._is_so_far else (),
+            warnings=self._warnings(answer.num_rows),
         )
+
+    def _warnings(self, rows: int) -> tuple[str, ...]:
+        so_far = (_SO_FAR,) if self._is_so_far else ()
+        return (*so_far, f"0 of {rows:,} rows are certain to stay") if rows else so_far
 
     @property
     def _compared(self) -> frozenset[str]:

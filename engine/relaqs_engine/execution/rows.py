@@ -54,6 +54,7 @@ class RowsEstimator:
             {},
             fraction=scan.fraction,
             unseen_groups=None if expected is None else expected - found,
+            certain_rows=np.full(rows.num_rows, not self._plan.has_limit or self.is_complete),
             rows_are_settled=False,
             warnings=(f"rows so far: {rows.num_rows:,}, {total}",),
         )

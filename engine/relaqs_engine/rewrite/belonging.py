@@ -121,6 +121,7 @@ def kept_plan(draft: Draft, plan: OnlinePlan, late: Late, fits: Mapping[str, Cro
         final_sql="",
         shared=(),
         deciders=(),
+        near_sql="",
     )
 
 

@@ -88,6 +88,8 @@ class Draft:
     outputs: tuple[OutputColumn, ...] = ()
     deciders: tuple[Decider, ...] = ()
     membership_is_opaque: bool = False
+    ranks_by_key: bool = False
+    ranks_totals: bool = False
     hoists: tuple[Hoist, ...] = ()
     # FROM and WHERE of the partial query, over stream tokens and hoists.
     scan: exp.Select | None = None
@@ -113,6 +115,11 @@ class Draft:
         """The flattened query. Valid once `flatten` has run."""
         assert isinstance(self.tree, exp.Select)
         return self.tree
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the answer has the first groups of an order by estimates."""
+        return any(decider.ranks for decider in self.deciders)
 
     @property
     def shared_basis(self) -> tuple[BasisColumn, ...]:

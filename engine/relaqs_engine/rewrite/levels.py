@@ -203,8 +203,10 @@ def _grouped(query: exp.Select, names: Names, below: Level) -> Level:
     group = query.args.get("group")
     keys = group.expressions if group else []
     known = not query.find(exp.Rollup, exp.Cube, exp.GroupingSets)
-    if not known or any(_trust(key, names) is not Trust.KEY for key in keys):
+    if not known:
         return _blind(_UNSURE for _ in query.expressions)
+    if any(_trust(key, names) is not Trust.KEY for key in keys):
+        return _blind(_value(item.unalias(), names) for item in query.expressions)
     values = tuple(_sum_or_key(item.unalias(), names) for item in query.expressions)
     identity = exp.Anonymous(this="row", expressions=[key.copy() for key in keys] or [exp.Literal.number(0)])
     rows = exp.Coalesce(this=exp.Sum(this=exp.column(GROUP_ROWS)), expressions=[exp.Literal.number(0)])

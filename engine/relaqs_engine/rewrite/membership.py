@@ -1,7 +1,8 @@
 """Rule: which numbers decide whether a group belongs to the answer, while those numbers are estimates.
 
-HAVING compares estimates: its margins (left − right) decide. ORDER BY an estimate … LIMIT k ranks them: the
-distance to the first group left out decides. They are estimated like outputs, and not shown.
+HAVING compares estimates: the distance to its threshold decides, of a plain total to a constant, else of the
+left side less the right to 0. ORDER BY an estimate … LIMIT k ranks them: the distances to the other groups
+decide. They are estimated like outputs, and not shown.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.plan import SCALE, Decider, OutputColumn, OutputKind
+from relaqs_engine.plan import DISTINCT_ESTIMATE, SCALE, Decider, OutputColumn, OutputKind
 from relaqs_engine.refinement import SHARED_SCALE
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
-from relaqs_engine.rewrite.outputs import is_number
+from relaqs_engine.rewrite.outputs import is_number, plain_total
 from relaqs_engine.rewrite.render import merged_columns
 from relaqs_engine.sql.parse import DIALECT
 
@@ -28,11 +29,21 @@ def decide_membership(draft: Draft) -> Draft:
         return draft
     deciders = [*_margins(draft), *_ranking(draft)]
     undecidable = any(decider is None for decider in deciders)
+    draft = replace(draft, ranks_totals=_ranks_totals(draft))
+    if undecidable:
+        return replace(draft, membership_is_opaque=True)
     return replace(
         draft,
-        membership_is_opaque=undecidable,
-        deciders=() if undecidable else tuple(decider for decider in deciders if decider is not None),
+        deciders=tuple(decider for decider in deciders if decider is not None),
+        ranks_by_key=_ranks_by_key(draft),
     )
+
+
+def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
+    """Yield the conditions of HAVING that no estimate changes."""
+    for condition in _having(draft):
+        if not _estimates(draft, condition):
+            yield condition
 
 
 def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
@@ -40,7 +51,7 @@ def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
     columns = merged_columns(draft, types)
     for decider in draft.deciders:
         if not _is_numeric(draft, f"SELECT {decider.value.estimate_sql} FROM (SELECT {columns})"):
-            return replace(draft, deciders=(), membership_is_opaque=True)
+            return replace(draft, deciders=(), membership_is_opaque=True, ranks_by_key=False)
     return draft
 
 
@@ -51,34 +62,91 @@ def _is_numeric(draft: Draft, sql: str) -> bool:
         return False
 
 
-def _margins(draft: Draft) -> Iterator[Decider | None]:
-    """Yield what each condition of HAVING leaves to its threshold; None where it is no comparison."""
+def _having(draft: Draft) -> tuple[exp.Expr, ...]:
     assert draft.estimate_tree is not None
     having = draft.estimate_tree.args.get("having")
-    for condition in conjuncts_of(having.this if having else None):
+    return conjuncts_of(having.this if having else None)
+
+
+def _margins(draft: Draft) -> Iterator[Decider | None]:
+    """Yield what each condition of HAVING compares; None where it is no comparison."""
+    for condition in _having(draft):
         if not _estimates(draft, condition):
             continue
         if isinstance(condition, exp.Between):
-            yield _decider(draft, _difference(condition.this, condition.args["low"]), ranks=False)
-            yield _decider(draft, _difference(condition.this, condition.args["high"]), ranks=False)
+            value, low, high = condition.this, condition.args["low"], condition.args["high"]
+            yield _margin(draft, exp.GTE(this=value.copy(), expression=low.copy()))
+            yield _margin(draft, exp.LTE(this=value.copy(), expression=high.copy()))
         elif isinstance(condition, _COMPARISONS):
-            yield _decider(draft, _difference(condition.left, condition.right), ranks=False)
+            yield _margin(draft, condition)
         else:
             yield None
+
+
+def _margin(draft: Draft, condition: exp.Expr) -> Decider | None:
+    """Return what a comparison decides by: a total beside a constant, else its left side less its right."""
+    left, right = condition.args["this"], condition.args["expression"]
+    side = "above" if isinstance(condition, exp.GT | exp.GTE) else ""
+    side = "below" if isinstance(condition, exp.LT | exp.LTE) else side
+    if _constant(left) is not None:
+        left, right, side = right, left, {"above": "below", "below": "above", "": ""}[side]
+    constant, total = _constant(right), plain_total(left.unnest(), _names(draft))
+    if constant is None or total is None:
+        found = _decider(draft, _difference(left, right))
+        return found and replace(found, passes=condition.sql(DIALECT), side=side)
+    found = _decider(draft, left.copy(), total)
+    return found and replace(found, threshold=constant, passes=condition.sql(DIALECT), side=side)
+
+
+def _constant(value: exp.Expr) -> float | None:
+    bare = value.unnest()
+    return float(bare.this) if isinstance(bare, exp.Literal) and not bare.is_string else None
 
 
 def _ranking(draft: Draft) -> Iterator[Decider | None]:
     """Yield what the answer is ranked by, where LIMIT cuts the ranking off."""
     assert draft.estimate_tree is not None
-    tree = draft.estimate_tree
-    order = tree.args.get("order")
-    if not tree.args.get("limit") or order is None:
+    values = _ranked_by(draft)
+    estimated = [_estimates(draft, value) for value, _ in values]
+    if not any(estimated):
         return
-    value = order.expressions[0].this
+    value, descends = values[0]
+    if not estimated[0] or draft.estimate_tree.args.get("offset"):
+        yield None
+        return
+    found = _decider(draft, value.copy(), plain_total(value.unnest(), _names(draft)))
+    yield found and replace(found, ranks=True, descends=descends)
+
+
+def _ranked_by(draft: Draft) -> list[tuple[exp.Expr, bool]]:
+    """Return what LIMIT takes the first groups by, and whether the largest come first."""
+    tree = draft.estimate_tree
+    assert tree is not None
+    order = tree.args.get("order")
+    if order is None or not tree.args.get("limit"):
+        return []
+    return [(_written_out(tree, each.this), bool(each.args.get("desc"))) for each in order.expressions]
+
+
+def _written_out(tree: exp.Select, value: exp.Expr) -> exp.Expr:
+    """Return what an output's name stands for."""
     if isinstance(value, exp.Column) and value.name[:1] == "e" and value.name[1:].isdigit():
-        value = tree.expressions[int(value.name[1:])].unalias()
-    if _estimates(draft, value):
-        yield None if tree.args.get("offset") else _decider(draft, value.copy(), ranks=True)
+        item: exp.Expr = tree.expressions[int(value.name[1:])]
+        return item.unalias()
+    return value
+
+
+def _ranks_by_key(draft: Draft) -> bool:
+    ranked_by = _ranked_by(draft)
+    return bool(ranked_by) and not any(_estimates(draft, value) for value, _ in ranked_by)
+
+
+def _ranks_totals(draft: Draft) -> bool:
+    """Whether groups with few rows would stand first only because what was seen of them is scaled."""
+    scaled = {SCALE, DISTINCT_ESTIMATE}
+    return any(
+        column.name in scaled for value, _ in _ranked_by(draft) for column in value.find_all(exp.Column)
+    )
 
 
 def _estimates(draft: Draft, expression: exp.Expr) -> bool:
@@ -87,15 +155,20 @@ def _estimates(draft: Draft, expression: exp.Expr) -> bool:
     return any(not column.table and column.name not in keys for column in expression.find_all(exp.Column))
 
 
+def _names(draft: Draft) -> set[str]:
+    return {column.name for column in draft.basis}
+
+
 def _difference(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return exp.Sub(this=exp.paren(left.copy()), expression=exp.paren(right.copy()))
 
 
-def _decider(draft: Draft, value: exp.Expr, *, ranks: bool) -> Decider | None:
+def _decider(draft: Draft, value: exp.Expr, total: str | None = None) -> Decider | None:
     """Return the decider, or None where its value is not an estimate with a standard error."""
     additive = {column.name for column in (*draft.basis, *draft.shared_basis) if column.is_additive}
     keys = {f"k{i}" for i in range(len(draft.keys))}
     used = {column.name for column in value.find_all(exp.Column)} - keys - {SCALE, SHARED_SCALE}
     if not used <= additive:
         return None
-    return Decider(OutputColumn("", OutputKind.ESTIMATE, "DOUBLE", value.sql(DIALECT)), ranks)
+    output = OutputColumn("", OutputKind.ESTIMATE, "DOUBLE", value.sql(DIALECT), total=total)
+    return Decider(output, ranks=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from sqlglot import exp
@@ -82,7 +82,7 @@ def _output(
         OutputKind.ESTIMATE,
         type_,
         sql,
-        total=_plain_total(before, basis),
+        total=plain_total(before, basis),
         unrounded_sql="" if is_plain else before.sql(DIALECT),
         rounding=found.by,
         moves_in_steps=moves_in_steps(before),
@@ -103,8 +103,8 @@ def _sign_of_sums(column: BasisColumn) -> Sign:
     return sign_of_bounds(column.lowest, column.highest)
 
 
-def _plain_total(value: exp.Expr, basis: dict[str, BasisColumn]) -> str | None:
-    """Return the basis column if the value is nothing but its scaled total."""
+def plain_total(value: exp.Expr, basis: Container[str]) -> str | None:
+    """Return the basis column if the value is nothing but its scaled total. basis: names of columns."""
     if isinstance(value, exp.Mul) and isinstance(value.left, exp.Cast):
         column = value.left.this
         if isinstance(column, exp.Column) and column.name in basis and value.right.name == "scale":

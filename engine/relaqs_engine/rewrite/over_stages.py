@@ -19,10 +19,10 @@ from relaqs_engine.rewrite.draft import (
     Source,
     aliases_in,
     conjuncts_of,
-    own_nodes,
     tables_in,
 )
 from relaqs_engine.rewrite.hoist import projection
+from relaqs_engine.rewrite.passed_keys import IsKey, is_key
 from relaqs_engine.rewrite.refine import all_streams
 from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
 from relaqs_engine.sql.parse import DIALECT
@@ -39,11 +39,11 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> OnlinePlan:
     layouts = [draft.catalog.table(stream.table) for stream in streams]
     if len({len(layout.partitions) for layout in layouts}) > 1:
         raise NotOnlineError("its tables are laid out in different numbers of partitions")
-    from_stages = _aliases_of_stages(tree, maker)
     outputs = tuple(
-        OutputColumn(name, _kind(item, from_stages), type_, "")
+        OutputColumn(name, _kind(item, tree, maker), type_, "")
         for (name, type_), item in zip(draft.schema, _items(draft, tree), strict=True)
     )
+    picks = _picks_extremes(tree) or _compares(tree, maker)
     statics = tuple(dict.fromkeys(_statics(draft, tree, maker)))
     titles = ", ".join(stage.title for stage in maker.stages)
     return OnlinePlan(
@@ -56,7 +56,7 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> OnlinePlan:
         leading=max(layouts, key=lambda layout: (layout.row_count, layout.table)).table,
         expected_groups=max(stage.plan.expected_groups for stage in maker.stages),
         final_sql=tree.sql(DIALECT),
-        refinement=Refinement(maker.stages, statics=statics, picks_extremes=_picks_extremes(tree)),
+        refinement=Refinement(maker.stages, statics=statics, picks_groups=picks),
         warnings=(f"computed from estimates of {titles}: rows may still enter or leave the answer",),
     )
 
@@ -89,16 +89,30 @@ def _picks_extremes(tree: exp.Select) -> bool:
     return tree.find(*extremes) is not None
 
 
-def _aliases_of_stages(tree: exp.Select, maker: StageMaker) -> frozenset[str]:
-    return frozenset(
-        derived.alias for derived in tree.find_all(exp.Subquery) if derived.alias and maker.stages_in(derived)
+def _compares(tree: exp.Select, maker: StageMaker) -> bool:
+    """Whether which groups the query shows depends on what is estimated of them."""
+    return any(
+        not is_key(condition.this, select, _is_key_of(maker))
+        for select in tree.find_all(exp.Select)
+        for condition in (select.args.get("where"), select.args.get("having"))
+        if condition is not None
     )
 
 
-def _kind(item: exp.Expr, from_stages: frozenset[str]) -> OutputKind:
-    """Columns of static tables are as they are; the rest is computed from estimates, or over groups."""
-    computed = own_nodes(item, exp.AggFunc) or own_nodes(item, exp.Window) or item.find(exp.Query)
-    return OutputKind.OPAQUE if computed or aliases_in(item) & from_stages else OutputKind.KEY
+def _kind(item: exp.Expr, tree: exp.Select, maker: StageMaker) -> OutputKind:
+    """Keys of stages and columns of static tables are as they are; the rest is computed from estimates."""
+    return OutputKind.KEY if is_key(item, tree, _is_key_of(maker)) else OutputKind.OPAQUE
+
+
+def _is_key_of(maker: StageMaker) -> IsKey:
+    def is_key_of(table: exp.Table, name: str) -> bool:
+        if not maker.is_stage(table):
+            return True
+        position = name.removeprefix("o")
+        outputs = maker.stage(table.name).plan.outputs
+        return position.isdigit() and outputs[int(position)].kind is OutputKind.KEY
+
+    return is_key_of
 
 
 def _statics(draft: Draft, tree: exp.Select, maker: StageMaker) -> Iterator[Hoist]:

@@ -118,7 +118,8 @@ def _as_far_as_known(draft: Draft, late: Late) -> Draft:
         decides = late.comparison is not None and not moments and not draft.groups_are_local
         has_bars = has_bars and decides
         outputs = tuple(_without_bounds(output) for output in draft.outputs)
-        draft = replace(draft, outputs=outputs, counts_every_row=False)
+        deciders = tuple(replace(each, value=_without_bounds(each.value)) for each in draft.deciders)
+        draft = replace(draft, outputs=outputs, deciders=deciders, counts_every_row=False)
     return replace(draft, basis=basis, method=Method.REPLICATES if has_bars else Method.NONE)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -14,6 +14,7 @@ from relaqs_engine.plan import (
     DISTINCT_ONCE,
     DISTINCT_SEEN,
     OUTLIER_BLOCK,
+    RIVALS,
     ROWS,
     SCALE,
     SCALE_PARAMETER,
@@ -22,7 +23,6 @@ from relaqs_engine.plan import (
     VALUE,
     Basis,
     BasisColumn,
-    Decider,
     OutputColumn,
     OutputKind,
     Stream,
@@ -285,16 +285,25 @@ def _final(draft: Draft, *, estimated: bool) -> str:
     Exact, it gives the answer's columns o0… in DuckDB's types. Estimated, it gives those, each estimate's
     value as DOUBLE (v0…), and the keys, basis and row counts of the groups shown.
     """
-    tree = _attempted(draft.estimate_tree) if estimated else draft.exact_tree
+    tree = attempted(draft.estimate_tree) if estimated else draft.exact_tree
     assert tree is not None
+    having = tree.args.get("having")
+    sql = valued(draft, tree, having.this.sql(DIALECT) if having else "", estimated=estimated)
+    for part in ("order", "limit", "offset"):
+        if node := tree.args.get(part):
+            more = part == "limit" and estimated and draft.is_ranked
+            sql += " " + (_with_rivals(node) if more else node.sql(DIALECT))
+    return sql
+
+
+def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -> str:
+    """Return the SELECT of the groups that meet a condition, "" for all, without order."""
     values = ", ".join(
         f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
     )
     deciders = draft.deciders if estimated else ()
     hidden = "".join(f", TRY({d.value.estimate_sql}) AS d{i}" for i, d in enumerate(deciders))
-    inner = f"SELECT *, {values}{hidden} FROM merged"
-    if having := tree.args.get("having"):
-        inner += f" WHERE {having.this.sql(DIALECT)}"
+    inner = f"SELECT *, {values}{hidden} FROM merged" + (f" WHERE {condition}" if condition else "")
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
     if estimated:
         select += [
@@ -309,29 +318,19 @@ def _final(draft: Draft, *, estimated: bool) -> str:
             select += [outlier_column(column.name) for column in draft.basis if column.is_additive]
         if draft.distinct is not None:
             select += [DISTINCT_SEEN, DISTINCT_ONCE]
-    sql = f"SELECT {', '.join(select)} FROM ({inner})"
-    for part in ("order", "limit", "offset"):
-        if node := tree.args.get(part):
-            sql += " " + (
-                _one_more(node) if part == "limit" and deciders_rank(deciders) else node.sql(DIALECT)
-            )
-    return sql
+    return f"SELECT {', '.join(select)} FROM ({inner})"
 
 
 def _unrounded(output: OutputColumn, position: int) -> str:
     return f"TRY({output.unrounded_sql})" if output.unrounded_sql else output_name(position)
 
 
-def deciders_rank(deciders: Iterable[Decider]) -> bool:
-    return any(decider.ranks for decider in deciders)
+def _with_rivals(limit: exp.Expr) -> str:
+    """Return LIMIT with groups left out as well: ranks are told by the distance to them."""
+    return f"LIMIT {int(limit.expression.this) + RIVALS}"
 
 
-def _one_more(limit: exp.Expr) -> str:
-    """Return LIMIT with the first group left out as well: ranks are told by the distance to it."""
-    return f"LIMIT {int(limit.expression.this) + 1}"
-
-
-def _attempted(tree: exp.Select | None) -> exp.Select | None:
+def attempted(tree: exp.Select | None) -> exp.Select | None:
     """Return the tree with NULL for what fails: an estimate may overflow a cast that the answer does not."""
     if tree is None:
         return None

@@ -1,0 +1,34 @@
+"""Intervals of what is shown because it was found large enough: luck alone brings some of it over the bar."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.quantiles import normal_quantile
+
+_STEPS = 40  # of bisection, which leave 1e-8 of the bracket
+_LEAST_SLACK = 1e-3  # in half-widths: a factor of about a thousand
+
+
+def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
+    """Return what half-widths are multiplied by where an estimate is shown only above a bar, at least 1.
+
+    slack: how far each estimate is above its bar, in half-widths at this confidence; inf where there is none.
+    The interval is that of a normal estimate known to lie above the bar. It reaches down to the value for
+    which being so large, given that it passed, has the probability left on one side: 1.01 usual half-widths
+    at a slack of two, 1.22 at one, 2.04 at a half. Only the side towards the bar needs it. Another number
+    of the same row needs the less the less it varies with the one that has to pass.
+    Source: Lee, Sun, Sun, Taylor 2016, Exact post-selection inference, with application to the lasso,
+    section 5 (the truncated normal).
+    """
+    usual = normal_quantile((1.0 + confidence) / 2.0)
+    tail = np.log((1.0 - confidence) / 2.0)
+    bar = np.maximum(np.minimum(slack, 8.0), _LEAST_SLACK) * usual  # standard errors below the estimate
+    low, high = np.full(bar.shape, usual), usual + 1.2 * (-tail) / bar
+    for _ in range(_STEPS):
+        middle = (low + high) / 2.0
+        unlikely = log_ndtr(-middle) - log_ndtr(bar - middle) <= tail
+        low, high = np.where(unlikely, low, middle), np.where(unlikely, middle, high)
+    return np.asarray(high / usual)

@@ -1,0 +1,60 @@
+"""What is said in words of rows that are certain, rows that are not, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import takewhile
+from math import floor, log10
+
+from relaqs_engine.execution.candidates import Crowd
+from relaqs_engine.execution.membership import Places
+from relaqs_engine.plan import OnlinePlan
+
+# A group with more rows than are advised has at least so many in what was read: enough to be judged.
+_ROWS_TO_JUDGE = 50
+# Of the rows shown so many have to be certain for an advice to be worth it, or else as many as can be.
+_WORTH_IT = 0.3
+
+# Rows seen of a group, to how many rows of the answer were certain if all groups had to have more.
+CertainBeyond = Callable[[float], int | None]
+
+
+def words_of(
+    plan: OnlinePlan, places: Places, crowd: Crowd, scale: float, beyond: CertainBeyond
+) -> Iterator[str]:
+    """Yield what a reader should know about the rows shown. crowd: all groups that there are."""
+    shown, certain = len(places.certain), int(places.certain.sum())
+    if certain == shown:
+        return
+    rows = "row is" if shown == 1 else "rows are"
+    yield f"{certain:,} of {shown:,} {rows} certain to stay; no number of the others is certified"
+    by_average = plan.ranking is not None and not plan.ranks_totals and not plan.groups_are_local
+    if by_average and crowd.are_all_known:
+        yield from _advice(crowd, certain, shown, scale, beyond)
+
+
+def _advice(crowd: Crowd, certain: int, shown: int, scale: float, beyond: CertainBeyond) -> Iterator[str]:
+    """Yield a condition on the number of rows with which more of the answer would be certain."""
+    best, best_rows = certain, 0
+    for rows in takewhile(lambda rows: rows < crowd.most_rows * scale, _round_numbers(scale)):
+        found = beyond(rows / scale)
+        if found is None:
+            break
+        if found > best:
+            best, best_rows = found, rows
+        if best >= _WORTH_IT * shown:
+            break
+    if best_rows:
+        left_out = int((crowd.rows * scale <= best_rows).sum())
+        yield (
+            f"HAVING count(*) > {best_rows} would leave out {left_out:,} of {crowd.groups:,} groups, whose "
+            f"places too few rows tell so far; then at least {best:,} of {shown:,} rows would be certain"
+        )
+
+
+def _round_numbers(scale: float) -> Iterator[int]:
+    """Yield 1, 2, 5, 10, … from the rows that a group needs to be judged: at a tenth of the table 500."""
+    power = 10 ** floor(log10(_ROWS_TO_JUDGE * scale))
+    while True:
+        yield from (step * power for step in (1, 2, 5) if step * power >= _ROWS_TO_JUDGE * scale)
+        power *= 10

@@ -1,0 +1,28 @@
+"""Rule: the text of what HAVING leaves out of a ranking for now, and may still come in, and go ahead."""
+
+from __future__ import annotations
+
+from relaqs_engine.plan import RIVALS
+from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.membership import fixed_conditions
+from relaqs_engine.rewrite.render import attempted, valued
+from relaqs_engine.sql.parse import DIALECT
+
+
+def near_sql(draft: Draft) -> str:
+    """Return the query of the groups that fail HAVING so far, those nearest to its thresholds first.
+
+    It has the columns of the estimate. "" where nothing is ranked, or nothing that is estimated decides.
+    """
+    margins = [(i, each) for i, each in enumerate(draft.deciders) if not each.ranks]
+    tree = attempted(draft.estimate_tree)
+    if tree is None or not draft.is_ranked or not margins:
+        return ""
+    fails = f"({tree.args['having'].this.sql(DIALECT)}) IS NOT TRUE"
+    fixed = (condition.sql(DIALECT) for condition in fixed_conditions(draft))
+    gaps = (
+        f"CASE WHEN TRY({each.passes}) THEN 0.0 ELSE abs(d{i} - ({each.threshold!r})) END"
+        for i, each in margins
+    )
+    groups = valued(draft, tree, " AND ".join([fails, *fixed]), estimated=True)
+    return f"{groups} ORDER BY greatest({', '.join(gaps)}) NULLS FIRST LIMIT {RIVALS}"
