@@ -19,11 +19,11 @@ CHANCE = 0.9  # that the time is in the interval
 
 # How far the logarithm of the error is off its curve: mostly this little, in one of so many cases that much,
 # as where a group is certified, or a median jumps.
-_NOISE, _JUMP, _JUMP_CHANCE = 0.06, 0.45, 0.25
+_NOISE, _JUMP, _JUMP_CHANCE = 0.06, 0.35, 0.25
 # Spread of the logarithm of a time ahead, of one mini-batch or all, for a load stays: after the first answer,
-# and after two; what is seen of the mini-batches then counts beside so many observations of the latter.
-_FIRST_SPREAD, _USUAL_SPREAD, _USUAL_COUNT = 0.65, 0.4, 1.5
-_FORGET = 0.65  # weight of a mini-batch beside the one after it
+# and after two; what is seen of mini-batches then counts beside so many that spread like the latter.
+_FIRST_SPREAD, _USUAL_SPREAD, _USUAL_COUNT = 0.65, 0.4, 1.0
+_FORGET = 0.75  # weight of a mini-batch beside the one after it
 _LAST_SAVES = 0.4  # of the time of the last mini-batch: no other one takes cores from it
 _FIRST = 0.5  # what a mini-batch takes of the first one's time, and of its core-seconds a row: it warms up
 
