@@ -204,15 +204,16 @@ def test_a_disk_too_small_is_noticed_before_anything_is_written(
     assert not (tmp_path / "t").exists()
 
 
-@pytest.mark.parametrize(
-    "failure",
-    [
-        DataError('IO Error: Could not write file "x": No space left on device'),
-        OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
-    ],
+# Made in the test: an error that outlives it would hold what its traceback names, a connection among others.
+FULL_DISK: tuple[Callable[[], Exception], ...] = (
+    lambda: DataError('IO Error: Could not write file "x": No space left on device'),
+    lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
 )
+
+
+@pytest.mark.parametrize("failure", FULL_DISK)
 def test_a_disk_that_fills_up_leaves_the_old_layout(
-    lines_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+    lines_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Callable[[], Exception]
 ) -> None:
     old = shuffle(lines_file, tmp_path / "t", partitions=2)
     copy: Callable[..., None] = partitions_module.copy_to_parquet
@@ -220,7 +221,7 @@ def test_a_disk_that_fills_up_leaves_the_old_layout(
     def fill_the_disk(cursor: object, select: str, file: Path) -> None:
         copy(cursor, select, file)
         if file.name == "part-00002.parquet":
-            raise failure
+            raise failure()
 
     monkeypatch.setattr(partitions_module, "copy_to_parquet", fill_the_disk)
     with pytest.raises(LayoutError, match=r"is full: .* had been written and .* are free; nothing was left"):
