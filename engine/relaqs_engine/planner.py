@@ -272,7 +272,9 @@ def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None
             draft.binder.describe(f"SELECT {output.estimate_sql} FROM (SELECT {columns})")
         except SqlError as error:
             raise NotOnlineError(f"{output.name} has no meaning for an estimate ({error.message})") from None
-    draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.estimate}")
+    for text in (texts.estimate, near_sql(draft)):
+        if text:
+            draft.binder.describe(f"WITH merged AS (SELECT {columns}) {text}")
 
 
 def _exact(

@@ -73,6 +73,7 @@ def json_line(snapshot: Snapshot) -> str:
         "table": _objects(snapshot.table),
         "estimate": _objects(snapshot.estimate),
         "columns": [asdict(column) for column in snapshot.columns],
+        "certain_rows": None if snapshot.certain_rows is None else snapshot.certain_rows.to_pylist(),
     }
     return json.dumps(plain(values), allow_nan=False)
 

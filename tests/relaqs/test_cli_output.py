@@ -20,7 +20,7 @@ from tests.relaqs.examples import NATIONS, revenue, snapshot
 DAY = datetime.date(1998, 8, 2)
 KEYS = {
     *("table", "estimate", "columns", "fraction", "error", "confidence", "interval", "batch", "batches"),
-    *("elapsed_seconds", "is_exact", "mode", "unseen_groups", "warnings", "target"),
+    *("elapsed_seconds", "is_exact", "mode", "unseen_groups", "warnings", "target", "certain_rows"),
 }
 
 
@@ -50,10 +50,11 @@ def strict(text: str) -> Any:
 
 
 def test_a_line_has_the_attributes_of_a_snapshot() -> None:
-    line = json_line(revenue())
+    line = json_line(dataclasses.replace(revenue(), certain_rows=pa.array([True, False] * 3)))
     assert "\n" not in line
     values = strict(line)
     assert set(values) == KEYS
+    assert values["certain_rows"] == [True, False] * 3
     assert values["fraction"] == 0.42
     assert values["columns"] == [
         {

@@ -35,6 +35,11 @@ def test_the_picture() -> None:
     assert lines[10:] == ["?  too few rows stand behind this number to vouch for its interval yet"]
 
 
+def test_a_row_that_may_leave_is_a_reason_for_a_mark() -> None:
+    answer = dataclasses.replace(revenue(), certain_rows=pa.array([True] * 5 + [False]))
+    assert str(answer).splitlines()[10].endswith("interval yet, or its row may still leave the answer")
+
+
 def test_the_picture_of_an_exact_answer() -> None:
     lines = str(revenue(exact=True)).splitlines()
     assert lines[0] == "Exact · 1.10 s"

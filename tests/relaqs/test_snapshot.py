@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -17,7 +18,7 @@ from tests.relaqs.examples import REVENUE, revenue, snapshot
 
 CONTRACT = {
     *("table", "estimate", "fraction", "error", "confidence", "interval", "batch", "batches"),
-    *("elapsed_seconds", "is_exact", "mode", "unseen_groups", "warnings"),
+    *("elapsed_seconds", "is_exact", "mode", "unseen_groups", "warnings", "certain_rows"),
 }
 
 
@@ -49,19 +50,23 @@ def test_an_estimate_becomes_a_snapshot() -> None:
         certified=np.array([[True]]),
         unseen_groups=2,
     )
-    answer = snapshot_of(
-        estimate,
-        error=0.1,
-        confidence=0.9,
-        interval="anytime",
-        batch=1,
-        batches=2,
-        elapsed_seconds=0.5,
-        mode="mergeable",
-        warnings=("slow",),
-    )
+    circumstances: dict[str, Any] = {
+        "error": 0.1,
+        "confidence": 0.9,
+        "interval": "anytime",
+        "batch": 1,
+        "batches": 2,
+        "elapsed_seconds": 0.5,
+        "mode": "mergeable",
+        "warnings": ("slow",),
+    }
+    answer = snapshot_of(estimate, **circumstances)
     assert answer.estimate.column_names == ["x", "x_low"]
     assert answer.columns[0].low == "x_low_"
+    assert answer.certain_rows is not None
+    assert answer.certain_rows.to_pylist() == [True]
+    may_leave = dataclasses.replace(estimate, certain_rows=np.array([False]))
+    assert snapshot_of(may_leave, **circumstances).certain_rows == pa.array([False])
     assert (answer.fraction, answer.unseen_groups, answer.warnings) == (0.5, 2, ("slow",))
 
 

@@ -26,8 +26,8 @@ def words_of(
     shown, certain = len(places.certain), int(places.certain.sum())
     if certain == shown:
         return
-    rows = "row is" if shown == 1 else "rows are"
-    yield f"{certain:,} of {shown:,} {rows} certain to stay; no number of the others is certified"
+    rows, are = "row" if shown == 1 else "rows", "is" if certain == 1 else "are"
+    yield f"{certain:,} of {shown:,} {rows} {are} certain to stay; no number of the others is certified"
     by_average = plan.ranking is not None and not plan.ranks_totals and not plan.groups_are_local
     if by_average and crowd.are_all_known:
         yield from _advice(crowd, certain, shown, scale, beyond)
