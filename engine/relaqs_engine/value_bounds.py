@@ -155,7 +155,8 @@ def _nullif(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
     found = value_bounds(call.this, column_of)
     without = call.expression.unnest()
     is_zero = isinstance(without, exp.Literal) and not without.is_string and float(without.this) == 0.0
-    if is_zero and found.lowest == 0.0 and _is_whole(call.this, column_of):
+    may_be_more = found.highest is None or found.highest >= 1.0
+    if is_zero and found.lowest == 0.0 and may_be_more and _is_whole(call.this, column_of):
         return found.clipped(1.0)
     return found
 

@@ -53,11 +53,17 @@ def test_certified_cells_hold(lines: list[Line]) -> None:
     assert failed == []
 
 
-@pytest.mark.parametrize("expression", ["avg(least(x, 100))", "sum(ln(1 + abs(x)))"])
-def test_tame_functions_of_heavy_tails_are_certified(lines: list[Line], expression: str) -> None:
-    """What a function cuts to size is certified in a tenth of the cells at least."""
-    [line] = [line for line in lines if (line.expression, line.fraction) == (expression, FRACTIONS[-1])]
-    assert line.judged.coverage.certified_share > 0.10
+def test_tame_functions_of_heavy_tails_are_certified(lines: list[Line]) -> None:
+    """What a function cuts to size is certified in most cells of a table of rows.
+
+    Of the clusters nothing is: a hundredth of them is so large that one may decide about a group.
+    """
+    for expression in ("avg(least(x, 100))", "sum(ln(1 + abs(x)))"):
+        [line] = [line for line in lines if (line.expression, line.fraction) == (expression, FRACTIONS[-1])]
+        if line.units == "rows":
+            assert line.judged.coverage.certified_share > 0.5
+        else:
+            assert line.judged.coverage.bounded_coverage < 0.93
 
 
 def _in_words(line: Line) -> str:

@@ -11,7 +11,7 @@ RELAQS = Path(__file__).resolve().parents[2] / "relaqs"
 
 # What each part may import of this project; below it, only numpy and harmless parts of the standard library.
 MAY_IMPORT = {
-    "progress": {"relaqs.progress", "relaqs.arrays", "relaqs_engine.estimate"},
+    "progress": {"relaqs.progress", "relaqs.arrays", "relaqs.python_values", "relaqs_engine.estimate"},
     "prediction": {"relaqs.prediction", "relaqs.arrays"},
     "policies": {"relaqs.policies", "relaqs.prediction", "relaqs.arrays", "relaqs_engine.errors"},
     "scheduling": {
