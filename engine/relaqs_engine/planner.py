@@ -257,6 +257,9 @@ def _layout_reasons(draft: Draft) -> Iterator[str]:
         if LAYOUT_MARK in stream.table:
             key = ", ".join(draft.catalog.table(stream.table).cluster_key)
             yield f"the layout {stream.table} holds the rows of one {key} in one partition"
+    if draft.outlier_columns:
+        named = ", ".join(draft.outlier_columns)
+        yield f"rows with values far out in {named} are read first, and counted exactly"
 
 
 def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None:

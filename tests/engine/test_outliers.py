@@ -67,6 +67,7 @@ def test_the_last_answer_is_duckdbs(world: World, sql: str) -> None:
     plan = world.plan(sql)
     parts = plan.around.parts if plan.around else (plan,)
     assert all(part.outlier_sql for part in parts)
+    assert any("are read first, and counted exactly" in reason for part in parts for reason in part.reasons)
     world.check(sql)
 
 

@@ -15,6 +15,7 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plan import Basis, BasisColumn, Method, OnlinePlan
 
 _ROUNDING = 1e-9
+MOST_WIDENED = 2.0  # what luck in the selection may make of a half-width
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,12 @@ class CellIntervals:
     def of_rows(self, certain: BoolArray, factor: FloatArray) -> CellIntervals:
         """Return the first groups' cells, those of uncertain rows not certified.
 
-        factor: what the half-widths of each row are multiplied by, shape (rows,).
+        factor: what the half-widths of each row are multiplied by, shape (rows,). A row that only just stays
+        would have bars that say nothing: it keeps its own, and they are not certified.
         """
         count = len(certain)
         value, low, high = self.value[:count], self.low[:count], self.high[:count]
+        certain = certain & (factor <= MOST_WIDENED)
         times = np.where(certain, factor, 1.0)[:, None]
         low = np.where(times > 1.0, value - (value - low) * times, low)
         high = np.where(times > 1.0, value + (high - value) * times, high)

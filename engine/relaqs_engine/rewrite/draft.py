@@ -95,6 +95,7 @@ class Draft:
     scan: exp.Select | None = None
     # The same of the rows in the outlier index, where it is read; the scan then leaves them out.
     outlier_scan: exp.Select | None = None
+    outlier_columns: tuple[str, ...] = ()
     may_read_outliers: bool = True
     method: Method = Method.NONE
     expected_groups: int = 1

@@ -38,6 +38,7 @@ def read_outliers_apart(draft: Draft) -> Draft:
         draft,
         scan=draft.scan.where(exp.not_(condition.copy())),
         outlier_scan=draft.scan.where(condition),
+        outlier_columns=tuple(column.name for column in skewed),
         basis=tuple(_among_inliers(column, draft, source, names) for column in draft.basis),
     )
 
