@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """lowest <= value <= highest, wherever the value is not NULL. None: that side is not known.
+    """lowest <= value <= highest, wherever the value is a number at all. None: that side is not known.
 
     >>> Bounds(0.0, 10.0) - Bounds(1.0, 2.0)
     Bounds(lowest=-2.0, highest=9.0)
@@ -117,11 +117,13 @@ def power(base: Bounds, exponent: float) -> Bounds:
 
 
 def remainder(dividend: Bounds, divisor: Bounds) -> Bounds:
-    """Return the bounds of a % b: it has the sign of a, and is no larger than either."""
-    sizes = [size for size in (dividend.size, divisor.size) if size is not None]
-    if not sizes:
-        return Bounds(0.0, None) if dividend.is_nonnegative else UNKNOWN
-    most = min(sizes)
+    """Return the bounds of a % b: it has the sign of a, and is no larger than either.
+
+    Unknown where b may be 0, which gives no number.
+    """
+    if divisor.ends is None or divisor.ends[0] * divisor.ends[1] <= 0.0:
+        return UNKNOWN
+    most = min(size for size in (dividend.size, divisor.size) if size is not None)
     falls = dividend.lowest is None or dividend.lowest < 0.0
     rises = dividend.highest is None or dividend.highest > 0.0
     return Bounds(-most if falls else 0.0, most if rises else 0.0)

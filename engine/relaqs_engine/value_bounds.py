@@ -20,6 +20,7 @@ ColumnLookup = Callable[[exp.Column], Column | None]
 
 _TRUTH = Bounds(0.0, 1.0)
 _SECONDS_A_DAY = 86_400.0
+_MOST_DECIMALS = 300
 # A part of a date that has the same few values in any year. SECOND counts 59, MILLISECOND within the minute.
 _DATE_PARTS = {
     "month": Bounds(1.0, 12.0),
@@ -47,6 +48,7 @@ _INTEGER_RANGES = {
     "USMALLINT": Bounds(0.0, 2.0**16),
 }
 _INTEGERS = (*_INTEGER_RANGES, "INT", "INTEGER", "BIGINT", "INT128", "HUGEINT", "UINT", "UINTEGER", "UBIGINT")
+_MOMENTS = ("DATE", "TIMESTAMP")
 _FLOATS = ("FLOAT", "DOUBLE", "REAL")
 _FALSE_OR_TRUE = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
 
@@ -100,7 +102,14 @@ def _raised(base: Bounds, exponent: Bounds) -> Bounds:
 
 
 def _square_root(bounds: Bounds) -> Bounds:
-    return bounds.clipped(0.0).rising(math.sqrt)
+    """Return the bounds of SQRT, which is no number below 0."""
+    return bounds.rising(math.sqrt) if bounds.is_nonnegative else UNKNOWN
+
+
+def _truncated(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    if call.args.get("decimals") is not None:
+        return UNKNOWN
+    return value_bounds(call.this, column_of).rising(lambda value: float(math.trunc(value)))
 
 
 def _choices(parts: Sequence[exp.Expr], column_of: ColumnLookup) -> Bounds:
@@ -221,7 +230,7 @@ def _scale_of(decimal: exp.Expr) -> int:
 def _round(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
     decimals = call.args.get("decimals")
     number = value_bounds(decimals, column_of) if decimals is not None else _exactly(0.0)
-    if number.only_value is None:
+    if number.only_value is None or abs(number.only_value) > _MOST_DECIMALS:
         return UNKNOWN
     return value_bounds(call.this, column_of).widened(0.5 * 10.0**-number.only_value)
 
@@ -235,12 +244,13 @@ def _day_of(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     """Return the bounds of a date or a time, in days since the year 1."""
     expression = expression.unnest()
     if isinstance(expression, exp.Cast):
-        return _day_of(expression.this, column_of).widened(1.0)
+        is_day = _type_name(expression).startswith(_MOMENTS)
+        return _day_of(expression.this, column_of).widened(1.0) if is_day else UNKNOWN
     if isinstance(expression, exp.Literal) and expression.is_string:
         day = _days(expression.this)
         return Bounds(day, day)
     column = column_of(expression) if isinstance(expression, exp.Column) else None
-    if column is None or not column.type.startswith(("DATE", "TIMESTAMP")):
+    if column is None or not column.type.startswith(_MOMENTS):
         return UNKNOWN
     return Bounds(_days(column.minimum), _days(column.maximum))
 
@@ -275,7 +285,16 @@ def _date_part(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     if name == "epoch" and argument is not None:
         since_1970 = _day_of(argument, column_of) - _exactly(_days("1970-01-01") or 0.0)
         return since_1970.widened(1.0) * _exactly(_SECONDS_A_DAY)
-    return _DATE_PARTS.get(name, UNKNOWN)
+    return _DATE_PARTS.get(name, UNKNOWN) if _is_moment(argument, column_of) else UNKNOWN
+
+
+def _is_moment(expression: exp.Expr | None, column_of: ColumnLookup) -> bool:
+    """Whether an expression is a date or a time: the days of an interval may be any number."""
+    expression = expression.unnest() if expression is not None else None
+    if isinstance(expression, exp.Cast):
+        return _type_name(expression).startswith((*_MOMENTS, "TIME"))
+    column = column_of(expression) if isinstance(expression, exp.Column) else None
+    return column is not None and column.type.startswith((*_MOMENTS, "TIME"))
 
 
 def _named_part(expression: exp.Expr) -> tuple[str, exp.Expr | None]:
@@ -306,7 +325,6 @@ _CHANGED: dict[type[exp.Expr], Callable[[Bounds], Bounds]] = {
     exp.Abs: Bounds.absolute,
     exp.Ceil: lambda bounds: bounds.rising(lambda value: float(math.ceil(value))),
     exp.Floor: lambda bounds: bounds.rising(lambda value: float(math.floor(value))),
-    exp.Trunc: lambda bounds: bounds.rising(lambda value: float(math.trunc(value))),
     exp.Sqrt: _square_root,
     exp.Cbrt: lambda bounds: bounds.rising(math.cbrt),
     exp.Exp: lambda bounds: bounds.rising(math.exp).clipped(0.0),
@@ -336,6 +354,7 @@ _SPECIAL: dict[type[exp.Expr], Callable[[exp.Expr, ColumnLookup], Bounds]] = {
     exp.Cast: _cast,
     exp.TryCast: _cast,
     exp.Round: _round,
+    exp.Trunc: _truncated,
     exp.Log: _log,
     exp.DateDiff: _date_difference,
 }

@@ -160,3 +160,76 @@ def test_what_cannot_be_bounded_is_never_certified_and_says_so(
     for estimate in world.estimates(world.plan(f"SELECT {expression} AS v FROM sales")):
         assert estimate.is_exact or not estimate.certified.any()
         assert estimate.is_exact or any(why in warning for warning in estimate.warnings)
+
+
+def test_a_row_that_may_meet_many_others_is_never_certified(tmp_path: Path) -> None:
+    """One key meets 5,000 rows of the other table and the others one: a sample without it looks calm."""
+    rng = np.random.default_rng(5)
+    keys = rng.integers(0, 50, ROWS)
+    keys[:3] = 99
+    table = pa.table({"k": keys, "y": rng.random(ROWS)})
+    shuffle(table, tmp_path / "t", partitions=20)
+    unique = pa.table({"k": np.arange(100)})
+    many = pa.table({"k": np.concatenate([np.arange(50), np.full(5000, 99)])})
+    add_static(unique, tmp_path / "once")
+    add_static(many, tmp_path / "often")
+    world = World.open(tmp_path, oracle_over(tmp_path / "raw", t=table, once=unique, often=many))
+    sql = "SELECT sum(y) AS s, count(*) AS n FROM t JOIN {} USING (k)"
+    *early, _ = world.estimates(world.plan(sql.format("often")))
+    assert not any(estimate.certified.any() for estimate in early)
+    assert all("meet several rows of often" in " ".join(estimate.warnings) for estimate in early)
+    *early, _ = world.estimates(world.plan(sql.format("once")))
+    assert early[-1].certified[0, 0]
+
+
+def test_negative_outliers_take_nothing_from_the_interval(tmp_path: Path) -> None:
+    """A sum of positive values but for a few large negative ones, which the index has, can still fall."""
+    rng = np.random.default_rng(6)
+    values = rng.uniform(100.0, 200.0, ROWS)
+    values[:100] = -1e5
+    table = pa.table({"x": values})
+    shuffle(table, tmp_path / "t", partitions=20)
+    world = World.open(tmp_path, oracle_over(tmp_path / "raw", t=table))
+    for estimate in list(world.estimates(world.plan("SELECT sum(x) AS s FROM t")))[:-1]:
+        value, low = (estimate.table.column(name)[0].as_py() for name in ("s", "s_low"))
+        assert low < value
+
+
+def test_a_group_that_passes_by_its_outliers_is_judged_with_them(tmp_path: Path) -> None:
+    """Ten rows of 400 are known of a small group from the start; what is open are fifty of 0 to 1."""
+    rng = np.random.default_rng(7)
+    values, groups = rng.random(ROWS), np.arange(ROWS) % 10
+    groups[:60], values[:10] = 99, 400.0
+    total = float(values[:60].sum())
+    table = pa.table({"g": groups, "x": values})
+    shuffle(table, tmp_path / "t", partitions=20)
+    world = World.open(tmp_path, oracle_over(tmp_path / "raw", t=table))
+    plan = world.plan(f"SELECT g, sum(x) AS s FROM t GROUP BY g HAVING sum(x) > {total + 2}")
+    for seed in range(5):
+        for estimate in list(world.estimates(plan, seed=seed))[:-1]:
+            shown = dict(zip(estimate.table.column("g").to_pylist(), estimate.certain_rows, strict=True))
+            assert not shown.get(99, False)
+
+
+def test_one_large_cluster_among_single_rows_is_never_forgotten(tmp_path: Path) -> None:
+    """The largest cluster has a sixth of the rows: until it is read nothing is certified and wrong."""
+    rng = np.random.default_rng(8)
+    single, large = 15_000, 3_000
+    table = pa.table(
+        {
+            "u": np.concatenate([np.arange(single), np.full(large, single)]),
+            "v": np.concatenate([rng.random(single), np.full(large, 0.97)]),
+        }
+    )
+    shuffle(table, tmp_path / "t", partitions=20, cluster_by="u")
+    world = World.open(tmp_path, oracle_over(tmp_path / "raw", t=table))
+    plan = world.plan("SELECT avg(v) AS a, sum(v) AS s, count(*) FILTER (WHERE v > 0.58) AS n FROM t")
+    wrong = 0
+    for seed in range(8):
+        *early, last = world.estimates(plan, seed=seed)
+        for estimate in early:
+            for name in ("a", "s", "n"):
+                low, high = (estimate.table.column(f"{name}_{end}")[0].as_py() for end in ("low", "high"))
+                sure = estimate.table.column(f"{name}_certified")[0].as_py()
+                wrong += sure and not low <= last.table.column(name)[0].as_py() <= high
+    assert wrong == 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.membership import Candidates
-from relaqs_engine.plan import ROWS, OnlinePlan
+from relaqs_engine.plan import ROWS, OnlinePlan, outlier_column
 
 _PASSES = "passes_having"
 _GROUPS, _LEAST = "crowd_groups", "crowd_least_rows"
@@ -62,4 +62,7 @@ def candidates_of(point: pa.Table) -> Candidates:
         passes = doubles(point.column(_PASSES)) > 0
     assert not np.any(passes[1:] & ~passes[:-1]), "a group that passes HAVING stands behind one that does not"
     crowd = crowd_of(point)
-    return Candidates(passes, crowd.rows, crowd.least_rows)
+    prefix = outlier_column("")
+    names = [name for name in point.column_names if name.startswith(prefix)]
+    outliers = {name.removeprefix(prefix): doubles(point.column(name), null=0.0) for name in names}
+    return Candidates(passes, crowd.rows, crowd.least_rows, outliers)

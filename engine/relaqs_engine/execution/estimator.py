@@ -158,7 +158,7 @@ class Estimator:
         return SoFar(
             point=shown,
             groups=groups.first(shown.num_rows),
-            found=self._as_shown(found, groups, places),
+            found=self._as_shown(found, groups, places, scan),
             bounds=self._bounds(shown, scan, places.certain),
             scan=scan,
             is_scaled=not so_far,
@@ -219,16 +219,19 @@ class Estimator:
 
         return cache(at)
 
-    def _as_shown(self, found: CellIntervals, groups: ShownGroups, places: Places) -> CellIntervals:
+    def _as_shown(
+        self, found: CellIntervals, groups: ShownGroups, places: Places, scan: Scan
+    ) -> CellIntervals:
         """Return the intervals of the rows shown, as wide as what passes a bar by luck needs them."""
         plan, count = self._plan, len(places.certain)
         shown = found.of_rows(places.certain, selection_factor(places.slack, self._request.confidence))
         columns = [column.name for column in additive_columns(plan)]
+        seen = groups.sums[:count] + groups.outliers[:count] * (1.0 - 1.0 / scan.scale)
         for i, output in enumerate(estimated_outputs(plan)):
             column = next((c for c in plan.basis if c.name == output.total), None)
             if column is None or column.lowest is None or column.lowest < 0.0:
                 continue
-            least = groups.sums[:count, columns.index(column.name)]  # what was seen of it
+            least = seen[:, columns.index(column.name)]
             most = np.full(count, np.inf)
             for margin in (each for each in plan.deciders if each.value.total == output.total):
                 if margin.side == "above":

@@ -106,7 +106,7 @@ class IntervalEstimator:
         )
         outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
-        self._moves_in_steps = np.array([output.moves_in_steps for output in outputs], dtype=bool)
+        self._is_certifiable = np.array([output.certifiable for output in outputs], dtype=bool)
         # For each estimated output the column it totals, or None where it is anything but a plain total.
         by_name = {column.name: column for column in self._columns}
         self._totals = [by_name.get(output.total or "") for output in outputs]
@@ -170,7 +170,7 @@ class IntervalEstimator:
         for i, column in enumerate(self._columns):
             lowest[:, i], highest[:, i] = self._added_by_a_row(column, groups)
         influence = largest_influence(gradient, lowest, highest, self._counted_by)
-        return np.where(self._moves_in_steps, np.nan, influence)
+        return np.where(self._is_certifiable, influence, np.nan)
 
     def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
         """Return between which ends a row adds to each group's sum: of moments, about the group's mean."""

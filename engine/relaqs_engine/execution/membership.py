@@ -7,8 +7,8 @@ and groups not seen yet. The statements of one estimate hold together, so each o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,11 +42,13 @@ class Candidates:
     """Groups that the answer may have: those that pass HAVING so far, in its order, then some that do not.
 
     passes: which they are. rows: joined rows seen of each. Both of shape (groups,). least_rows: of any group.
+    outliers: what the outlier index adds to each total, by its column, shape (groups,).
     """
 
     passes: BoolArray
     rows: FloatArray
     least_rows: float
+    outliers: Mapping[str, FloatArray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class Membership:
                 fails |= {"above": under > 0, "below": over > 0}.get(decider.side, fails)
                 sure &= (over > 0) | (under > 0)
                 slack = np.fmin(slack, np.where(over > 0, over / ends.below, under / ends.above))
-        stays, out = candidates.passes & sure, fails | (~candidates.passes & sure)
+        stays, out = candidates.passes & sure & ~fails, fails | (~candidates.passes & sure)
         if self._plan.ranking is not None:
             ends = self._ranked_ends(candidates, usual, found, fraction)
             hidden = self._hidden(candidates, ends, out, fraction)
@@ -207,8 +209,9 @@ class Membership:
         judged = np.isfinite(low) & np.isfinite(high)
         judged &= (candidates.rows >= MIN_ROWS) | self._plan.groups_are_final
         column = self._bounded(decider)
-        least = 0.0 if column else -np.inf
-        most = self._most(column, candidates.rows, fraction) if column else np.inf
+        known = candidates.outliers.get(decider.value.total or "", 0.0)
+        least = known if column else -np.inf
+        most = known + self._most(column, candidates.rows, fraction) if column else np.inf
         return _Ends(
             value,
             np.where(judged, low, np.where(np.isnan(value), -np.inf, least)),

@@ -95,7 +95,7 @@ class VarianceEstimator:
         rows, typical = groups.rows, leading.typical_unit_rows
         of_typical = self._rows_of_typical_unit(groups, scan)
         spread = 1.0 + typical * rows / scan.rows
-        together = float(np.sum(rows * of_typical) / np.sum(rows * spread))
+        together = max(1.0, float(np.sum(rows * of_typical) / np.sum(rows * spread)))
         share = np.maximum(of_typical, together * spread) / typical
         most: FloatArray = np.maximum(leading.max_unit_rows * np.minimum(share, 1.0), 1.0)
         return most

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign)
+_MOST_DECIMALS = 300
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT")
 
 
@@ -50,9 +51,10 @@ def _step(value: exp.Expr) -> float | None:
         if decimals is None:
             return 0.5
         text = decimals.sql()
-        return 0.5 * 10.0 ** -int(text) if text.lstrip("-").isdigit() else None
+        is_small = text.lstrip("-").isdigit() and abs(int(text)) <= _MOST_DECIMALS
+        return 0.5 * 10.0 ** -int(text) if is_small else None
     if isinstance(value, exp.Floor | exp.Ceil | exp.Trunc):
-        return 1.0
+        return 1.0 if value.args.get("decimals") is None else None
     return _cast_step(value) if _is_cast(value) else None
 
 

@@ -1,20 +1,25 @@
 """Rule: the answer says which of its estimates are never certified before the end, and why.
 
 An interval is certified only if no row that was not read could move the value far. Where nothing bounds what
-a row may add, as of `sum(length(comment))`, that cannot be told.
+a row may add, as of `sum(length(comment))`, that cannot be told. Nor can it where a row of the sampled table
+may meet many rows of another one, which then all come at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.plan import BasisColumn, OutputColumn, OutputKind
-from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
 from relaqs_engine.sql.parse import DIALECT
+
+# Distinct values are counted to a few percent.
+ABOUT_ALL = 0.8
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
@@ -22,14 +27,49 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     if draft.returns_rows or not draft.intervals or draft.groups_are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
+    of_all = [f"a row may meet several rows of {name}" for name in _met_several_times(draft)]
     reasons = {
         output: why
         for output in draft.outputs
-        if output.kind is OutputKind.ESTIMATE and (why := "; ".join(_reasons(output, basis)))
+        if output.kind is OutputKind.ESTIMATE and (why := "; ".join([*of_all, *_reasons(output, basis)]))
     }
     notes = [f"{output.name} is not certified before the end: {why}" for output, why in reasons.items()]
     outputs = [replace(output, certifiable=output not in reasons) for output in draft.outputs]
     return replace(draft, outputs=tuple(outputs), notes=(*draft.notes, *notes))
+
+
+def _met_several_times(draft: Draft) -> Iterator[str]:
+    """Yield the tables read whole of which a sampled row may meet more than one row."""
+    joins = draft.select.args.get("joins") or []
+    conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
+    equated = frozenset(column for condition in conditions for column in _equated(condition))
+    for source in draft.sources:
+        columns = {name for alias, name in equated if alias == source.alias}
+        if not source.streams and not _is_unique(source, columns):
+            yield source.alias if source.layout is None else source.layout.table
+
+
+def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
+    """Return the columns, as (alias, name), that a condition surely equates with one of another table."""
+    condition = condition.unnest()
+    if isinstance(condition, exp.Or):
+        branches = [
+            frozenset(column for part in conjuncts_of(branch) for column in _equated(part))
+            for branch in condition.flatten()
+        ]
+        return frozenset.intersection(*branches)
+    pair = column_pair(condition)
+    return frozenset() if pair is None else frozenset((each.table, each.name.lower()) for each in pair)
+
+
+def _is_unique(source: Source, columns: set[str]) -> bool:
+    """Whether no two rows of a source agree in all of these columns, as far as the statistics tell."""
+    if source.layout is None:
+        inner = source.node.this if isinstance(source.node, exp.Subquery) else None
+        return inner is not None and bool(inner.args.get("group") or inner.args.get("distinct"))
+    found = [column for column in source.layout.columns if column.name.lower() in columns]
+    combinations = prod(column.distinct_count for column in found)
+    return source.layout.row_count <= 1 or combinations >= ABOUT_ALL * source.layout.row_count
 
 
 def _reasons(output: OutputColumn, basis: dict[str, BasisColumn]) -> Iterator[str]:
