@@ -79,7 +79,8 @@ class BasisColumn:
     row_sql: what one joined row adds to a COUNT or SUM. count_of: the name of the count of the same rows,
     with which MEAN and M2 are merged; also of a SUM, where there is one. M2 names its MEAN in mean_of.
     extreme_of: for ARG_MIN and ARG_MAX, the extreme they stand beside. lowest, highest: provable bounds of
-    one row's value, from the statistics, or None; of a row that is no outlier, where those are read apart.
+    one row's value, from the statistics, or None. Where the plan reads outliers apart they are of a row that
+    is none: a total may then have been moved by outliers beyond them.
     """
 
     name: str
