@@ -23,6 +23,10 @@ class Bounds:
     highest: float | None
 
     @classmethod
+    def exactly(cls, value: float) -> Bounds:
+        return cls(value, value)
+
+    @classmethod
     def within(cls, size: float) -> Bounds:
         """Return the bounds of what is at most so far from zero."""
         return cls(-size, size)

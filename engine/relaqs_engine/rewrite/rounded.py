@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from relaqs_engine.casts import cast_step
+
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign)
 _MOST_DECIMALS = 300
-_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "INT128", "UTINYINT", "USMALLINT", "UINT", "UBIGINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ def rounded(value: exp.Expr) -> Rounded:
 
 def moves_in_steps(value: exp.Expr) -> bool:
     """Whether something inside of the value is rounded: nothing bounds then how far one row may move it."""
-    return any(isinstance(node, _STEPS) or (_is_cast(node) and _cast_step(node)) for node in value.walk())
+    return any(isinstance(node, _STEPS) or (_is_cast(node) and cast_step(node)) for node in value.walk())
 
 
 def _step(value: exp.Expr) -> float | None:
@@ -55,20 +56,8 @@ def _step(value: exp.Expr) -> float | None:
         return 0.5 * 10.0 ** -int(text) if is_small else None
     if isinstance(value, exp.Floor | exp.Ceil | exp.Trunc):
         return 1.0 if value.args.get("decimals") is None else None
-    return _cast_step(value) if _is_cast(value) else None
+    return cast_step(value) if _is_cast(value) else None
 
 
 def _is_cast(value: exp.Expr) -> bool:
     return isinstance(value, exp.Cast)
-
-
-def _cast_step(cast: exp.Expr) -> float | None:
-    """Return how far a cast to a number rounds: not at all to DOUBLE; None where it is to no number."""
-    to = cast.args["to"]
-    name = str(to.this.name).upper()
-    if name in _WHOLE:
-        return 0.5
-    if name == "DECIMAL":
-        digits = [int(part.name) for part in to.expressions]
-        return 0.5 * 10.0 ** -(digits[1] if len(digits) > 1 else 0 if digits else 3)
-    return 0.0 if name in ("DOUBLE", "FLOAT") else None
