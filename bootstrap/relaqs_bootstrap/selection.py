@@ -10,6 +10,7 @@ from relaqs_bootstrap.quantiles import normal_quantile
 
 _STEPS = 40  # of bisection, which leave 1e-8 of the bracket
 _LEAST_SLACK = 1e-3  # in half-widths: a factor of about a thousand
+_FAR_SLACK = 8.0  # beyond it the factor is 1 to the last digit
 
 
 def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
@@ -23,9 +24,18 @@ def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
     Source: Lee, Sun, Sun, Taylor 2016, Exact post-selection inference, with application to the lasso,
     section 5 (the truncated normal).
     """
+    factor: FloatArray = np.ones(slack.shape)
+    near = ~(slack >= _FAR_SLACK)  # most answers have no bar at all: they cost nothing
+    if near.any():
+        factor[near] = _factor_near(slack[near], confidence)
+    return factor
+
+
+def _factor_near(slack: FloatArray, confidence: float) -> FloatArray:
+    """Return the factor of estimates that a bar is near to, by bisection."""
     usual = normal_quantile((1.0 + confidence) / 2.0)
     tail = np.log((1.0 - confidence) / 2.0)
-    bar = np.maximum(np.minimum(slack, 8.0), _LEAST_SLACK) * usual  # standard errors below the estimate
+    bar = np.maximum(slack, _LEAST_SLACK) * usual  # standard errors below the estimate
     low, high = np.full(bar.shape, usual), usual + 1.2 * (-tail) / bar
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
