@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 _SIGNED = ("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT128", "HUGEINT")
-_UNSIGNED = ("UTINYINT", "USMALLINT", "UINT", "UINTEGER", "UBIGINT")
+_UNSIGNED = ("UTINYINT", "USMALLINT", "UINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 WHOLE_NUMBERS = frozenset((*_SIGNED, *_UNSIGNED))
 FLOATS = frozenset(("FLOAT", "DOUBLE", "REAL"))
 

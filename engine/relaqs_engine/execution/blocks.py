@@ -84,9 +84,9 @@ def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
 
 
 def _in_numpy(plan: OnlinePlan, groups: ShownGroups, rows: pa.Table, group: IntArray) -> BlockSums:
-    shown = (group >= 0) & (integers(rows.column(BLOCK)) != OUTLIER_BLOCK)
-    rows, group = rows.filter(arrow_booleans(shown)), group[shown]
     block = integers(rows.column(BLOCK))
+    shown = (group >= 0) & (block != OUTLIER_BLOCK)
+    rows, group, block = rows.filter(arrow_booleans(shown)), group[shown], block[shown]
     blocks = int(block.max(initial=0)) + 1
     pairs, pair = np.unique(group * blocks + block, return_inverse=True)
     columns = own_columns(plan)
@@ -126,7 +126,7 @@ def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
     values = ", ".join([f"sum({ROWS})", *(f"sum({column.additive_sql})" for column in columns)])
     with cursor.registered(shown=shown):
         table = cursor.table(
-            f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} WHERE r >= 0 GROUP BY g, r"
+            f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} WHERE r <> {OUTLIER_BLOCK} GROUP BY g, r"
         )
     rows, *sums = (doubles(column, null=0.0) for column in table.columns[2:])
     return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1), rows)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from relaqs_engine.casts import FLOATS, WHOLE_NUMBERS
 from relaqs_engine.duck import Cursor, list_literal, quote_name
 from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import doubles
@@ -37,8 +38,7 @@ _SAMPLE_ROWS = 200_000
 # deviations away from the median. A normal column's have 8 % of it, an exponential one's 22 %.
 _VARIANCE_KEPT = 0.75
 _FARTHEST = 25.0
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL")
-_WHOLE_NUMBERS = tuple(f"{sign}{name}" for sign in ("", "U") for name in _NUMBERS[:5])
+_NUMBERS = WHOLE_NUMBERS | FLOATS | {"DECIMAL"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def with_inliers(
 
     files: of the partitions, in order. Found from the first of them alone: they are a random sample.
     """
-    numeric = [column for column in columns if column.type.split("(")[0] in (*_NUMBERS, *_WHOLE_NUMBERS)]
+    numeric = [column for column in columns if column.type.split("(")[0] in _NUMBERS]
     rows = sum(partition.row_count for partition in partitions)
     if rows < FEWEST_ROWS or not numeric:
         return tuple(columns)
@@ -165,7 +165,7 @@ def _with_ends(column: Column, values: FloatArray, share: float) -> Column:
 
 def _in_type(inliers: Inliers, type_text: str) -> tuple[float, float]:
     """Return the ends as the column's type can hold them, inside what they were."""
-    if type_text.split("(")[0] in _WHOLE_NUMBERS:
+    if type_text in WHOLE_NUMBERS:
         return math.ceil(inliers.low), math.floor(inliers.high)
     if type_text.startswith("DECIMAL"):
         step = Decimal(1).scaleb(-int(type_text.rstrip(")").split(",")[1]))
