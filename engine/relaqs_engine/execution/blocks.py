@@ -126,7 +126,8 @@ def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSu
     values = ", ".join([f"sum({ROWS})", *(f"sum({column.additive_sql})" for column in columns)])
     with cursor.registered(shown=shown):
         table = cursor.table(
-            f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} WHERE r <> {OUTLIER_BLOCK} GROUP BY g, r"
+            f"SELECT g, r, {values} FROM {STATE} JOIN shown ON {same} "
+            f"WHERE r <> {OUTLIER_BLOCK} GROUP BY g, r"
         )
     rows, *sums = (doubles(column, null=0.0) for column in table.columns[2:])
     return BlockSums(integers(table.column(0)), integers(table.column(1)), np.stack(sums, axis=1), rows)
