@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.plan import OnlinePlan
 from relaqs_tpch.metered import MeteredExecutor
 
 from benchmarks.plain_duckdb import PlainDuckDB
@@ -92,6 +93,10 @@ class OnlineSession:
             answer=last.estimate,
             certified_share=_certified_share(snapshots),
         )
+
+    def plan(self, sql: str) -> OnlinePlan:
+        """Return how a query is answered."""
+        return self._session.plan(sql)
 
     def snapshots(self, sql: str, seed: int) -> list[Snapshot]:
         """Answer a query to its exact end, reading in the order of this seed; return all it showed."""

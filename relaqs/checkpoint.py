@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,11 +27,14 @@ from relaqs.job import Job
 from relaqs.options import QueryOptions
 from relaqs.query_job import MergeableQueryJob, SavedState
 
-FORMAT = 1
+FORMAT = 2  # 2: a checksum before the state
 SECONDS_BETWEEN = 2.0
 LARGEST_BYTES = 64 << 20  # of partial rows: a larger state is not kept, reading again is about as fast
 LARGEST_SHARE = 0.05  # of a query's time that may go into keeping its state
 _KEY = b"relaqs"
+_MAGIC = b"relaqs checkpoint 2\n"
+_MAGIC_BEFORE = b"ARROW1"  # of format 1, without a checksum
+_BEGIN = len(_MAGIC) + hashlib.sha256().digest_size  # of the state, in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +58,22 @@ class Checkpoint:
         self._due_seconds = clock() + SECONDS_BETWEEN
 
     def load(self) -> Resumed | None:
-        """Return what was kept; None where nothing was, or it is damaged, or of another query or data."""
+        """Return what was kept; None where nothing was, or it is of another query, data or version.
+
+        A damaged file is not taken either, and a warning names it.
+        """
         try:
-            with pa.OSFile(str(self._path)) as source, pa.ipc.open_file(source) as reader:
-                rows = reader.read_all()
-            entries = json.loads((rows.schema.metadata or {}).get(_KEY, b"{}"))
-        except (OSError, pa.ArrowInvalid, ValueError):
+            content = self._path.read_bytes()
+        except OSError:
             return None
+        if content.startswith(_MAGIC_BEFORE):
+            return None
+        if content[:_BEGIN] != _MAGIC + hashlib.sha256(content[_BEGIN:]).digest():
+            warnings.warn(f"{self._path} is a damaged checkpoint; the query begins anew", stacklevel=2)
+            return None
+        with pa.ipc.open_file(content[_BEGIN:]) as reader:
+            rows = reader.read_all()
+        entries = json.loads(rows.schema.metadata[_KEY])
         if entries.get("format") != FORMAT or entries.get("identity") != self._identity:
             return None
         state = SavedState(
@@ -88,8 +101,12 @@ class Checkpoint:
         rows = state.rows.replace_schema_metadata({_KEY: json.dumps(entries).encode()})
         draft = self._path.with_name(f".{self._path.name}-{os.getpid()}")
         try:
-            with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_file(sink, rows.schema) as writer:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_file(sink, rows.schema) as writer:
                 writer.write_table(rows)
+            kept = sink.getvalue()
+            with draft.open("wb") as file:
+                file.writelines((_MAGIC, hashlib.sha256(kept).digest(), kept))
             draft.replace(self._path)
         except OSError:
             draft.unlink(missing_ok=True)  # a query is not to fail because it cannot be saved
@@ -132,9 +149,12 @@ class Keeper:
 
 
 def query_identity(plan: OnlinePlan, catalog: Catalog, seed: int, batches: int | None) -> str:
-    """Return what tells a query over this state of its data from any other."""
-    tables = {stream.table for stream in plan.streams} | {t for hoist in plan.hoists for t in hoist.tables}
-    files = [(name, [each.sha256 for each in catalog.table(name).partitions]) for name in sorted(tables)]
+    """Return what tells a query over this state of its data from any other.
+
+    The files of static tables are in the plan, in folders whose names are drawn anew at each write.
+    """
+    streams = sorted({stream.table for stream in plan.streams})
+    files = [(name, [each.sha256 for each in catalog.table(name).partitions]) for name in streams]
     what = (replace(plan, sql=""), files, seed, batches, DUCKDB_VERSION)
     return hashlib.sha256(repr(what).encode()).hexdigest()
 

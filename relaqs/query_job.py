@@ -17,9 +17,14 @@ from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import batch_sqls, fractions_after, leading_stream, scheduled_batches
+from relaqs_engine.execution.tasks import (
+    batch_reads,
+    batch_sqls,
+    fractions_after,
+    leading_stream,
+    scheduled_batches,
+)
 from relaqs_engine.plan import Mode, OnlinePlan
-from relaqs_engine.schedule import MiniBatch
 
 from relaqs.around_job import AroundQueryJob, own_columns
 from relaqs.folding import Asked, Reporter, arrow_of
@@ -105,11 +110,10 @@ class MergeableQueryJob:
         batch = self._batches[self._issued]
         self._issued += 1
         sqls = batch_sqls(self._plan, self._catalog, batch)
-        return Step(batch.index, tuple(self._task(batch, i, sql) for i, sql in enumerate(sqls)))
-
-    def _task(self, batch: MiniBatch, index: int, sql: str) -> Task:
-        work = QueryWork(self._config, self._plan.hoists, sql)
-        return Task(TaskKey(self.id, batch.index, index), work)
+        reads = batch_reads(self._plan, self._catalog, batch)
+        work = [QueryWork(self._config, self._plan.hoists, *each) for each in zip(sqls, reads, strict=True)]
+        tasks = (Task(TaskKey(self.id, batch.index, i), each) for i, each in enumerate(work))
+        return Step(batch.index, tuple(tasks))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         if not self.fold_state(step, results):
@@ -158,7 +162,7 @@ class ExactQueryJob:
         if self._is_issued:
             return None
         self._is_issued = True
-        work = QueryWork(self._config, (), self._plan.exact_sql)
+        work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
         return Step(0, (Task(TaskKey(self.id, 0, 0), work),))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:

@@ -23,10 +23,11 @@ from relaqs_engine.execution.tasks import (
     fractions_after,
     kept_within,
     leading_stream,
+    partial_reads,
     partial_sql,
     scheduled_batches,
 )
-from relaqs_engine.plan import Hoist, OnlinePlan
+from relaqs_engine.plan import OnlinePlan
 from relaqs_engine.refinement import Range
 from relaqs_engine.schedule import MiniBatch
 
@@ -184,23 +185,23 @@ class RefinedQueryJob:
         return estimate
 
     def _step(self, work: _StepWork) -> Step:
-        sql = list(self._statements(work))
-        config, index = self._config, self._steps
+        index = self._steps
         self._steps += 1
         self._work[index] = work
-        tasks = (QueryWork(config, hoists, text) for text, hoists in sql)
-        return Step(index, tuple(Task(TaskKey(self.id, index, i), each) for i, each in enumerate(tasks)))
+        tasks = enumerate(self._query_works(work))
+        return Step(index, tuple(Task(TaskKey(self.id, index, i), each) for i, each in tasks))
 
-    def _statements(self, work: _StepWork) -> Iterator[tuple[str, tuple[Hoist, ...]]]:
-        """Yield the tasks' SQL and hoists: for each task of the mini-batches every part, then the statics."""
+    def _query_works(self, work: _StepWork) -> Iterator[QueryWork]:
+        """Yield what the tasks do: for each task of the mini-batches every part, then the statics."""
         for batch in work.batches:
             for partitions in batch.tasks:
                 for plan in self._parts(work).values():
                     sql = partial_sql(plan, self._catalog, partitions, by_block=batch.by_block)
-                    yield sql, plan.hoists
+                    reads = partial_reads(plan, self._catalog, partitions)
+                    yield QueryWork(self._config, plan.hoists, sql, reads)
         if not work.is_redo and work.batches[0].index == 0:
             for static in self._refinement.statics:
-                yield static.sql, ()
+                yield QueryWork(self._config, (), static.sql, static.reads)
 
     def _parts(self, work: _StepWork) -> dict[str, OnlinePlan]:
         """Return what each task of a mini-batch is done for: the rows of the outer query, and the stages."""

@@ -18,7 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plan import Hoist
+
+from relaqs.intact_files import HOW_TO_MEND, IntactFiles, UnseenFileError
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -28,17 +31,6 @@ REPEAT_SECONDS = 0.005  # between two interruptions of one statement
 Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
 
 _QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
-
-
-class UnseenFileError(DataError):
-    """A file or folder that a task must read is not there for the process that runs it."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"{self.path} is not there; restore it, or lay the table out again with relaqs.shuffle"
 
 
 class Statements:
@@ -52,12 +44,16 @@ class Statements:
         self._running: dict[str, list[Cursor]] = {}
         self._interrupted: OrderedDict[str, None] = OrderedDict()
 
+    def check(self, owner: str) -> None:
+        """Raise Interrupted if the owner was."""
+        if owner in self._interrupted:
+            raise Interrupted(f"{owner} was interrupted before this statement started")
+
     @contextmanager
     def running(self, owner: str, cursor: Cursor) -> Iterator[None]:
         """Register the statement run inside the block. Raises Interrupted if its owner already was."""
         with self._changed:
-            if owner in self._interrupted:
-                raise Interrupted(f"{owner} was interrupted before this statement started")
+            self.check(owner)
             self._running.setdefault(owner, []).append(cursor)
         try:
             yield
@@ -109,6 +105,12 @@ class HoistStore:
         self._lock = threading.Lock()
         self._prepared: OrderedDict[str, _Prepared] = OrderedDict()  # least recently used first
         self._is_crowded = False
+
+    def lacking(self, hoists: Sequence[Hoist]) -> list[Hoist]:
+        """Return the hoists whose tables are not there yet."""
+        with self._lock:
+            ready = {name for name, prepared in self._prepared.items() if prepared.is_ready}
+        return [hoist for hoist in hoists if hoist.name not in ready]
 
     @contextmanager
     def held(self, hoists: Sequence[Hoist], cursor: Cursor, interruptible: Interruptible) -> Iterator[None]:
@@ -199,16 +201,27 @@ class OpenDatabase:
 
 
 class Runtime:
-    """The databases of one process, and the statements that run on them."""
+    """The databases of one process, the statements that run on them, and which files were found intact."""
 
     def __init__(self) -> None:
         self.statements = Statements()
+        self._files = IntactFiles()
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
 
-    def query(self, config: DatabaseConfig, hoists: Sequence[Hoist], sql: str, owner: str) -> pa.Table:
-        """Return the SELECT's result, run on the calling thread, its hoists prepared first."""
+    def query(self, work: QueryWork, owner: str) -> pa.Table:
+        """Return the SELECT's result, run on the calling thread, its hoists prepared first.
+
+        The files that are read are checked before that, those of a hoist when it is prepared.
+        """
+        config, hoists, sql = work.config, work.hoists, work.sql
         with self._using(config) as database:
+            reads = [read for hoist in database.hoists.lacking(hoists) for read in hoist.reads]
+            self._files.check(
+                [*reads, *work.reads],
+                threads=config.threads,
+                before_each=partial(self.statements.check, owner),
+            )
             cursor = database.cursor()
             interruptible = partial(self.statements.running, owner, cursor)
             with database.hoists.held(hoists, cursor, interruptible), interruptible():
@@ -247,11 +260,15 @@ _RUNTIME = Runtime()
 
 @dataclass(frozen=True, slots=True)
 class QueryWork:
-    """The work of a query's task: one SELECT over files and hoists, to an Arrow table."""
+    """The work of a query's task: one SELECT over files and hoists, to an Arrow table.
+
+    reads: the files, and what it can read of them. Their bytes are checked.
+    """
 
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
     sql: str
+    reads: tuple[TableRead, ...] = ()
 
     @property
     def cores(self) -> int:
@@ -265,17 +282,16 @@ class QueryWork:
         request.
         """
         try:
-            return _RUNTIME.query(self.config, self.hoists, self.sql, owner)
+            return _RUNTIME.query(self, owner)
+        except UnseenFileError:
+            raise
         except DataError as error:
             quoted = [path for _, path in _QUOTED_PATH.findall(str(error))]
             paths = [path for path in quoted if path.startswith(self.config.readable)]
             if unseen := [path for path in paths if not Path(path).exists()]:
                 raise UnseenFileError(unseen[0]) from error
             if paths:
-                raise DataError(
-                    f"{error}; restore the file, or lay the table out again with relaqs.shuffle "
-                    "(`relaqs verify` names all files that are damaged)"
-                ) from error
+                raise DataError(f"{error}; {HOW_TO_MEND}") from error
             raise
 
 

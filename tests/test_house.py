@@ -25,7 +25,7 @@ PACKAGES = {
 # program is put together, and what shows a query in a notebook as a dashboard does.
 MAY_IMPORT = {
     "relaqs_bootstrap": {"numpy", "scipy"},
-    "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy"},
+    "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy", "xxhash"},
     "relaqs": {
         "relaqs_engine",
         "dask",

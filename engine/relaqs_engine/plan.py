@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.refinement import Refinement
 from relaqs_engine.sign import Sign
 
@@ -183,10 +184,14 @@ class Decider:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A layout that is sampled. token: the text that stands for its files in `partial_sql`."""
+    """A layout that is sampled. token: the text that stands for its files in `partial_sql`.
+
+    columns: those that the query can read.
+    """
 
     table: str
     token: str
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +199,13 @@ class Hoist:
     """A static side prepared once per worker: projected, filtered, reduced. name: the table it becomes.
 
     The name is a digest of its SQL and of the data it reads, so equal hoists are shared between queries.
+    tables: their names, for people. reads: the files.
     """
 
     name: str
     sql: str
     tables: tuple[str, ...]
+    reads: tuple[TableRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +260,8 @@ class OnlinePlan:
     merge_sql: state to one row per group. weighted_merge_sql: the same for an estimate where an outlier index
     is read: what it adds weighs 1 / scale, so that scaling leaves it as it is.
     estimate_sql, final_sql: merged state to the answer so far, and to the exact answer in DuckDB's own types.
-    exact_sql: the query itself over hoists and whole layouts (mode "exact"). keys: internal names k0, k1, …
+    exact_sql: the query itself over whole layouts (mode "exact"). exact_reads: their files. keys: internal
+    names k0, k1, …
     refinement: the inner stages of a refined plan. shared: columns of its stages' merged state that every
     group has, with `shared_scale` for theirs.
     """
@@ -278,6 +286,7 @@ class OnlinePlan:
     estimate_sql: str = ""
     final_sql: str = ""
     exact_sql: str = ""
+    exact_reads: tuple[TableRead, ...] = ()
     returns_rows: bool = False
     limit_rows: int | None = None
     rows_are_units: bool = False

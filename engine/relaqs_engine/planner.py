@@ -12,6 +12,7 @@ from sqlglot.errors import SqlglotError
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts.reads import TableRead, read_of_table
 from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import (
     Mode,
@@ -40,6 +41,7 @@ from relaqs_engine.rewrite.render import (
 from relaqs_engine.rewrite.rows import limit_rows, rows_sql
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.rewrite.travel import check_types_travel
+from relaqs_engine.sql.names import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
@@ -55,7 +57,8 @@ def plan_query(
         parsed = parse_query(sql, catalog.tables)
         schema = tuple(binder.describe(sql))
         is_ordered = parsed.tree.args.get("order") is not None
-        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes)
+        names = names_in(parsed.tree)
+        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
         try:
             plan = _online(draft, parsed.tables)
         except NotOnlineError as reason:
@@ -67,6 +70,7 @@ def plan_query(
 
 def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> OnlinePlan:
     """Return how to run exactly what had another plan, with the same columns. sql: its views written out."""
+    parsed = parse_query(sql, catalog.tables)
     return replace(
         plan,
         mode=Mode.EXACT,
@@ -74,7 +78,8 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Onl
         hoists=(),
         around=None,
         refinement=None,
-        exact_sql=_over_whole_tables(parse_query(sql, catalog.tables), catalog),
+        exact_sql=_over_whole_tables(parsed, catalog),
+        exact_reads=_whole_reads(parsed, catalog),
     )
 
 
@@ -291,7 +296,13 @@ def _exact(
         hoists=(),
         outputs=tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in schema),
         exact_sql=_over_whole_tables(parsed, catalog),
+        exact_reads=_whole_reads(parsed, catalog),
     )
+
+
+def _whole_reads(parsed: ParsedQuery, catalog: Catalog) -> tuple[TableRead, ...]:
+    names = names_in(parsed.tree)
+    return tuple(read_of_table(catalog.table(table), names) for table in sorted(parsed.tables))
 
 
 def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog) -> str:

@@ -54,7 +54,16 @@ def _plan(draft: Draft, complete: PlanDraft, plan_flat: PlanDraft) -> OnlinePlan
         # What is looked up per group is compared as it is; error bars are known of one value for all.
         intervals = around.intervals and select.args.get("group") is None
         plan = plan_flat(
-            Draft(sql, around.catalog, around.binder, select, schema, intervals, around.state_bytes)
+            Draft(
+                sql,
+                around.catalog,
+                around.binder,
+                select,
+                schema,
+                intervals,
+                around.state_bytes,
+                around.names,
+            )
         )
         if plan.returns_rows or plan.mode is not Mode.MERGEABLE:
             raise NotOnlineError("an inner query without aggregates is known at the end only")

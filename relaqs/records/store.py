@@ -11,14 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relaqs_engine.errors import DataError
+from relaqs_engine.sealed import SEAL, is_sealed, seal
 
-SCHEMA = 1  # of every record; a change that older readers cannot read makes it 2
+SCHEMA = 2  # of every record: 2 has a checksum. A change that older readers cannot read makes it 3
+_FIRST_SEALED = 2
 
 Record = TypeVar("Record")
 
 
 class RecordFile:
-    """JSON lines. A last line without an end was being written when its run was ended: it is no record.
+    """JSON lines, each sealed. A last line without an end was being written when its run ended: no record.
 
     Numbers that JSON has no name for, NaN and infinity, are null.
     """
@@ -30,7 +32,7 @@ class RecordFile:
         """Write one record, whole or not at all. Raises DataError if the disk is full."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         record = {"schema": SCHEMA, "record": kind, **content}
-        line = json.dumps(json_value(record), allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        line = seal(json.dumps(json_value(record), allow_nan=False, separators=(",", ":"))) + b"\n"
         with open(self.path, "ab+") as file:
             end = _end_of_whole_lines(file.seek(0, os.SEEK_END), self.path)
             file.truncate(end)
@@ -69,11 +71,14 @@ class RecordFile:
 
 def _object(line: bytes, where: str) -> Mapping[str, Any]:
     try:
-        content = json.loads(line)
+        was_sealed, content = is_sealed(line), json.loads(line)
     except ValueError as error:
         raise _broken(where, str(error)) from error
     if not isinstance(content, dict) or not isinstance(content.get("schema"), int) or "record" not in content:
         raise _broken(where, "it is no object with `schema` and `record`")
+    if content["schema"] >= _FIRST_SEALED and not was_sealed:
+        raise _broken(where, "it has no checksum")
+    content.pop(SEAL, None)
     if content["schema"] > SCHEMA:
         raise DataError(
             f"{where}: the record has schema {content['schema']}, written by a later version of relaqs; this "

@@ -14,7 +14,8 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
 from relaqs_engine.execution.arrays import doubles, integers
-from relaqs_engine.execution.tasks import partial_sql, scan_order
+from relaqs_engine.execution.tasks import partial_reads, partial_sql, scan_order
+from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plan import Hoist, OnlinePlan
 
 from relaqs.arrays import FloatArray
@@ -32,6 +33,7 @@ class PartitionRead:
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
     sql: str
+    files: tuple[TableRead, ...]
     names: tuple[str, ...]
     target: str | None
     row_count: int
@@ -39,7 +41,7 @@ class PartitionRead:
 
     def rows(self, owner: str) -> Rows:
         """Return the rows. Raises DataError for a NULL, a NaN or an infinity, naming the column."""
-        table: pa.Table = QueryWork(self.config, self.hoists, self.sql).run(owner)
+        table: pa.Table = QueryWork(self.config, self.hoists, self.sql, self.files).run(owner)
         columns = [_feature(table.column(i), name) for i, name in enumerate(self.names)]
         features = np.ascontiguousarray(np.column_stack(columns))
         features.setflags(write=False)  # every job that trains on these rows shares them
@@ -94,6 +96,7 @@ def _partition_read(
         config=config,
         hoists=plan.hoists,
         sql=sql,
+        files=partial_reads(plan, catalog, (index,)),
         names=names,
         target=target,
         row_count=catalog.table(plan.leading).partitions[index].row_count,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -58,7 +59,18 @@ def stopped_half_way(db: Session, sql: str, path: Path, **options: object) -> Sn
     return query.latest
 
 
-@pytest.mark.parametrize("sql", [FLAGS, PAIRS, DISTINCT, ROWS], ids=["few", "many", "distinct", "rows"])
+SUPPLIERS = """
+    SELECT s_name, sum(l_quantity) AS q
+    FROM lineitem JOIN (SELECT s_suppkey AS key, max(s_name) AS s_name FROM supplier GROUP BY s_suppkey)
+    ON key = l_suppkey GROUP BY s_name ORDER BY s_name
+"""
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [FLAGS, PAIRS, DISTINCT, ROWS, SUPPLIERS],
+    ids=["few", "many", "distinct", "rows", "over a static subquery"],
+)
 def test_a_query_goes_on_where_it_was_and_ends_exact(
     db: Session, tpch_oracle: Oracle, tmp_path: Path, sql: str
 ) -> None:
@@ -95,7 +107,8 @@ def aged(path: Path) -> float:
 
 
 def entries(path: Path) -> bytes:
-    with pa.OSFile(str(path)) as source, pa.ipc.open_file(source) as reader:
+    content = path.read_bytes()
+    with pa.ipc.open_file(content[content.index(b"ARROW1") :]) as reader:
         return reader.schema.metadata[b"relaqs"]
 
 
@@ -161,11 +174,31 @@ def test_other_data_of_the_same_name_are_not_continued(tpch_warehouse: Path, db:
     assert len(identities) == 2
 
 
-@pytest.mark.parametrize("content", [b"", b"ARROW1\0\0 and then nothing", b"\0" * 4096])
+@pytest.mark.parametrize("content", [b"", b"relaqs checkpoint 2\n and then nothing", b"\0" * 4096])
 def test_a_damaged_file_is_as_none(db: Session, tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "kept.arrow"
     path.write_bytes(content)
+    with pytest.warns(UserWarning, match=f"{path} is a damaged checkpoint; the query begins anew"):
+        assert start(db, FLAGS, path).result().is_exact
+
+
+def test_a_file_of_an_older_version_is_as_none(db: Session, tmp_path: Path) -> None:
+    path = tmp_path / "kept.arrow"
+    path.write_bytes(b"ARROW1\0\0 and so on")
     assert start(db, FLAGS, path).result().is_exact
+
+
+def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
+    path, draws = tmp_path / "kept.arrow", random.Random(7)
+    checkpoint = Checkpoint(path, "q")
+    checkpoint.save(state(pa.table({"k0": list(range(50))})), 5.0)
+    kept = path.read_bytes()
+    for _ in range(500):
+        damaged = bytearray(kept)
+        damaged[draws.randrange(len(kept))] ^= 1 << draws.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.warns(UserWarning, match=str(path)):
+            assert checkpoint.load() is None
 
 
 def test_resume_false_begins_anew(db: Session, tmp_path: Path) -> None:

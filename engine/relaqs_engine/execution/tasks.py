@@ -9,6 +9,7 @@ from itertools import accumulate
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.reads import TableRead, read_of_outliers, read_of_partitions
 from relaqs_engine.plan import Basis, Method, OnlinePlan
 from relaqs_engine.refinement import RANGE_HIGH, RANGE_LOW, Range, Refinement
 from relaqs_engine.rewrite.method import MANY_GROUPS
@@ -39,6 +40,22 @@ def batch_sqls(plan: OnlinePlan, catalog: Catalog, batch: MiniBatch) -> tuple[st
     """Return the SQL of each task of a mini-batch. The first one reads the plan's outlier index as well."""
     sqls = [partial_sql(plan, catalog, partitions, by_block=batch.by_block) for partitions in batch.tasks]
     return (*([outlier_sql(plan, catalog)] if reads_outliers(plan, batch) else []), *sqls)
+
+
+def batch_reads(plan: OnlinePlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[TableRead, ...], ...]:
+    """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
+    reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
+    if not reads_outliers(plan, batch):
+        return tuple(reads)
+    (stream,) = plan.streams
+    return ((read_of_outliers(catalog.table(stream.table), stream.columns),), *reads)
+
+
+def partial_reads(plan: OnlinePlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[TableRead, ...]:
+    """Return what the partial query over the given partitions reads of its streams."""
+    return tuple(
+        read_of_partitions(catalog.table(stream.table), stream.columns, partitions) for stream in plan.streams
+    )
 
 
 def reads_outliers(plan: OnlinePlan, batch: MiniBatch) -> bool:

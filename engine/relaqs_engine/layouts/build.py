@@ -97,7 +97,7 @@ class Build:
         copy_to_parquet(self.cursor, f"SELECT * FROM {table} WHERE {outlier_condition(columns)}", file)
         ((rows,),) = self.cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")
         if 0 < rows <= MOST_SHARE * self.source.row_count:
-            return columns, settled(self.target, file, rows, unit_count=rows)
+            return columns, settled(self.cursor, self.target, file, rows, unit_count=rows)
         file.unlink()
         return tuple(replace(column, inlier_low=None, inlier_high=None) for column in columns), None
 

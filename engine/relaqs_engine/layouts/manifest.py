@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
+from relaqs_engine.sealed import SEAL, is_sealed, seal
 
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
-MANIFEST_VERSION = 2  # 2: outlier indexes
+MANIFEST_VERSION = 3  # 2: outlier indexes; 3: checksums of columns, and of the manifest itself
+
+_FIRST_SEALED = 3
+_ACCEPTED: dict[str, Any] = {"int": int, "str": str, "float": (int, float)}
 
 Scalar = int | float | str | bool | None
+_Made = TypeVar("_Made", "Layout", "Column", "Partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,8 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Partition:
     """One Parquet file. file: relative to the table's folder. block_rows: rows in each block, BLOCK_COUNT
-    of them (empty for a static table). unit_count: sampling units (rows, or distinct cluster keys)."""
+    of them (empty for a static table). unit_count: sampling units (rows, or distinct cluster keys).
+    sha256: of all its bytes. checksums: by column, None in a layout of before version 3."""
 
     file: str
     row_count: int
@@ -68,6 +75,7 @@ class Partition:
     byte_count: int
     sha256: str
     block_rows: tuple[int, ...]
+    checksums: Checksums | None = None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -160,7 +168,9 @@ def read_manifest(directory: str | Path) -> Layout:
     folder = Path(os.path.abspath(directory))
     path = folder / MANIFEST_NAME
     try:
-        entries = json.loads(path.read_bytes())
+        text = path.read_bytes()
+        was_sealed = is_sealed(text)
+        entries = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         raise LayoutError(
             f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; "
@@ -169,13 +179,16 @@ def read_manifest(directory: str | Path) -> Layout:
     except OSError as error:
         raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise _damaged(path, f"it is not JSON ({error})") from error
+        raise _damaged(path, str(error)) from error
     if not isinstance(entries, dict):
         raise _damaged(path, "it is not a JSON object")
-    _check_version(path, entries.pop("manifest_version", None))
+    version = _checked_version(path, entries.pop("manifest_version", None))
+    if version >= _FIRST_SEALED and not was_sealed:
+        raise _damaged(path, "it has no checksum of its own")
+    entries.pop(SEAL, None)
     try:
         layout = _from_entries(folder, entries)
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(path, f"its fields are not those of a manifest ({error})") from error
     _check_sums(path, layout)
     return layout
@@ -189,8 +202,8 @@ def write_manifest(layout: Layout) -> None:
     path = layout.directory / MANIFEST_NAME
     draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(entries, file, allow_nan=False)
+        with draft.open("wb") as file:
+            file.write(seal(json.dumps(entries, allow_nan=False)))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -212,14 +225,16 @@ def table_folders(warehouse: Path) -> list[Path]:
 
 
 def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
-    return Layout(
-        table=folder.name,
-        directory=folder,
-        columns=tuple(Column(**column) for column in entries.pop("columns")),
-        partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
-        cluster_key=tuple(entries.pop("cluster_key")),
-        outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
-        **entries,
+    return _plain(
+        Layout(
+            table=folder.name,
+            directory=folder,
+            columns=tuple(_plain(Column(**column)) for column in entries.pop("columns")),
+            partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
+            cluster_key=tuple(entries.pop("cluster_key")),
+            outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
+            **entries,
+        )
     )
 
 
@@ -227,10 +242,25 @@ def _partition(entry: dict[str, Any]) -> Partition:
     file = PurePosixPath(entry["file"])
     if file.is_absolute() or ".." in file.parts:
         raise TypeError(f"the file {str(file)!r} lies outside the table's folder")
-    return Partition(block_rows=tuple(entry.pop("block_rows")), **entry)
+    block_rows, checksums = tuple(entry.pop("block_rows")), entry.pop("checksums", None)
+    if not all(isinstance(rows, int) for rows in block_rows):
+        raise TypeError(f"block_rows of {file} are not all numbers")
+    if checksums is not None:
+        extents, columns = tuple(checksums["extents"]), tuple(checksums["columns"])
+        checksums = Checksums(extents, columns, checksums["rest"])
+    return _plain(Partition(block_rows=block_rows, checksums=checksums, **entry))
 
 
-def _check_version(path: Path, version: object) -> None:
+def _plain(made: _Made) -> _Made:
+    """Return what was made, once its numbers are numbers and its texts are texts. Raises TypeError."""
+    for field in fields(made):
+        value, accepted = getattr(made, field.name), _ACCEPTED.get(str(field.type), object)
+        if not isinstance(value, accepted):
+            raise TypeError(f"{field.name} is {value!r}, and must be of type {field.type}")
+    return made
+
+
+def _checked_version(path: Path, version: object) -> int:
     if not isinstance(version, int):
         raise _damaged(path, "it has no manifest_version")
     if version > MANIFEST_VERSION:
@@ -238,6 +268,7 @@ def _check_version(path: Path, version: object) -> None:
             f"{path}: manifest version {version} is newer than this program understands "
             f"({MANIFEST_VERSION}); upgrade relaqs"
         )
+    return version
 
 
 def _check_sums(path: Path, layout: Layout) -> None:

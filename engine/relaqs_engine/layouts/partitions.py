@@ -130,4 +130,4 @@ class PartitionWriter:
             f"SELECT * EXCLUDE ({_PARTITION}) FROM {_PASS} WHERE {_PARTITION} = {partition}",
             file,
         )
-        return settled(self.target, file, sum(block_rows), unit_count, tuple(block_rows))
+        return settled(self.cursor, self.target, file, sum(block_rows), unit_count, tuple(block_rows))

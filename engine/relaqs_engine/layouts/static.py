@@ -32,4 +32,4 @@ def store_whole(build: Build) -> Layout:
     file = build.target.parts / "part-00000.parquet"
     copy_to_parquet(build.cursor, f"SELECT * FROM {build.source.sql}", file)
     rows = build.source.row_count
-    return build.publish("static", (settled(build.target, file, rows, unit_count=rows),))
+    return build.publish("static", (settled(build.cursor, build.target, file, rows, unit_count=rows),))

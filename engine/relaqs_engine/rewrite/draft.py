@@ -62,9 +62,10 @@ class SharedValue:
 class Draft:
     """A query on its way to a plan. Rules replace fields; a tree in a draft is never mutated once handed on.
 
-    schema: (name, type) of the answer's columns, as DuckDB has them. state_bytes: what the merged state may
-    take in memory, None for enough. conjuncts: the conditions of WHERE and of inner joins, which all joined
-    rows must meet. order: (expression, ascending, nulls first).
+    schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
+    all (see `sql/names.py`). state_bytes: what the merged state may take in memory, None for enough.
+    conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
+    (expression, ascending, nulls first).
     """
 
     sql: str
@@ -74,6 +75,7 @@ class Draft:
     schema: tuple[tuple[str, str], ...]
     intervals: bool = True
     state_bytes: int | None = None
+    names: frozenset[str] | None = None
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()

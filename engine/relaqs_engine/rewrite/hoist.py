@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
+from relaqs_engine.layouts.reads import TableRead, read_of_table
 from relaqs_engine.plan import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
@@ -55,14 +56,15 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
     if source.layout is None:
         body = source.node.copy()
         assert isinstance(body, exp.Subquery)
-        _read_files(draft, body)
-        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), source.alias)
+        reads = _read_files(draft, body)
+        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), source.alias, reads)
         return
     conditions = list(own)
     if not source.nullable:
         conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
         conditions += _semi_joins(draft, source, work)
-    hoist = _add(work, projection(draft.select, source, source.layout, conditions), source.layout.table)
+    sql = projection(draft.select, source, source.layout, conditions)
+    hoist = _add(work, sql, source.layout.table, (read_of_table(source.layout, draft.names),))
     work.of_alias[source.alias] = hoist
     if conditions:
         work.reduced.add(source.alias)
@@ -129,19 +131,23 @@ def whole_table(layout: Layout) -> exp.Subquery:
     return exp.select(*columns).from_(_files(layout)).subquery(copy=False)
 
 
-def _read_files(draft: Draft, node: exp.Expr) -> None:
-    """Put whole layouts in the place of catalog tables below the node."""
+def _read_files(draft: Draft, node: exp.Expr) -> tuple[TableRead, ...]:
+    """Put whole layouts in the place of catalog tables below the node; return what is read of them."""
+    reads: list[TableRead] = []
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
-            derived = whole_table(draft.catalog.table(table.name))
+            layout = draft.catalog.table(table.name)
+            reads.append(read_of_table(layout, draft.names))
+            derived = whole_table(layout)
             derived.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True)))
             table.replace(derived)
+    return tuple(dict.fromkeys(reads))
 
 
-def _add(work: _Work, sql: str, about: str) -> Hoist:
+def _add(work: _Work, sql: str, about: str, reads: tuple[TableRead, ...]) -> Hoist:
     digest = hashlib.sha256(sql.encode()).hexdigest()[:16]
     name = f"hoist_{digest}"
-    return work.hoists.setdefault(name, Hoist(name, sql, (about,)))
+    return work.hoists.setdefault(name, Hoist(name, sql, (about,), reads))
 
 
 def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
@@ -195,7 +201,8 @@ def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> N
     if layout.table in draft.local_tables:
         name = stream_token(layout.table)
     else:
-        name = _add(work, projection(draft.select, source, layout, []), layout.table).name
+        sql = projection(draft.select, source, layout, [])
+        name = _add(work, sql, layout.table, (read_of_table(layout, draft.names),)).name
     table.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from sqlglot import exp
 
+from relaqs_engine.layouts.reads import read_of_table
 from relaqs_engine.plan import Hoist, Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.refinement import Refinement
 from relaqs_engine.rewrite.draft import (
@@ -129,7 +130,7 @@ def _statics(draft: Draft, tree: exp.Select, maker: StageMaker) -> Iterator[Hois
             if value := table.args.get(part):
                 fetched.set(part, value)
         table.replace(fetched)
-        yield Hoist(name, sql, (layout.table,))
+        yield Hoist(name, sql, (layout.table,), (read_of_table(layout, draft.names),))
 
 
 def _own_conditions(table: exp.Table) -> list[exp.Expr]:

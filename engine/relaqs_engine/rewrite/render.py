@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
+from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.plan import (
     BLOCK,
     DISTINCT_ESTIMATE,
@@ -350,7 +351,10 @@ def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
 
 def streams_of(draft: Draft) -> tuple[Stream, ...]:
     tables = {source.layout.table for source in draft.streams if source.layout is not None}
-    return tuple(Stream(table, stream_token(table)) for table in sorted(tables | draft.local_tables))
+    return tuple(
+        Stream(table, stream_token(table), columns_named(draft.catalog.table(table), draft.names))
+        for table in sorted(tables | draft.local_tables)
+    )
 
 
 def leading_table(draft: Draft) -> str:

@@ -19,6 +19,7 @@ from relaqs import worker
 from relaqs.executors.base import run_measured
 from relaqs.executors.dask.connection import named_versions
 from relaqs.executors.dask.names import CORE_SECONDS, job_of
+from relaqs.intact_files import UnseenFileError
 from relaqs.job import Task, TaskResult
 
 
@@ -60,7 +61,7 @@ def tell_core_seconds(dask_worker: Worker, core_seconds: float) -> None:
 
 def portable(error: BaseException, address: str) -> BaseException:
     """Return an error that says where it happened and survives pickling."""
-    if isinstance(error, worker.UnseenFileError):
+    if isinstance(error, UnseenFileError):
         return ClusterError(
             f"the worker at {address} does not see {error.path}; give all workers the same path to the data"
         )

@@ -18,6 +18,7 @@ from relaqs_engine.layouts.manifest import (
     read_manifest,
     write_manifest,
 )
+from relaqs_engine.sealed import SEAL, seal
 
 
 def make_layout(directory: Path, **changes: Any) -> Layout:
@@ -50,8 +51,11 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
 
 
 def edit(directory: Path, **fields: Any) -> None:
+    """Write other fields, as a program would: with a seal of the new text."""
     path = directory / MANIFEST_NAME
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    entries = json.loads(path.read_text()) | fields
+    del entries[SEAL]
+    path.write_bytes(seal(json.dumps(entries)))
 
 
 def test_a_layout_is_one_line_to_people(tmp_path: Path) -> None:
@@ -76,9 +80,9 @@ def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
-    edit(tmp_path / "t", manifest_version=3)
+    edit(tmp_path / "t", manifest_version=4)
     with pytest.raises(
-        LayoutError, match=r"manifest version 3 is newer than this program understands \(2\); upgrade relaqs"
+        LayoutError, match=r"manifest version 4 is newer than this program understands \(3\); upgrade relaqs"
     ):
         read_manifest(tmp_path / "t")
 
@@ -91,6 +95,7 @@ def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
         ({"surprise": 1}, "surprise"),
         ({"row_count": 1}, "do not add up"),
         ({"columns": [{"name": "x"}]}, "not those of a manifest"),
+        ({"row_count": "68"}, "row_count is '68', and must be of type int"),
     ],
 )
 def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str, Any], reason: str) -> None:
@@ -98,6 +103,28 @@ def test_a_damaged_manifest_says_what_is_wrong(tmp_path: Path, fields: dict[str,
     edit(tmp_path / "t", **fields)
     with pytest.raises(LayoutError, match=reason):
         read_manifest(tmp_path / "t")
+
+
+def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
+    write_manifest(make_layout(tmp_path / "t"))
+    path = tmp_path / "t" / MANIFEST_NAME
+    written = path.read_bytes()
+    for bit in range(0, 8 * len(written), 13):
+        damaged = bytearray(written)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        with pytest.raises(LayoutError, match=str(path)):
+            read_manifest(tmp_path / "t")
+
+
+def test_a_manifest_of_before_the_seal_is_read(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path / "t")
+    write_manifest(layout)
+    path = tmp_path / "t" / MANIFEST_NAME
+    entries = json.loads(path.read_text()) | {"manifest_version": 2}
+    del entries[SEAL]
+    path.write_text(json.dumps(entries))
+    assert read_manifest(tmp_path / "t") == layout
 
 
 @pytest.mark.parametrize("file", ["/etc/passwd", "../other/part-00000.parquet"])

@@ -16,7 +16,8 @@ from relaqs_engine.errors import DataError, SqlError
 from relaqs_engine.plan import Hoist
 
 from relaqs import worker
-from relaqs.worker import DATABASE_COUNT, HoistStore, QueryWork, Runtime, UnseenFileError, held_bytes
+from relaqs.intact_files import UnseenFileError
+from relaqs.worker import DATABASE_COUNT, HoistStore, QueryWork, Runtime, held_bytes
 from tests.relaqs.executors.toy_jobs import DATABASE, LONG_SQL, LongQuery, query_work
 
 SMALL_BYTES = 256 << 20
@@ -124,7 +125,7 @@ def test_each_thread_has_one_cursor_of_a_shared_database() -> None:
 
 
 def cursor_of(runtime: Runtime, sql: str) -> Cursor:
-    runtime.query(DATABASE, (), sql, "job")
+    runtime.query(QueryWork(DATABASE, (), sql), "job")
     with runtime._using(DATABASE) as database:
         return database.cursor()
 
@@ -133,7 +134,7 @@ def test_a_database_that_is_no_longer_wanted_is_closed() -> None:
     runtime = Runtime()
     configs = [DatabaseConfig((), SMALL_BYTES + i) for i in range(DATABASE_COUNT + 1)]
     for config in configs:
-        runtime.query(config, (), "SELECT 1", "job")
+        runtime.query(QueryWork(config, (), "SELECT 1"), "job")
     assert list(runtime._open) == configs[1:]
     runtime.close_database(configs[1])
     assert list(runtime._open) == configs[2:]

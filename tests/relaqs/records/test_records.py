@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
+from relaqs_engine.sealed import seal
 
 from relaqs.policies import Node
 from relaqs.records import RecordFile, ScheduleRun
@@ -36,9 +37,27 @@ def test_records_come_back_in_order_and_by_kind(file: RecordFile) -> None:
     file.append("other", {"number": 9})
     assert list(file.read("count", number)) == [0, 1, 2]
     assert list(file.read("other", number)) == [9]
-    assert json.loads(file.path.read_text().splitlines()[0]) == {
-        "schema": 1, "record": "count", "number": 0, "odd": None
-    }  # fmt: skip
+    first = json.loads(file.path.read_text().splitlines()[0])
+    checksum = first.pop("xxh3")
+    assert first == {"schema": 2, "record": "count", "number": 0, "odd": None}
+    assert len(checksum) == 16
+
+
+def test_a_record_of_before_checksums_is_read(file: RecordFile) -> None:
+    with open(file.path, "a") as old:
+        old.write('{"schema":1,"record":"count","number":3}\n')
+    assert list(file.read("count", number)) == [0, 1, 2, 3]
+
+
+def test_a_flipped_bit_is_found_wherever_it_is(file: RecordFile) -> None:
+    written = file.path.read_bytes()
+    last_newline = len(written) - 1  # without it the last record was not yet written
+    for bit in range(8 * last_newline):
+        damaged = bytearray(written)
+        damaged[bit // 8] ^= 1 << bit % 8
+        file.path.write_bytes(damaged)
+        with pytest.raises(DataError, match=f"{file.path}, line [123]"):
+            list(file.read("count", number))
 
 
 def test_a_file_that_is_not_there_has_no_records(tmp_path: Path) -> None:
@@ -60,7 +79,9 @@ def test_a_line_torn_by_a_crash_is_no_record_and_makes_way_for_the_next(file: Re
         ("[1, 2]", "no object with `schema` and `record`"),
         ('{"schema":1,"record":"count"}', "KeyError: 'number'"),
         ('{"schema":1,"record":"count","number":"many"}', "ValueError"),
-        ('{"schema":2,"record":"count","number":1}', "schema 2, written by a later version"),
+        ('{"schema":2,"record":"count","number":1}', "it has no checksum"),
+        ('{"schema":2,"record":"count","number":1, "xxh3": "0"}', "bytes that were written"),
+        (seal('{"schema":3,"record":"count"}').decode(), "schema 3, written by a later version"),
     ],
 )
 def test_a_broken_line_is_named(file: RecordFile, line: str, message: str) -> None:

@@ -1,0 +1,192 @@
+"""Flipped bits: does damage ever reach an answer? One bit at a time, in every kind of file that is kept.
+
+    python -m benchmarks.flips [--seed 1] [--flips 10000]
+
+A small warehouse with a sampled table, its outlier index and a static table; a file of records; a checkpoint.
+For each flip a file, a byte and a bit are drawn from the seed, the file is read as users do, and the bit is
+flipped back. It holds if the result is right, or an error names the file. Exits 1 if one does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+from relaqs_engine.errors import RelaqsError
+from relaqs_engine.layouts import add_static, shuffle
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import relaqs
+from relaqs.checkpoint import Checkpoint
+from relaqs.query_job import SavedState
+from relaqs.records import RecordFile
+
+ROWS = 40_000
+QUERIES = (
+    "SELECT zone, sum(fare) AS total FROM trips GROUP BY zone ORDER BY zone",
+    "SELECT name, count(*) AS n FROM trips JOIN zones USING (zone) GROUP BY name ORDER BY name",
+    "SELECT count(*) AS n FROM trips WHERE fare > (SELECT avg(fare) FROM trips)",
+    "SELECT id, note FROM trips WHERE zone = 3 ORDER BY id LIMIT 20",
+    "SELECT median(fare) AS middle FROM trips",
+    "SELECT zone, list(fare ORDER BY id)[1] AS first FROM trips GROUP BY zone ORDER BY zone",
+    "SELECT max(total) AS most FROM (SELECT zone, sum(fare) AS total FROM trips GROUP BY zone)",
+)
+
+
+class WrongError(Exception):
+    """A flipped bit changed a result, or an error did not name the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A file that bits are flipped in. read: returns how that ended, or raises WrongError."""
+
+    kind: str
+    path: Path
+    read: Callable[[random.Random], str]
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--flips", type=int, default=10_000)
+    options = parser.parse_args(words)
+    tally: Counter[tuple[str, str]] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        victims = [*warehouse_files(Path(folder)), records_file(Path(folder)), checkpoint_file(Path(folder))]
+        for number in track(range(options.flips), "flipping bits"):
+            draws = random.Random(f"{options.seed}/{number}")
+            victim = draws.choice(victims)
+            tally[victim.kind, _outcome(victim, draws, number)] += 1
+    _print(tally)
+    return int(any(outcome == "WRONG" for _, outcome in tally))
+
+
+def _outcome(victim: Victim, draws: random.Random, number: int) -> str:
+    """Return how the reader of a file with one bit flipped fared. The file is mended again."""
+    intact = victim.path.read_bytes()
+    damaged, at = bytearray(intact), draws.randrange(len(intact))
+    damaged[at] ^= 1 << draws.randrange(8)
+    victim.path.write_bytes(damaged)
+    try:
+        return victim.read(draws)
+    except WrongError as error:
+        print(f"flip {number}, byte {at} of {victim.path}: {error}", file=sys.stderr)
+        return "WRONG"
+    finally:
+        victim.path.write_bytes(intact)
+
+
+def warehouse_files(folder: Path) -> Iterator[Victim]:
+    """Yield the files of a warehouse, the manifests as often as all others together."""
+    warehouse = _warehouse(folder)
+    db = relaqs.connect(warehouse, threads=2)
+    right = {sql: _answer(db, sql) for sql in QUERIES}
+    data, manifests = sorted(warehouse.rglob("*.parquet")), sorted(warehouse.rglob("manifest.json"))
+
+    def reader(path: Path) -> Callable[[random.Random], str]:
+        def read(draws: random.Random) -> str:
+            sql = draws.choice(QUERIES)
+            try:
+                if path in manifests:  # which a session reads when it is opened
+                    relaqs.connect(warehouse, threads=1).close()
+                answer = _answer(db, sql)
+            except RelaqsError as error:
+                if str(path) not in str(error):
+                    raise WrongError(f"the error does not name the file: {error}") from error
+                return "refused by name"
+            if answer != right[sql]:
+                raise WrongError(f"{sql} has another answer")
+            return "right"
+
+        return read
+
+    for path in data:
+        yield Victim("outlier index" if path.name == "outliers.parquet" else "partition", path, reader(path))
+    for i in range(len(data)):
+        path = manifests[i % len(manifests)]
+        yield Victim("manifest", path, reader(path))
+
+
+def _warehouse(folder: Path) -> Path:
+    duckdb.sql(
+        "SELECT i AS id, CASE WHEN i % 500 = 0 THEN 1e6 + i ELSE hash(i) % 1000 END AS fare, "
+        f"i % 13 AS zone, 'note ' || hash(i) % 50 AS note FROM range({ROWS}) AS numbers(i)"
+    ).write_parquet(str(folder / "trips.parquet"))
+    duckdb.sql("SELECT i AS zone, 'zone ' || i AS name FROM range(13) AS numbers(i)").write_parquet(
+        str(folder / "zones.parquet")
+    )
+    shuffle(folder / "trips.parquet", into=folder / "warehouse" / "trips", partitions=8)
+    add_static(folder / "zones.parquet", into=folder / "warehouse" / "zones")
+    return folder / "warehouse"
+
+
+def _answer(db: relaqs.Session, sql: str) -> list[dict[str, object]]:
+    rows: list[dict[str, object]] = db.online_sql(sql).result(timeout=60).table.to_pylist()
+    return rows
+
+
+def records_file(folder: Path) -> Victim:
+    file = RecordFile(folder / "runs.jsonl")
+    for number in range(20):
+        file.append("run", {"number": number, "seconds": number / 7})
+    right = list(file.read("run", dict))
+
+    def read(draws: random.Random) -> str:
+        try:
+            found = list(file.read("run", dict))
+        except RelaqsError as error:
+            if str(file.path) not in str(error):
+                raise WrongError(f"the error does not name the file: {error}") from error
+            return "refused by name"
+        # Without its end the last line was not written yet.
+        if found not in (right, right[:-1]):
+            raise WrongError("other records came back")
+        return "right"
+
+    return Victim("records", file.path, read)
+
+
+def checkpoint_file(folder: Path) -> Victim:
+    path = folder / "kept.arrow"
+    checkpoint = Checkpoint(path, "a query")
+    rows = pa.table({"k0": list(range(200)), "b0": [i / 3 for i in range(200)]})
+    checkpoint.save(SavedState(3, rows, np.arange(64)), 5.0)
+
+    def read(draws: random.Random) -> str:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = checkpoint.load()
+        if found is not None:
+            raise WrongError("a damaged checkpoint was taken")
+        if not any(str(path) in str(warning.message) for warning in caught):
+            raise WrongError("no warning names the file")
+        return "refused by name"
+
+    return Victim("checkpoint", path, read)
+
+
+def _print(tally: Counter[tuple[str, str]]) -> None:
+    outcomes = ("right", "refused by name", "WRONG")
+    table = Table("file", "flips", *outcomes, box=SIMPLE_HEAD)
+    for kind in dict.fromkeys(kind for kind, _ in sorted(tally)):
+        counts = [tally[kind, outcome] for outcome in outcomes]
+        table.add_row(kind, f"{sum(counts):,}", *(f"{count:,}" for count in counts))
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

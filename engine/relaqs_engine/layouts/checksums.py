@@ -1,0 +1,120 @@
+"""Checksums of a layout's files by column: a query checks the bytes that it reads, and no others.
+
+A Parquet file is row groups one after another, and in each the columns one after another. A footer says where
+they are. The bytes of one column in one row group are an extent:
+
+    PAR1 | fare, zone, … of row group 0 | fare, zone, … of row group 1 | footer
+
+A checksum is taken of all extents of a column together, and one of the rest, which every reader needs.
+DuckDB neither writes nor checks the checksums that Parquet has room for, and a bit that flips in a page gives
+other values more often than an error: 10 of 48 answers were wrong. Decision record 0021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from itertools import chain
+from pathlib import Path
+
+import xxhash
+
+from relaqs_engine.duck import Cursor, quote_text
+
+_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
+
+Extent = tuple[int, int]
+"""Where bytes lie in a file: offset, length."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checksums:
+    """XXH3 (64 bits, hexadecimal) of a file's bytes.
+
+    columns: of each column, in the table's order. extents: offset and length of each column in each row
+    group, flat: those of the first column, of the second, … rest: of all bytes in no extent.
+    """
+
+    extents: tuple[int, ...]
+    columns: tuple[str, ...]
+    rest: str
+
+    def extents_of(self, column: int) -> Sequence[Extent]:
+        """Return where the bytes of a column lie. column: its position."""
+        each = len(self.extents) // len(self.columns)
+        flat = self.extents[column * each : (column + 1) * each]
+        return tuple(zip(flat[::2], flat[1::2], strict=True))
+
+    def damaged(self, file: Path, columns: Iterable[int]) -> list[int | None]:
+        """Return which of the columns hold other bytes than were written; None among them for the rest.
+
+        columns: their positions. Raises OSError.
+        """
+        found: list[int | None] = []
+        with file.open("rb", buffering=0) as handle:
+            for column in columns:
+                if _sum_of(handle, self.extents_of(column)) != self.columns[column]:
+                    found.append(column)
+            if _sum_of(handle, self._extents_of_rest(file.stat().st_size)) != self.rest:
+                found.append(None)
+        return found
+
+    def _extents_of_rest(self, size: int) -> list[Extent]:
+        return _between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
+
+
+def checksums_of(cursor: Cursor, file: Path) -> Checksums:
+    """Return the checksums of a Parquet file that DuckDB wrote."""
+    table = f"read_parquet({quote_text(str(file))}, hive_partitioning = false)"
+    of_columns = _extents(cursor, file, [name for name, _ in cursor.describe(f"FROM {table}")])
+    flat = [extent for extents in of_columns for extent in extents]
+    with file.open("rb", buffering=0) as handle:
+        sums = tuple(_sum_of(handle, extents) for extents in of_columns)
+        rest = _sum_of(handle, _between(flat, file.stat().st_size))
+    return Checksums(tuple(chain.from_iterable(flat)), sums, rest)
+
+
+def _extents(cursor: Cursor, file: Path, columns: Sequence[str]) -> list[list[Extent]]:
+    """Return the extents of each column, one for each row group.
+
+    A nested column has several Parquet columns, "trip, distance" and "trip, fare", one after another.
+    """
+    chunks = cursor.rows(
+        "SELECT row_group_id, path_in_schema, "
+        "coalesce(nullif(dictionary_page_offset, 0), data_page_offset), total_compressed_size "
+        f"FROM parquet_metadata({quote_text(str(file))}) ORDER BY row_group_id, column_id"
+    )
+    found: list[list[Extent]] = [[] for _ in columns]
+    for group in range(chunks[-1][0] + 1 if chunks else 0):
+        own = [chunk[1:] for chunk in chunks if chunk[0] == group]
+        for extents, column in zip(found, columns, strict=True):
+            parts = [(at, size) for path, at, size in own if path == column or path.startswith(f"{column}, ")]
+            extents.append(_whole(parts))
+    return found
+
+
+def _whole(parts: Sequence[Extent]) -> Extent:
+    """Return the one extent that neighbours make together; none of what is not there is in any."""
+    if not parts:
+        return 0, 0
+    begin = min(at for at, _ in parts)
+    return begin, max(at + size for at, size in parts) - begin
+
+
+def _between(extents: Iterable[Extent], size: int) -> list[Extent]:
+    """Return what of a file of that size is in no extent."""
+    taken = sorted(extent for extent in extents if extent[1])
+    begins = [0, *(at + length for at, length in taken)]
+    ends = [*(at for at, _ in taken), size]
+    return [(begin, end - begin) for begin, end in zip(begins, ends, strict=True)]
+
+
+def _sum_of(handle: FileIO, extents: Iterable[Extent]) -> str:
+    digest, piece = xxhash.xxh3_64(), memoryview(bytearray(_PIECE_BYTES))
+    for at, length in extents:
+        handle.seek(at)
+        while length > 0 and (got := handle.readinto(piece[:length])):
+            digest.update(piece[:got])
+            length -= got
+    return digest.hexdigest()

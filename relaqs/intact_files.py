@@ -1,0 +1,172 @@
+"""Which files of layouts this process has found intact: each is checked before its first use, and once.
+
+What is checked are the columns that a statement can read, and the footer. A file that was written to since is
+checked again. See `relaqs_engine/layouts/checksums.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
+from relaqs_engine.layouts.reads import TableRead
+
+HOW_TO_MEND = (
+    "restore the file, or lay the table out again with relaqs.shuffle (`relaqs verify` names all files that "
+    "are damaged)"
+)
+
+_Stamp = tuple[int, int, int]
+"""What tells a file from the same one after a write: inode, bytes, time of change in nanoseconds."""
+
+
+class UnseenFileError(DataError):
+    """A file or folder that a task must read is not there for the process that runs it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path} is not there; restore it, or lay the table out again with relaqs.shuffle"
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """A table's manifest as it was when it had this stamp. partitions: by file."""
+
+    stamp: _Stamp
+    layout: Layout
+    partitions: dict[str, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found intact of a file when it had this stamp: columns by position."""
+
+    stamp: _Stamp
+    columns: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """A check that is due: of some columns of a file that has a stamp."""
+
+    path: Path
+    partition: Partition
+    columns: frozenset[int]
+    stamp: _Stamp
+
+
+class IntactFiles:
+    """What a process knows of the files that it reads. Used by its threads at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._manifests: dict[str, _Manifest] = {}
+        self._found: dict[Path, _Found] = {}
+
+    def check(
+        self,
+        reads: Sequence[TableRead],
+        *,
+        threads: int = 1,
+        before_each: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Return once everything that is read is known to hold the bytes that were written.
+
+        threads: so many files are read at a time. before_each: called before each file; it may raise.
+        Raises DataError naming the first damaged file, UnseenFileError for one that is not there.
+        """
+        due = [check for read in reads for check in self._due(read)]
+
+        def run(check: _Check) -> None:
+            before_each()
+            self._run(check)
+
+        if len(due) == 1 or threads == 1:
+            for check in due:
+                run(check)
+        elif due:
+            with ThreadPoolExecutor(min(threads, len(due))) as pool:
+                for _ in pool.map(run, due):
+                    pass
+
+    def _due(self, read: TableRead) -> Iterator[_Check]:
+        manifest = self._manifest(read.directory)
+        wanted = _positions(manifest.layout, read.columns)
+        for file in read.files:
+            path = Path(read.directory, file)
+            partition, stamp = manifest.partitions.get(file), _stamp(path)
+            if partition is None:
+                raise DataError(
+                    f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
+                    "session"
+                )
+            known = self._found.get(path)
+            if known is None or known.stamp != stamp:
+                yield _Check(path, partition, wanted, stamp)
+            elif missing := wanted - known.columns:
+                yield _Check(path, partition, missing, stamp)
+
+    def _manifest(self, directory: str) -> _Manifest:
+        path = Path(directory, MANIFEST_NAME)
+        stamp, known = _stamp(path), self._manifests.get(directory)
+        if known is not None and known.stamp == stamp:
+            return known
+        try:
+            layout = read_manifest(directory)
+        except LayoutError as error:
+            raise DataError(str(error)) from error
+        files = [*layout.partitions, *([layout.outliers] if layout.outliers else [])]
+        manifest = _Manifest(stamp, layout, {partition.file: partition for partition in files})
+        self._manifests[directory] = manifest
+        return manifest
+
+    def _run(self, check: _Check) -> None:
+        if fault := _fault(check):
+            raise DataError(f"{check.path} {fault}; {HOW_TO_MEND}")
+        with self._lock:
+            known = self._found.get(check.path)
+            columns = check.columns
+            if known is not None and known.stamp == check.stamp:
+                columns |= known.columns
+            self._found[check.path] = _Found(check.stamp, columns)
+
+
+def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
+    """Return the positions of columns in the table's files, with that of the block, which is last."""
+    named = set(columns)
+    found = {i for i, column in enumerate(layout.columns) if column.name in named}
+    return frozenset(found | ({len(layout.columns)} if layout.is_sampled else set()))
+
+
+def _fault(check: _Check) -> str:
+    """Return what is wrong with a file, in words; "" if nothing is."""
+    path, partition = check.path, check.partition
+    if check.stamp[1] != partition.byte_count:
+        return f"has {check.stamp[1]:,} bytes, not {partition.byte_count:,}"
+    try:
+        if partition.checksums is not None:
+            is_damaged = bool(partition.checksums.damaged(path, check.columns))
+        else:  # of an older layout all bytes are checked
+            with path.open("rb") as file:
+                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != partition.sha256
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return "does not hold the bytes that were written" if is_damaged else ""
+
+
+def _stamp(path: Path) -> _Stamp:
+    try:
+        state = os.stat(path)
+    except OSError as error:
+        raise UnseenFileError(str(path)) from error
+    return state.st_ino, state.st_size, state.st_mtime_ns

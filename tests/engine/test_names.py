@@ -1,0 +1,54 @@
+"""A column that a query reads is among the names it is found to have, or it may read any."""
+
+from __future__ import annotations
+
+import pytest
+import sqlglot
+from relaqs_engine.sql.names import names_in
+from relaqs_engine.sql.parse import DIALECT
+
+
+def names(sql: str) -> frozenset[str] | None:
+    return names_in(sqlglot.parse_one(sql, dialect=DIALECT))
+
+
+@pytest.mark.parametrize(
+    ("sql", "columns"),
+    [
+        ("SELECT sum(Fare) FROM trips WHERE zone = 3", {"fare", "zone"}),
+        ("SELECT count(*), count(DISTINCT t.zone) FROM trips t", {"zone"}),
+        ("SELECT a.x FROM u AS a JOIN v USING (key)", {"x", "key"}),
+        ("WITH w(x) AS (SELECT fare FROM trips) SELECT sum(x) FROM w", {"fare"}),
+        (
+            'SELECT max("A b") FROM trips GROUP BY zone HAVING min(s.part) > 1 ORDER BY day',
+            {"a b", "s", "day"},
+        ),
+        ("SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.x = t.y)", {"x", "y"}),
+    ],
+)
+def test_columns_that_are_read_are_named(sql: str, columns: set[str]) -> None:
+    found = names(sql)
+    assert found is not None
+    assert columns <= found
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM trips",
+        "FROM trips",
+        "SELECT t.* FROM trips AS t",
+        "SELECT * EXCLUDE (fare) FROM trips",
+        "SELECT sum(COLUMNS('f.*')) FROM trips",
+        "SELECT trips FROM trips",
+        "SELECT count(t) FROM trips AS t",
+        "SELECT q FROM (SELECT 1 AS one, fare FROM trips) AS q",
+        "SELECT #1 FROM trips",
+        "SELECT a FROM trips AS t(a, b)",
+        "SELECT fare FROM trips NATURAL JOIN zones",
+        "PIVOT trips ON zone USING sum(fare)",
+        "WITH w AS (SELECT * FROM trips) SELECT sum(fare) FROM w",
+    ],
+)
+def test_what_names_no_columns_may_read_any(sql: str) -> None:
+    assert names(sql) is None
