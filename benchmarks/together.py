@@ -52,7 +52,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _drawn(db: relaqs.Session, count: int) -> list[str]:
-    """Return planned queries in a random order, of TPC-H those that show something before their end."""
+    """Return planned queries in a random order: those of TPC-H that show something early."""
     online = [query(number) for number in QUERIES if db.plan(query(number)).streams]
     texts = [online[i % len(online)] for i in range(count)]
     random.Random(7).shuffle(texts)
