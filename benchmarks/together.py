@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     console = Console()
     console.print(record.headline(facts))
     console.print(
-        f"{len(texts)} queries, first snapshots one after the other: {alone:.2f} s, by {usable_cores()} cores "
+    """Return planned queries in a random order: those of TPC-H that are estimated."""
         f"{due:.2f} s. At once: {middle:.2f} s in the median, {most:.2f} s at 95 %, {longest:.2f} s at most; "
         f"{most / due:.2f} × at 95 % ({ALLOWED_RATIO:g} allowed)"
     )
