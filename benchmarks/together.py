@@ -38,12 +38,13 @@ def main(words: Sequence[str] | None = None) -> int:
         texts = _drawn(db, options.queries)
         alone = sum(_first_seconds(db, sql) for sql in texts)
         waits = _all_at_once(db, texts)
-    due = alone / usable_cores()
+    cores = usable_cores()
+    due = alone / cores
     middle, most, longest = np.percentile(waits, [50, 95, 100])
     console = Console()
     console.print(record.headline(facts))
     console.print(
-    """Return planned queries in a random order: those of TPC-H that are estimated."""
+        f"{len(texts)} queries, first snapshots one after the other: {alone:.2f} s; by {cores} cores "
         f"{due:.2f} s. At once: {middle:.2f} s in the median, {most:.2f} s at 95 %, {longest:.2f} s at most; "
         f"{most / due:.2f} × at 95 % ({ALLOWED_RATIO:g} allowed)"
     )

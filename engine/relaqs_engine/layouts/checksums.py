@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import FileIO
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import xxhash
@@ -66,8 +66,7 @@ class Checksums:
 
 def checksums_of(cursor: Cursor, file: Path) -> Checksums:
     """Return the checksums of a Parquet file that DuckDB wrote."""
-    table = f"read_parquet({quote_text(str(file))}, hive_partitioning = false)"
-    of_columns = _extents(cursor, file, [name for name, _ in cursor.describe(f"FROM {table}")])
+    of_columns = _extents(cursor, file)
     flat = [extent for extents in of_columns for extent in extents]
     with file.open("rb", buffering=0) as handle:
         sums = tuple(_sum_of(handle, extents) for extents in of_columns)
@@ -75,36 +74,42 @@ def checksums_of(cursor: Cursor, file: Path) -> Checksums:
     return Checksums(tuple(chain.from_iterable(flat)), sums, rest)
 
 
-def _extents(cursor: Cursor, file: Path, columns: Sequence[str]) -> list[list[Extent]]:
-    """Return the extents of each column, one for each row group.
-
-    A nested column has several Parquet columns, "trip, distance" and "trip, fare", one after another.
-    """
+def _extents(cursor: Cursor, file: Path) -> list[list[Extent]]:
+    """Return the extents of each column, one for each row group."""
+    leaf_counts = _leaf_counts(cursor, file)
     chunks = cursor.rows(
-        "SELECT row_group_id, path_in_schema, "
-        "coalesce(nullif(dictionary_page_offset, 0), data_page_offset), total_compressed_size "
+        "SELECT coalesce(nullif(dictionary_page_offset, 0), data_page_offset), total_compressed_size "
         f"FROM parquet_metadata({quote_text(str(file))}) ORDER BY row_group_id, column_id"
     )
-    found: list[list[Extent]] = [[] for _ in columns]
-    for group in range(chunks[-1][0] + 1 if chunks else 0):
-        own = [chunk[1:] for chunk in chunks if chunk[0] == group]
-        for extents, column in zip(found, columns, strict=True):
-            parts = [(at, size) for path, at, size in own if path == column or path.startswith(f"{column}, ")]
-            extents.append(_whole(parts))
+    found: list[list[Extent]] = [[] for _ in leaf_counts]
+    leaves = iter(chunks)
+    for _ in range(len(chunks) // sum(leaf_counts)):
+        for extents, count in zip(found, leaf_counts, strict=True):
+            extents.append(_whole(list(islice(leaves, count))))
     return found
 
 
+def _leaf_counts(cursor: Cursor, file: Path) -> list[int]:
+    """Return how many columns Parquet has for each of ours: several for a nested one, one after another."""
+    nodes = cursor.rows(f"SELECT num_children FROM parquet_schema({quote_text(str(file))})")
+    child_counts = iter([count or 0 for (count,) in nodes])  # in the order of a walk, the root first
+
+    def leaves() -> int:
+        children = next(child_counts)
+        return sum(leaves() for _ in range(children)) or 1
+
+    return [leaves() for _ in range(next(child_counts))]
+
+
 def _whole(parts: Sequence[Extent]) -> Extent:
-    """Return the one extent that neighbours make together; none of what is not there is in any."""
-    if not parts:
-        return 0, 0
+    """Return the one extent that neighbours make together."""
     begin = min(at for at, _ in parts)
     return begin, max(at + size for at, size in parts) - begin
 
 
 def _between(extents: Iterable[Extent], size: int) -> list[Extent]:
     """Return what of a file of that size is in no extent."""
-    taken = sorted(extent for extent in extents if extent[1])
+    taken = sorted(extents)
     begins = [0, *(at + length for at, length in taken)]
     ends = [*(at for at, _ in taken), size]
     return [(begin, end - begin) for begin, end in zip(begins, ends, strict=True)]
