@@ -123,8 +123,11 @@ class LogLine:
 
 
 def encoded(value: object) -> str:
-    """Return the value as compact JSON. Raises ValueError for numbers that JSON does not have."""
-    return json.dumps(value, default=_entries, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    """Return the value as compact JSON, in ASCII, so that no text of an answer can fail to be sent.
+
+    Raises ValueError for numbers that JSON does not have.
+    """
+    return json.dumps(value, default=_entries, allow_nan=False, separators=(",", ":"))
 
 
 def joined(entries: Mapping[str, str]) -> str:
