@@ -18,6 +18,8 @@ from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from relaqs_dashboards.connections import ADMIT
+
 COOKIE_SECONDS = 7 * 24 * 3600
 SECRET_BYTES = 32
 _POLICY_REFUSED = 1008  # WebSocket: closed for a violation of policy
@@ -41,6 +43,7 @@ _WAY_IN = (
     "This page needs the address that `relaqs dashboard` printed when it started, with its token; "
     "open that address once in this browser."
 )
+_TOO_MANY = "You have too many connections open; close some pages."
 
 Note = Callable[..., None]
 
@@ -120,8 +123,10 @@ class Gate:
         user = None if refusal is not None else self._user(headers)
         if refusal is None and (user is None or scope["path"] == "/start"):
             refusal = self._admission(scope, headers)
+        if refusal is None and not scope["state"][ADMIT](user):
+            refusal = PlainTextResponse(_TOO_MANY, 503, {"Connection": "close"})
         if refusal is None:
-            scope["state"] = {**scope.get("state", {}), "user": user, "nonce": nonce}
+            scope["state"] = {**scope["state"], "user": user, "nonce": nonce}
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             self._note("refused", user, path=scope["path"], why="websocket")

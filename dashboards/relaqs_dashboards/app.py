@@ -27,7 +27,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-_TOO_MANY_PAGES = 1013  # WebSocket: try again later
+_NO_PAGE, _TOO_MANY_PAGES = 4404, 1013  # WebSocket: why it was closed; 1013 is to try again later
 _SHELL = """<!doctype html>
 <html lang="en">
 <head>
@@ -126,9 +126,9 @@ class _Routes:
         user, name = socket.state.user, socket.query_params.get("page", "")
         try:
             board = self.dashboard.board(name, user) if name else None
-        except PageError as error:
+        except PageError:
             await socket.accept()
-            await socket.close(4404, str(error)[:120])
+            await socket.close(_NO_PAGE, "there is no such page")
             return
         await socket.accept()
         if sum(each.user == user for each in self.dashboard.viewers) >= self.dashboard.limits.pages_open:

@@ -12,7 +12,9 @@ class Limits:
 
     running_queries: of one user at once; further ones wait. answer_bytes: of one user's answers together, in
     memory. run_seconds: that a query may run. grace_seconds: that a query goes on after its last viewer has
-    left. messages_per_second: from one page, on average; burst_messages: at once.
+    left. messages_per_second: from one page, on average; burst_messages: at once. connections: of one user;
+    strangers: of all who have not shown a cookie yet. request_seconds: from the connection, or from the last
+    answer over it, until a whole request has come.
     """
 
     running_queries: int = 32
@@ -22,6 +24,9 @@ class Limits:
     messages_per_second: float = 20.0
     burst_messages: int = 60
     pages_open: int = 16
+    connections: int = 64
+    strangers: int = 128
+    request_seconds: float = 5.0
 
 
 class TokenBucket:

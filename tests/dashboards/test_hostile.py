@@ -310,6 +310,13 @@ def test_so_many_pages_are_open_and_no_more(serve: Serve) -> None:
     assert caught.value.rcvd.code == 1013
 
 
+def test_a_page_with_a_name_beyond_all_is_not_there(attacked: Served) -> None:
+    with pytest.raises(ConnectionClosed) as caught, attacked.page("%F0%9F%98%80" * 500):
+        pass
+    assert caught.value.rcvd is not None
+    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (4404, "there is no such page")
+
+
 def test_another_users_page_is_as_one_that_is_not_there(serve: Serve) -> None:
     served = serve(PRIVATE, users=("ada", "bob"))
     ada, bob = {"Cookie": served.cookie("ada")}, {"Cookie": served.cookie("bob")}
