@@ -6,6 +6,7 @@ import html
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 
 from starlette.applications import Starlette
@@ -19,6 +20,7 @@ from relaqs_dashboards.access import Gate, Keys
 from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.export import MEDIA_TYPES, exported
 from relaqs_dashboards.settings import PageError
+from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
 
 _TYPES = {
@@ -50,7 +52,7 @@ _SHELL = """<!doctype html>
 
 def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cookie_name: str) -> Starlette:
     """Return the application. hosts: what the Host header may be. It starts and closes the dashboard."""
-    routes = _Routes(dashboard, _bundle())
+    routes = _Routes(dashboard, _bundle(), Threads("relaqs-export", 1))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -77,6 +79,7 @@ def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cooki
 class _Routes:
     dashboard: Dashboard
     bundle: Mapping[str, bytes]
+    exporting: Threads
 
     async def first(self, request: Request) -> Response:
         """Go to the first page, or where there is none to the jobs."""
@@ -116,7 +119,7 @@ class _Routes:
             return PlainTextResponse("the panel has no answer yet", 409)
         self.dashboard.audit.note("exported", request.state.user, page=name, panel=id, kind=kind)
         return Response(
-            exported(run.snapshot, kind),
+            await self.exporting.run(request.state.user, partial(exported, run.snapshot, kind)),
             media_type=MEDIA_TYPES[kind],
             headers={"Content-Disposition": f'attachment; filename="{name}-{id}.{kind}"'},
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from relaqs import RelaqsError
 from relaqs_dashboards.runs import Run, failure_of, met_weight
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.standing import is_met, panel_update, shown_state
@@ -71,8 +70,8 @@ class Panel:
 
     async def _plan(self, user: str, sql: str) -> None:
         try:
-            plan = await self._board.runs.plan(sql)
-        except RelaqsError as error:
+            plan = await self._board.runs.plan(sql, user)
+        except Exception as error:  # whatever it is, the page says so
             self.failure = failure_of(error, sql)
         else:
             self.run = self._board.runs.attach(self, sql, plan, user)

@@ -10,7 +10,7 @@ import socket
 import threading
 from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import uvicorn
 
@@ -24,6 +24,7 @@ from relaqs_dashboards.requests import LONGEST_BYTES
 LOCAL = "127.0.0.1"
 DEFAULT_PORT = 8765
 _STOP_SECONDS = 3  # what closing waits for open pages
+_EXIT_SECONDS = 10.0  # what a signal may take to end the process
 _BACKLOG = 128  # of connections that wait to be accepted
 
 
@@ -55,7 +56,7 @@ class DashboardServer:
             cookie_name=f"relaqs-{self.port}",
         )
         logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
-        self._server = uvicorn.Server(_config(app, Connections(dashboard.limits)))
+        self._server = _Server(_config(app, Connections(dashboard.limits)))
         self._thread: threading.Thread | None = None
 
     @property
@@ -88,6 +89,16 @@ class DashboardServer:
         self._socket.close()
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's, where a signal ends the process in any case, be it that a statement does not let go."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        last = threading.Timer(_EXIT_SECONDS, os._exit, [128 + sig])
+        last.daemon = True
+        last.start()
+        super().handle_exit(sig, frame)
+
+
 def _bound(host: str, port: int) -> socket.socket:
     """Return a listening socket: who connects before the server has started waits, and is not refused."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -102,7 +113,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _is_worth_a_line(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's is; it shows a traceback where a frame is not UTF-8, and closes with 1007."""
+    """Whether a line of uvicorn's is: for a frame that is not UTF-8 (1007), it has a traceback."""
     return not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError))
 
 
