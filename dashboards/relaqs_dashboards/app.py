@@ -19,6 +19,7 @@ from starlette.websockets import WebSocket
 from relaqs_dashboards.access import Gate, Keys
 from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.export import MEDIA_TYPES, exported
+from relaqs_dashboards.refusals import refused
 from relaqs_dashboards.settings import PageError
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
@@ -71,6 +72,7 @@ def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cooki
             WebSocketRoute("/ws", routes.socket),
         ],
         middleware=[gate],
+        exception_handlers={404: routes.nowhere},
         lifespan=lifespan,
     )
 
@@ -90,7 +92,7 @@ class _Routes:
         try:
             page = self.dashboard.pages.page(request.path_params["name"], request.state.user)
         except PageError as error:
-            return PlainTextResponse(str(error), 404)
+            return _nothing(str(error), request)
         return _shell(page.title, page.name, "page", request)
 
     async def jobs(self, request: Request) -> Response:
@@ -100,7 +102,7 @@ class _Routes:
         """Serve the bundle, whose files are all in memory: no path reaches the disk."""
         name = request.path_params["name"]
         if name not in self.bundle:
-            return PlainTextResponse("there is no such file", 404)
+            return _nothing("there is no such file", request)
         media_type = next(type_ for ending, type_ in _TYPES.items() if name.endswith(ending))
         return Response(self.bundle[name], media_type=media_type, headers={"Cache-Control": "no-cache"})
 
@@ -111,9 +113,9 @@ class _Routes:
             board = self.dashboard.board(name, request.state.user)
             board.page.panel(id)
         except PageError as error:
-            return PlainTextResponse(str(error), 404)
+            return _nothing(str(error), request)
         if kind not in MEDIA_TYPES:
-            return PlainTextResponse(f"answers are exported as {' or '.join(MEDIA_TYPES)}", 404)
+            return _nothing(f"answers are exported as {' or '.join(MEDIA_TYPES)}", request)
         run = board.panels[id].run
         if run is None or run.snapshot is None:
             return PlainTextResponse("the panel has no answer yet", 409)
@@ -123,6 +125,9 @@ class _Routes:
             media_type=MEDIA_TYPES[kind],
             headers={"Content-Disposition": f'attachment; filename="{name}-{id}.{kind}"'},
         )
+
+    async def nowhere(self, request: Request, error: Exception) -> Response:
+        return _nothing("this address is of no page", request)
 
     async def socket(self, socket: WebSocket) -> None:
         """Serve one open page until it closes."""
@@ -144,6 +149,10 @@ class _Routes:
             await viewer.serve(self.dashboard.limits)
         finally:
             self.dashboard.leave(viewer)
+
+
+def _nothing(said: str, request: Request) -> Response:
+    return refused(said, 404, request.headers, request.state.nonce)
 
 
 def _shell(title: str, page: str, view: str, request: Request) -> Response:

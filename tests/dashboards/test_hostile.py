@@ -401,5 +401,12 @@ def test_what_was_asked_and_refused_is_written_down(served: Served) -> None:
     assert changed["sql"] == "SELECT * FROM read_text('/etc/passwd')"
 
 
+def test_a_flood_of_refusals_leaves_what_was_asked_in_the_log(served: Served) -> None:
+    for _ in range(300):
+        assert served.get("/page/test").status == 403
+    lines = (served.state / "audit.jsonl").read_text().splitlines()
+    assert 200 <= sum(json.loads(line)["what"] == "refused" for line in lines) < 220
+
+
 def test_the_server_is_on_this_machine_alone(attacked: Served) -> None:
     assert attacked.server._socket.getsockname()[0] == "127.0.0.1"

@@ -150,6 +150,11 @@ test("the facts say what was read, how long it takes, and what is missing", () =
   );
 });
 
+test("an answer without a row is not one that is still to come", () => {
+  for (const state of ["refining", "paused", "stopped"] as const)
+    assert.match(placeholderText(panel(state), true), /No row matches of what was read so far/);
+});
+
 test("a waiting panel says why", () => {
   assert.match(placeholderText(panel("waiting", { reason: "two others run first" })), /two others run first/);
 });

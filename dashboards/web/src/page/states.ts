@@ -52,10 +52,11 @@ export function spokenState(title: string, update: PanelUpdate): string {
   return `${title}: ${stateText(update).replace("±", "plus or minus ")}${reason ? `. ${reason}` : ""}`;
 }
 
-/** Return what to show where there is no chart yet, or no row to draw. */
-export function placeholderText(update: PanelUpdate | null): string {
+/** Return what to show where there is no chart yet, or no row to draw. isAnswered: without a row, so far. */
+export function placeholderText(update: PanelUpdate | null, isAnswered = false): string {
   if (update === null) return "Waiting for the server.";
   if (update.state === "empty") return "The query finished and no row matches.";
+  if (isAnswered) return "No row matches of what was read so far.";
   if (update.state === "paused") return "Paused before the first estimate.";
   if (update.state === "stopped") return "Stopped before the first estimate.";
   if (update.state !== "waiting" && update.mode === "exact")
