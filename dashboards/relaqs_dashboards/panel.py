@@ -93,6 +93,7 @@ class Panel:
             failure=self.failure or (run.failure if run is not None else None),
             rows_total=None if run is None else self._board.rows_read_by(run),
             cores=cores,
+            kept=run is None or run.is_kept,
             viewers=run.viewer_count if run is not None else self.viewer_count,
             changed_by=self.changed_by,
         )

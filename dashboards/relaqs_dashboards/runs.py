@@ -17,6 +17,7 @@ from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.options import Interval, QueryOptions
+from relaqs.query_job import keeps_state
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.threads import Threads
@@ -92,6 +93,11 @@ class Run:
         if self.query is None:
             return "stopped" if self.is_halted else "waiting"
         return self.query.state
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it goes on where it was, after a stop and after the server was started again."""
+        return keeps_state(self.plan if self.query is None else self.query.plan)
 
     @property
     def is_active(self) -> bool:

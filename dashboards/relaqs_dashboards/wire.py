@@ -54,7 +54,8 @@ class Failure:
 class PanelUpdate:
     """All that a panel shows but its answer. run: changes when the query is another or starts anew.
 
-    fraction: of the rows read. target_fraction: where the target will be met. cores: used now.
+    fraction: of the rows read. target_fraction: where the target will be met. cores: used now. kept: whether
+    it goes on where it was after a stop and after the server was started again.
     """
 
     state: PanelState
@@ -75,6 +76,7 @@ class PanelUpdate:
     confidence: float
     interval: str
     mode: str
+    kept: bool
     viewers: int
     changed_by: Change | None
     failure: Failure | None

@@ -68,6 +68,7 @@ def update(answer: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
         "confidence": 0.95,
         "interval": "pointwise",
         "mode": "mergeable",
+        "kept": True,
         "viewers": 1,
         "changed_by": None,
         "failure": None,

@@ -4,6 +4,7 @@ import type { Act, PanelState, PanelUpdate } from "../protocol";
 import { showAbout, showChosen, showCores, showCount, showPercent, showSeconds } from "../text/plain";
 
 const MOST_REMARKS = 3;
+const NOT_KEPT = "its state is not kept: after a stop, or a restart of the server, it begins anew";
 
 /** How a state looks; its words always say the same. */
 export type Tone = "quiet" | "active" | "good" | "held" | "bad";
@@ -82,6 +83,7 @@ export function factTexts(update: PanelUpdate): string[] {
   if (update.unseen_groups)
     facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
   else if (update.unseen_groups === null && isRunning) facts.push("there may be groups not seen yet");
+  if (!update.kept && (isRunning || isHeld(update.state))) facts.push(NOT_KEPT);
   if (update.viewers > 1) facts.push(`${update.viewers}\u00a0viewers`);
   return facts;
 }
