@@ -214,6 +214,14 @@ def query_job(
     return AroundQueryJob(id, plan, parts, asked, state_cursor)
 
 
+def keeps_state(plan: OnlinePlan) -> bool:
+    """Whether a query has a state that a checkpoint can keep: one aggregation has, and rows as they are.
+
+    A query that is refined, or is SQL over the answers of its parts, or runs as a whole begins anew.
+    """
+    return plan.mode is Mode.MERGEABLE and plan.around is None
+
+
 def query_description(
     id: str, plan: OnlinePlan, options: QueryOptions, *, exact_cores: int
 ) -> JobDescription:

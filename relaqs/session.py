@@ -208,7 +208,8 @@ class Session:
 
         checkpoint: a file that the query's state is kept in, every few seconds and when it is stopped. Where
         it holds the state of the same query over the same data, the query goes on from there, unless resume
-        is False. Queries that run as a whole have no state to keep. submitted_at: on `time.perf_counter`.
+        is False. Nothing is kept of queries that are refined, are SQL over the answers of their parts, or run
+        as a whole, nor of states beyond 64 MiB: those begin anew. submitted_at: on `time.perf_counter`.
         """
         self._check_open()
         begun_at = time.perf_counter() if submitted_at is None else submitted_at

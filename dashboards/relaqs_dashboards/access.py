@@ -11,12 +11,17 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from relaqs_dashboards.connections import ADMIT
+from relaqs_dashboards.limits import TokenBucket
+from relaqs_dashboards.refusals import refused
 
 COOKIE_SECONDS = 7 * 24 * 3600
 SECRET_BYTES = 32
@@ -39,10 +44,13 @@ _RETRY = (
 )
 _WAY_IN = (
     "This page needs the address that `relaqs dashboard` printed when it started, with its token; "
-    "open that address once in this browser."
+    "open that address once in this browser. The token is new at each start."
 )
+_NOTES_PER_SECOND, _NOTES_AT_ONCE = 0.1, 200  # of refusals: the log keeps some hundred thousand lines
+_TOO_MANY = "You have too many connections open; close some pages."
 
 Note = Callable[..., None]
+Refuse = Callable[..., Response]
 
 
 class Keys:
@@ -108,6 +116,8 @@ class Gate:
         self._origins = frozenset(f"http://{host}" for host in hosts)
         self._cookie_name = cookie_name
         self._note = note
+        self._noting = TokenBucket(_NOTES_PER_SECOND, _NOTES_AT_ONCE, time.monotonic)
+        self._unnoted = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -116,35 +126,46 @@ class Gate:
         nonce = secrets.token_urlsafe(12)
         send = _with_headers(send, nonce)
         headers = Headers(scope=scope)
-        refusal = self._refusal(scope, headers)
+        refuse = partial(refused, asked=headers, nonce=nonce)
+        refusal = self._refusal(scope, headers, refuse)
         user = None if refusal is not None else self._user(headers)
         if refusal is None and (user is None or scope["path"] == "/start"):
-            refusal = self._admission(scope, headers)
+            refusal = self._admission(scope, headers, refuse)
+        if refusal is None and not scope["state"][ADMIT](user):
+            refusal = refuse(_TOO_MANY, 503, headers={"Connection": "close"})
         if refusal is None:
-            scope["state"] = {**scope.get("state", {}), "user": user, "nonce": nonce}
+            scope["state"] = {**scope["state"], "user": user, "nonce": nonce}
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
-            self._note("refused", user, path=scope["path"], why="websocket")
+            self._note_refusal(user, path=scope["path"], why="websocket")
             await send({"type": "websocket.close", "code": _POLICY_REFUSED, "reason": "refused"})
         else:
             if refusal.status_code >= 400:
-                self._note("refused", user, path=scope["path"], status=refusal.status_code)
+                self._note_refusal(user, path=scope["path"], status=refusal.status_code)
             await refusal(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
+    def _note_refusal(self, user: str | None, **circumstances: object) -> None:
+        """Write down that somebody was refused, unless that would wash away what others asked."""
+        if self._noting.take():
+            self._note("refused", user, **circumstances, unnoted_before=self._unnoted)
+            self._unnoted = 0
+        else:
+            self._unnoted += 1
+
+    def _refusal(self, scope: Scope, headers: Headers, refuse: Refuse) -> Response | None:
         """Return the answer to a request that no cookie helps."""
         if headers.get("host", "") not in self._hosts or len(headers.getlist("host")) != 1:
-            return PlainTextResponse("this is not the name of this server", 421)
+            return refuse("this is not the name of this server", 421)
         origin = headers.get("origin")
         if scope["type"] == "websocket":
-            return None if origin in self._origins else PlainTextResponse("wrong origin", 403)
+            return None if origin in self._origins else refuse("wrong origin", 403)
         if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("only GET is answered here", 405, {"Allow": "GET, HEAD"})
+            return refuse("only GET is answered here", 405, headers={"Allow": "GET, HEAD"})
         if origin is not None and origin not in self._origins:
-            return PlainTextResponse("wrong origin", 403)
+            return refuse("wrong origin", 403)
         is_navigation = headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not is_navigation:
-            return PlainTextResponse("wrong site", 403)
+            return refuse("wrong site", 403)
         return None
 
     def _user(self, headers: Headers) -> str | None:
@@ -156,19 +177,19 @@ class Gate:
         morsel = jar.get(self._cookie_name)
         return None if morsel is None else self._keys.user_of_cookie(morsel.value)
 
-    def _admission(self, scope: Scope, headers: Headers) -> Response:
+    def _admission(self, scope: Scope, headers: Headers, refuse: Refuse) -> Response:
         """Return the answer to a request without a cookie: the way in with a token, else none."""
         if scope["path"] == "/start":
-            return self.start(QueryParams(scope["query_string"]).get("token", ""))
+            return self._start(QueryParams(scope["query_string"]).get("token", ""), refuse)
         if scope["path"] == "/" and headers.get("sec-fetch-site") in ("cross-site", "same-site"):
             return HTMLResponse(_RETRY)  # browsers hold a strict cookie back until a page here goes on
-        return PlainTextResponse(_WAY_IN, 403)
+        return refuse(_WAY_IN, 403)
 
-    def start(self, token: str) -> Response:
+    def _start(self, token: str, refuse: Refuse) -> Response:
         """Return the exchange of a token for a cookie."""
         user = self._keys.user_of_token(token)
         if user is None:
-            return PlainTextResponse(_WAY_IN, 403)
+            return refuse(_WAY_IN, 403)
         self._note("started", user)
         response = RedirectResponse("/", 303)
         response.set_cookie(

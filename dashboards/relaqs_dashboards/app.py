@@ -6,6 +6,7 @@ import html
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
 
 from starlette.applications import Starlette
@@ -18,7 +19,9 @@ from starlette.websockets import WebSocket
 from relaqs_dashboards.access import Gate, Keys
 from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.export import MEDIA_TYPES, exported
+from relaqs_dashboards.refusals import refused
 from relaqs_dashboards.settings import PageError
+from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
 
 _TYPES = {
@@ -27,7 +30,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
 }
-_TOO_MANY_PAGES = 1013  # WebSocket: try again later
+_NO_PAGE, _TOO_MANY_PAGES = 4404, 1013  # WebSocket: why it was closed; 1013 is to try again later
 _SHELL = """<!doctype html>
 <html lang="en">
 <head>
@@ -50,7 +53,7 @@ _SHELL = """<!doctype html>
 
 def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cookie_name: str) -> Starlette:
     """Return the application. hosts: what the Host header may be. It starts and closes the dashboard."""
-    routes = _Routes(dashboard, _bundle())
+    routes = _Routes(dashboard, _bundle(), Threads("relaqs-export", 1))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -69,6 +72,7 @@ def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cooki
             WebSocketRoute("/ws", routes.socket),
         ],
         middleware=[gate],
+        exception_handlers={404: routes.nowhere},
         lifespan=lifespan,
     )
 
@@ -77,6 +81,7 @@ def create_app(dashboard: Dashboard, keys: Keys, *, hosts: frozenset[str], cooki
 class _Routes:
     dashboard: Dashboard
     bundle: Mapping[str, bytes]
+    exporting: Threads
 
     async def first(self, request: Request) -> Response:
         """Go to the first page, or where there is none to the jobs."""
@@ -87,7 +92,7 @@ class _Routes:
         try:
             page = self.dashboard.pages.page(request.path_params["name"], request.state.user)
         except PageError as error:
-            return PlainTextResponse(str(error), 404)
+            return _nothing(str(error), request)
         return _shell(page.title, page.name, "page", request)
 
     async def jobs(self, request: Request) -> Response:
@@ -97,7 +102,7 @@ class _Routes:
         """Serve the bundle, whose files are all in memory: no path reaches the disk."""
         name = request.path_params["name"]
         if name not in self.bundle:
-            return PlainTextResponse("there is no such file", 404)
+            return _nothing("there is no such file", request)
         media_type = next(type_ for ending, type_ in _TYPES.items() if name.endswith(ending))
         return Response(self.bundle[name], media_type=media_type, headers={"Cache-Control": "no-cache"})
 
@@ -108,27 +113,30 @@ class _Routes:
             board = self.dashboard.board(name, request.state.user)
             board.page.panel(id)
         except PageError as error:
-            return PlainTextResponse(str(error), 404)
+            return _nothing(str(error), request)
         if kind not in MEDIA_TYPES:
-            return PlainTextResponse(f"answers are exported as {' or '.join(MEDIA_TYPES)}", 404)
+            return _nothing(f"answers are exported as {' or '.join(MEDIA_TYPES)}", request)
         run = board.panels[id].run
         if run is None or run.snapshot is None:
             return PlainTextResponse("the panel has no answer yet", 409)
         self.dashboard.audit.note("exported", request.state.user, page=name, panel=id, kind=kind)
         return Response(
-            exported(run.snapshot, kind),
+            await self.exporting.run(request.state.user, partial(exported, run.snapshot, kind)),
             media_type=MEDIA_TYPES[kind],
             headers={"Content-Disposition": f'attachment; filename="{name}-{id}.{kind}"'},
         )
+
+    async def nowhere(self, request: Request, error: Exception) -> Response:
+        return _nothing("this address is of no page", request)
 
     async def socket(self, socket: WebSocket) -> None:
         """Serve one open page until it closes."""
         user, name = socket.state.user, socket.query_params.get("page", "")
         try:
             board = self.dashboard.board(name, user) if name else None
-        except PageError as error:
+        except PageError:
             await socket.accept()
-            await socket.close(4404, str(error)[:120])
+            await socket.close(_NO_PAGE, "there is no such page")
             return
         await socket.accept()
         if sum(each.user == user for each in self.dashboard.viewers) >= self.dashboard.limits.pages_open:
@@ -141,6 +149,10 @@ class _Routes:
             await viewer.serve(self.dashboard.limits)
         finally:
             self.dashboard.leave(viewer)
+
+
+def _nothing(said: str, request: Request) -> Response:
+    return refused(said, 404, request.headers, request.state.nonce)
 
 
 def _shell(title: str, page: str, view: str, request: Request) -> Response:

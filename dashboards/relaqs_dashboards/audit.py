@@ -32,7 +32,7 @@ class AuditLog:
         """Write one entry, on disk at once. Long texts are cut."""
         entry = {"at": round(self._clock(), 3), "what": what, "user": user}
         entry |= {name: _short(value) for name, value in circumstances.items()}
-        self._file.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
+        self._file.write(json.dumps(entry, default=str) + "\n")
         self._file.flush()
         if self._file.tell() >= self._largest_bytes:
             self._rotate()

@@ -18,6 +18,7 @@ from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.page_list import PageList
 from relaqs_dashboards.runs import Run, Runs
 from relaqs_dashboards.settings import PageSettings
+from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
 from relaqs_dashboards.wire import encoded
 
@@ -62,6 +63,7 @@ class Dashboard:
         self._used_cores: Mapping[str, float] = {}
         self._moves = Moves()
         self._sampling: asyncio.Task[None] | None = None
+        self._asking = Threads("relaqs-status", 1)
 
     def start(self) -> None:
         """Begin to look at the cluster; on the event loop that serves the pages."""
@@ -147,7 +149,7 @@ class Dashboard:
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
             with contextlib.suppress(RelaqsError):  # a cluster that is gone for a moment
-                self._take(await asyncio.to_thread(self.session.status))
+                self._take(await self._asking.run("", self.session.status))
 
     def _take(self, status: ClusterStatus) -> None:
         """Tell every viewer how things stand, if there is anything to tell."""

@@ -8,12 +8,13 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from relaqs_dashboards.settings import LONGEST_NAME, LONGEST_TITLE, PageSettings, PanelSettings
+from relaqs_dashboards.settings import LONGEST_NAME, LONGEST_TITLE, PageSettings, PanelSettings, mended
 
 if TYPE_CHECKING:
     from relaqs import Layout
 
 TARGET = 0.02
+LONGEST_COLUMN = LONGEST_TITLE - 20  # "mean of …" is a column, too
 FEWEST_GROUPS, MOST_GROUPS = 2, 25
 BINS = 30
 _NUMBERS = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|DOUBLE|FLOAT|REAL")
@@ -47,7 +48,8 @@ def page_of_table(name: str, layout: Layout, taken: Collection[str] = ()) -> Pag
         PanelSettings(f"p{i}", title[:LONGEST_TITLE], sql, chart, size, TARGET, x=x, y=y)
         for i, (title, sql, chart, size, x, y) in enumerate(_panels(name, layout), 1)
     ]
-    return PageSettings(_page_name(name, taken), name[:LONGEST_TITLE].strip() or "table", tuple(panels))
+    title = mended(name)[:LONGEST_TITLE].strip() or "table"
+    return PageSettings(_page_name(name, taken), title, tuple(panels))
 
 
 _Draft = tuple[str, str, str, str, str | None, str | None]  # title, sql, chart, size, x, y
@@ -55,9 +57,12 @@ _Draft = tuple[str, str, str, str, str | None, str | None]  # title, sql, chart,
 
 def _panels(name: str, layout: Layout) -> Iterator[_Draft]:
     table = _quoted(name)
-    groups = [column for column in layout.columns if _makes_groups(column)]
-    measures = [column for column in layout.columns if _is_measure(column, layout) and column not in groups]
-    times = [column for column in layout.columns if _TIMES.fullmatch(column.type) and _days(column)]
+    if not _can_be_shown(name):
+        return
+    columns = [column for column in layout.columns if _can_be_shown(column.name)]
+    groups = [column for column in columns if _makes_groups(column)]
+    measures = [column for column in columns if _is_measure(column, layout) and column not in groups]
+    times = [column for column in columns if _TIMES.fullmatch(column.type) and _days(column)]
     yield f"Rows of {name}", f"SELECT count(*) AS rows FROM {table}", "number", "small", None, "rows"
     for time in times[:1]:
         yield _over_time(table, time)
@@ -124,6 +129,11 @@ def _summary(table: str, group: Column, measures: Sequence[Column]) -> _Draft:
     means = "".join(f", avg({_quoted(each.name)}) AS {_quoted('mean of ' + each.name)}" for each in measures)
     sql = f"SELECT {key}, count(*) AS rows{means}\nFROM {table}\nGROUP BY {key}\nORDER BY rows DESC"
     return f"Summary by {group.name}", sql, "table", "full", None, None
+
+
+def _can_be_shown(name: str) -> bool:
+    """Whether a panel may name it."""
+    return bool(name.strip()) and mended(name) == name and len(name) <= LONGEST_COLUMN
 
 
 def _makes_groups(column: Column) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from relaqs import RelaqsError
 from relaqs_dashboards.runs import Run, failure_of, met_weight
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.standing import is_met, panel_update, shown_state
@@ -71,8 +70,8 @@ class Panel:
 
     async def _plan(self, user: str, sql: str) -> None:
         try:
-            plan = await self._board.runs.plan(sql)
-        except RelaqsError as error:
+            plan = await self._board.runs.plan(sql, user)
+        except Exception as error:  # whatever it is, the page says so
             self.failure = failure_of(error, sql)
         else:
             self.run = self._board.runs.attach(self, sql, plan, user)
@@ -94,6 +93,7 @@ class Panel:
             failure=self.failure or (run.failure if run is not None else None),
             rows_total=None if run is None else self._board.rows_read_by(run),
             cores=cores,
+            kept=run is None or run.is_kept,
             viewers=run.viewer_count if run is not None else self.viewer_count,
             changed_by=self.changed_by,
         )

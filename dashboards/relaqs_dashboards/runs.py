@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.options import Interval, QueryOptions
+from relaqs.query_job import keeps_state
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
+from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.wire import Failure, encoded
 
-_SAVE_SECONDS = 5.0  # what a query may take to stop and keep its state
+_SAVE_SECONDS = 5.0  # what queries may take to stop and keep their state
+_STARTS = 4  # of one user at once
 _WEIGHT_WHEN_MET = 0.1  # of the panel's priority: what is good enough goes on with what others leave
 
 
@@ -89,6 +95,11 @@ class Run:
         return self.query.state
 
     @property
+    def is_kept(self) -> bool:
+        """Whether it goes on where it was, after a stop and after the server was started again."""
+        return keeps_state(self.plan if self.query is None else self.query.plan)
+
+    @property
     def is_active(self) -> bool:
         return self.query is not None and self.state in ("waiting", "running", "paused")
 
@@ -129,14 +140,16 @@ class Runs:
         self._checkpoints = checkpoints
         self._runs: dict[RunKey, Run] = {}
         self._waiting: list[Run] = []
+        self._planning = Threads("relaqs-plan", limits.plans)
+        self._starting = Threads("relaqs-start", _STARTS)
 
     @property
     def all(self) -> tuple[Run, ...]:
         return tuple(self._runs.values())
 
-    async def plan(self, sql: str) -> OnlinePlan:
-        """Return the plan of a query. Raises SqlError and its kin."""
-        return await asyncio.to_thread(self.session.plan, sql)
+    async def plan(self, sql: str, user: str) -> OnlinePlan:
+        """Return the plan of a user's query. Raises SqlError and its kin."""
+        return await self._planning.run(user, partial(self.session.plan, sql))
 
     def attach(self, watcher: Watcher, sql: str, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""
@@ -216,7 +229,7 @@ class Runs:
         for run in runs:
             self._end(run)
         queries = [run.query for run in runs if run.query is not None]
-        await asyncio.gather(*(asyncio.to_thread(query.wait, _SAVE_SECONDS) for query in queries))
+        await Threads("relaqs-end", 1).run("", partial(_wait_for, queries))
 
     def _begin(self, run: Run, *, resume: bool = True) -> None:
         """Start the run, or let it wait until its user may run one more. resume: from where it was saved."""
@@ -251,8 +264,8 @@ class Runs:
     async def _follow(self, run: Run, before: OnlineQuery | None, resume: bool) -> None:
         """Start the query and take what it says until it is over. before: what the run was until now."""
         try:
-            query = await asyncio.to_thread(self._start, run, before, resume)
-        except RelaqsError as error:
+            query = await self._starting.run(run.user, partial(self._start, run, before, resume))
+        except Exception as error:  # whatever kept it from starting, the page says so
             self._fail(run, error)
             return
         run.query = query
@@ -296,6 +309,13 @@ class Runs:
     def _fail(self, run: Run, error: BaseException) -> None:
         run.failure = failure_of(error, run.sql)
         run.tell()
+
+
+def _wait_for(queries: Sequence[OnlineQuery]) -> None:
+    """Wait until the queries have ended, or their time is up."""
+    deadline = time.monotonic() + _SAVE_SECONDS
+    for query in queries:
+        query.wait(max(0.0, deadline - time.monotonic()))
 
 
 def met_weight(priority: float) -> float:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import socket
 import threading
+from functools import partial
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import uvicorn
 
 from relaqs import RelaqsError
 from relaqs_dashboards.access import Keys, kept_secret
 from relaqs_dashboards.app import create_app
+from relaqs_dashboards.connections import Connection, Connections
 from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.requests import LONGEST_BYTES
 
 LOCAL = "127.0.0.1"
 DEFAULT_PORT = 8765
 _STOP_SECONDS = 3  # what closing waits for open pages
-_CONNECTIONS = 256
+_EXIT_SECONDS = 10.0  # what a signal may take to end the process
+_BACKLOG = 128  # of connections that wait to be accepted
 
 
 class DashboardServer:
@@ -51,7 +55,8 @@ class DashboardServer:
             hosts=frozenset(f"{name}:{self.port}" for name in names),
             cookie_name=f"relaqs-{self.port}",
         )
-        self._server = uvicorn.Server(_config(app))
+        logging.getLogger("uvicorn.error").addFilter(_is_worth_a_line)
+        self._server = _Server(_config(app, Connections(dashboard.limits)))
         self._thread: threading.Thread | None = None
 
     @property
@@ -84,6 +89,16 @@ class DashboardServer:
         self._socket.close()
 
 
+class _Server(uvicorn.Server):
+    """uvicorn's, where a signal ends the process in any case, be it that a statement does not let go."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        last = threading.Timer(_EXIT_SECONDS, os._exit, [128 + sig])
+        last.daemon = True
+        last.start()
+        super().handle_exit(sig, frame)
+
+
 def _bound(host: str, port: int) -> socket.socket:
     """Return a listening socket: who connects before the server has started waits, and is not refused."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -97,10 +112,17 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _config(app: object) -> uvicorn.Config:
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a line of uvicorn's is: for a frame that is not UTF-8 (1007), it has a traceback."""
+    return not (record.exc_info and isinstance(record.exc_info[1], UnicodeDecodeError))
+
+
+def _config(app: object, connections: Connections) -> uvicorn.Config:
     return uvicorn.Config(
         app,  # type: ignore[arg-type]
+        http=partial(Connection, connections),  # type: ignore[arg-type]
         log_config=None,
+        log_level="error",  # a stranger's rubbish is worth no line
         access_log=False,
         server_header=False,
         proxy_headers=False,
@@ -109,7 +131,7 @@ def _config(app: object) -> uvicorn.Config:
         ws_max_queue=16,
         ws_per_message_deflate=False,  # on one machine it costs more than it saves
         h11_max_incomplete_event_size=32 << 10,
-        limit_concurrency=_CONNECTIONS,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,6 +16,10 @@ LONGEST_TITLE = 200
 LONGEST_SQL = 20_000
 LONGEST_NAME = 64
 
+LONGEST_SHOWN = 60  # of a value that is refused
+
+# Surrogates are halves of a character and have no UTF-8. Of the control characters, text needs white space.
+_NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
 _NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LONGEST_NAME - 1}}}")
 
 
@@ -85,7 +88,7 @@ class PageSettings:
         for panel in self.panels:
             if panel.id == id:
                 return panel
-        raise PageError(f"there is no panel {id!r} on page {self.name!r}")
+        raise PageError(f"there is no panel {shown(id)} on page {self.name!r}")
 
     def with_panel(self, changed: PanelSettings) -> PageSettings:
         """Return the page with a panel in the place of the one with its id, or with one more."""
@@ -110,7 +113,7 @@ def panel_of(entries: Mapping[str, Any], **defaults: Any) -> PanelSettings:
     """
     known = [field.name for field in fields(PanelSettings)]
     if unknown := set(entries) - set(known):
-        raise PageError(f"a panel has no {sorted(unknown)}; it may have {', '.join(known)}")
+        raise PageError(f"a panel has no {shown(min(unknown))}; it may have {', '.join(known)}")
     try:
         return PanelSettings(**(defaults | dict(entries)))
     except TypeError as error:  # an entry without default is missing
@@ -130,15 +133,33 @@ def check_name(what: str, name: object) -> None:
         )
 
 
+def mended(text: str) -> str:
+    """Return the text with U+FFFD for every character that no title and no SQL may have."""
+    return _NO_TEXT.sub("\ufffd", text)
+
+
+def shown(value: object) -> str:
+    """Return a refused value as a message repeats it: printable, short, and not what is nested inside."""
+    if isinstance(value, str):
+        return repr(value if len(value) <= LONGEST_SHOWN else f"{value[:LONGEST_SHOWN]}…")
+    if value is None or isinstance(value, (bool, float)) or (isinstance(value, int) and abs(value) < 10**18):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
+
+
 def _check_text(name: str, text: object, most: int) -> None:
     if not isinstance(text, str) or not text.strip() or len(text) > most:
-        shown = text if not isinstance(text, str) or len(text) <= 60 else f"{text[:60]}…"
-        raise _refusal(name, shown, f"text of 1 to {most:,} characters")
+        raise _refusal(name, text, f"text of 1 to {most:,} characters")
+    if (odd := _NO_TEXT.search(text)) is not None:
+        raise PageError(
+            f"{name} has U+{ord(odd[0]):04X} as its character {odd.start() + 1}; leave it out: control "
+            "characters and halves of surrogate pairs are no text"
+        )
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _refusal(name: str, value: object, accepted: str) -> PageError:
-    return PageError(f"{name} is {value!r}; it must be {accepted}")
+    return PageError(f"{name} is {shown(value)}; it must be {accepted}")

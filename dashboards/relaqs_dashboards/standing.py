@@ -40,6 +40,7 @@ def panel_update(
     failure: Failure | None = None,
     rows_total: int | None = None,
     cores: float = 0.0,
+    kept: bool = True,
     viewers: int = 1,
     changed_by: Change | None = None,
 ) -> PanelUpdate:
@@ -69,6 +70,7 @@ def panel_update(
         confidence=confidence,
         interval=interval,
         mode=mode,
+        kept=kept,
         viewers=viewers,
         changed_by=changed_by,
         failure=failure,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from relaqs_dashboards.dashboard import Dashboard
 
 SECONDS_BETWEEN_UPDATES = 0.2  # five a second: more nobody sees
-TOO_MUCH, TOO_LARGE = 1008, 1009  # WebSocket: why it was closed
+NO_TEXT, TOO_MUCH, TOO_LARGE = 1003, 1008, 1009  # WebSocket: why it was closed
 
 
 class PageViewer:
@@ -92,7 +92,13 @@ class PageViewer:
     async def _receive(self, limits: Limits) -> None:
         bucket = TokenBucket(limits.messages_per_second, limits.burst_messages, time.monotonic)
         while True:
-            text = await self._socket.receive_text()
+            message = await self._socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            text = message.get("text")
+            if text is None:
+                await self._socket.close(NO_TEXT, "a message is text")
+                return
             if len(text) > LONGEST_BYTES:
                 await self._socket.close(TOO_LARGE, "the message is too long")
                 return

@@ -54,7 +54,8 @@ class Failure:
 class PanelUpdate:
     """All that a panel shows but its answer. run: changes when the query is another or starts anew.
 
-    fraction: of the rows read. target_fraction: where the target will be met. cores: used now.
+    fraction: of the rows read. target_fraction: where the target will be met. cores: used now. kept: whether
+    it goes on where it was after a stop and after the server was started again.
     """
 
     state: PanelState
@@ -75,6 +76,7 @@ class PanelUpdate:
     confidence: float
     interval: str
     mode: str
+    kept: bool
     viewers: int
     changed_by: Change | None
     failure: Failure | None
@@ -123,8 +125,11 @@ class LogLine:
 
 
 def encoded(value: object) -> str:
-    """Return the value as compact JSON. Raises ValueError for numbers that JSON does not have."""
-    return json.dumps(value, default=_entries, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    """Return the value as compact JSON, in ASCII, so that no text of an answer can fail to be sent.
+
+    Raises ValueError for numbers that JSON does not have.
+    """
+    return json.dumps(value, default=_entries, allow_nan=False, separators=(",", ":"))
 
 
 def joined(entries: Mapping[str, str]) -> str:

@@ -201,6 +201,9 @@ def _beyond(sign: str, value: object, bound: object) -> str:
 
 
 def _is_exact(cell: Cell) -> bool:
+    """Whether a value is final, be it that there is none."""
+    if cell.value is None:
+        return cell.certified and cell.low is None and cell.high is None
     return _is_observed(cell.low, cell.value) and cell.low == cell.high
 
 

@@ -68,6 +68,7 @@ def update(answer: dict[str, Any] | None, **more: Any) -> dict[str, Any]:
         "confidence": 0.95,
         "interval": "pointwise",
         "mode": "mergeable",
+        "kept": True,
         "viewers": 1,
         "changed_by": None,
         "failure": None,
@@ -173,6 +174,65 @@ def test_a_chart_that_lacks_a_column_is_a_table_and_says_why(page: Page) -> None
     draw(page, "bars", {"columns": columns, "rows": [["a"], ["b"]], "ranked": False, "truncated": None})
     expect(page.locator("tbody tr")).to_have_count(2)
     expect(page.get_by_text("there is no column of numbers")).to_be_visible()
+
+
+def test_a_chart_without_a_value_is_a_table_and_says_why(page: Page) -> None:
+    nothing = [None, None, None, True]
+    draw(page, "bars", answer(["FRANCE", nothing], ["KENYA", nothing]), state="exact", fraction=1.0)
+    expect(page.locator("td.value")).to_have_text(["NULL", "NULL"])
+    expect(page.get_by_text("every value of revenue is NULL or no finite number")).to_be_visible()
+
+
+def test_an_exact_null_is_no_value_and_not_one_that_is_unknown(page: Page) -> None:
+    columns = [{"name": "revenue", "kind": "estimate", "type": "number"}]
+    shown = {"columns": columns, "rows": [[[None, None, None, True]]], "ranked": False, "truncated": None}
+    draw(page, "number", shown, state="exact", fraction=1.0)
+    expect(page.locator(".interval")).to_have_text("revenue · NULL: there is no value")
+    expect(page.locator(".big")).to_have_text("NULL", use_inner_text=True)
+
+
+def test_a_series_of_the_query_before_leaves_the_legend(page: Page) -> None:
+    columns = [{"name": name, "kind": "key", "type": "text"} for name in ("nation", "mode")]
+    shown = answer(*(["FRANCE", mode, about(5.0, 1.0)] for mode in ("AIR", "RAIL", "SHIP")))
+    shown["columns"] = [*columns, shown["columns"][1]]
+    draw(page, "bars", shown)
+    expect(page.locator(".legend li")).to_have_text(["AIR", "RAIL", "SHIP"])
+    later = shown | {"rows": [["FRANCE", flag, about(5.0, 1.0)] for flag in ("SHIP", "OTHER")]}
+    page.evaluate("panel => show(panel)", update(later, run=2))
+    expect(page.locator(".legend li")).to_have_text(["SHIP", "OTHER"])
+
+
+CUT = """() => {
+  const panel = [...document.querySelectorAll("*")].find((each) => each.shadowRoot).shadowRoot;
+  const table = panel.querySelector(".chart.table");
+  const right = table.getBoundingClientRect().right + 0.5;
+  const cells = [...table.querySelectorAll("tbody :is(td, th)")];
+  return { cells: cells.length, cut: cells.filter((cell) => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    return range.getBoundingClientRect().right > right || cell.scrollWidth > cell.clientWidth;
+  }).map((cell) => cell.textContent) };
+}"""
+
+
+@pytest.mark.parametrize("width", [320, 390, 470])
+@pytest.mark.parametrize(("count", "size"), [(1, 1.0), (2, 1e6), (2, 1e15), (4, 1.0), (9, 1e15)])
+def test_no_number_of_a_table_is_cut_on_a_phone(page: Page, width: int, count: int, size: float) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    columns = [{"name": f"mean_of_column_{i}", "kind": "estimate", "type": "number"} for i in range(count)]
+    columns = [{"name": "nation", "kind": "key", "type": "text"}, *columns]
+    for state in ("refining", "exact"):
+        half = 0.0312345 * size if state == "refining" else 0.0
+        values = [about(1.23456789012 * size + i, half) for i in range(count)]
+        rows = [[f"A NATION WITH A NAME {row}", *values] for row in range(3)]
+        draw(
+            page, "table", {"columns": columns, "rows": rows, "ranked": False, "truncated": None}, state=state
+        )
+        expect(page.locator("tbody tr").first).to_be_visible()
+        found = page.evaluate(CUT)
+        assert found["cells"] > 0
+        assert found["cut"] == []
+        page.evaluate("document.body.replaceChildren()")
 
 
 @pytest.mark.parametrize(

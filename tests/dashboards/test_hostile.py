@@ -310,6 +310,13 @@ def test_so_many_pages_are_open_and_no_more(serve: Serve) -> None:
     assert caught.value.rcvd.code == 1013
 
 
+def test_a_page_with_a_name_beyond_all_is_not_there(attacked: Served) -> None:
+    with pytest.raises(ConnectionClosed) as caught, attacked.page("%F0%9F%98%80" * 500):
+        pass
+    assert caught.value.rcvd is not None
+    assert (caught.value.rcvd.code, caught.value.rcvd.reason) == (4404, "there is no such page")
+
+
 def test_another_users_page_is_as_one_that_is_not_there(serve: Serve) -> None:
     served = serve(PRIVATE, users=("ada", "bob"))
     ada, bob = {"Cookie": served.cookie("ada")}, {"Cookie": served.cookie("bob")}
@@ -392,6 +399,13 @@ def test_what_was_asked_and_refused_is_written_down(served: Served) -> None:
     (changed,) = [entry for entry in entries if entry["what"] == "changed sql"]
     assert (changed["user"], changed["panel"]) == ("you", "p1")
     assert changed["sql"] == "SELECT * FROM read_text('/etc/passwd')"
+
+
+def test_a_flood_of_refusals_leaves_what_was_asked_in_the_log(served: Served) -> None:
+    for _ in range(300):
+        assert served.get("/page/test").status == 403
+    lines = (served.state / "audit.jsonl").read_text().splitlines()
+    assert 200 <= sum(json.loads(line)["what"] == "refused" for line in lines) < 220
 
 
 def test_the_server_is_on_this_machine_alone(attacked: Served) -> None:

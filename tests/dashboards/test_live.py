@@ -17,6 +17,8 @@ FLAGS = (
 )
 MODES = "SELECT l_shipmode, count(*) AS lines FROM lineitem GROUP BY l_shipmode"
 NOTHING = "SELECT l_shipmode, count(*) AS lines FROM lineitem WHERE l_quantity < 0 GROUP BY l_shipmode"
+REFINED = "SELECT count(*) AS n FROM lineitem WHERE l_quantity > (SELECT avg(l_quantity) FROM lineitem)"
+AROUND = "SELECT l_shipmode, count(*) AS n, rank() OVER (ORDER BY count(*)) AS place FROM lineitem GROUP BY 1"
 WHOLE = "SELECT l_orderkey, row_number() OVER (ORDER BY l_orderkey) AS n FROM lineitem ORDER BY n LIMIT 5"
 
 
@@ -104,6 +106,22 @@ def test_good_enough_stops_and_resume_goes_on_from_there(serve: Serve, turnstile
         exact = page.until_panel("p1", state="exact")
         assert exact["run"] == stopped["run"]
         assert exact["elapsed_seconds"] > stopped["elapsed_seconds"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kept"), [(FLAGS, True), (REFINED, False), (AROUND, False)], ids=["one", "refined", "around"]
+)
+def test_a_panel_says_whether_its_state_is_kept(
+    serve: Serve, turnstile: Turnstile, sql: str, kept: bool
+) -> None:
+    with serve(panel(sql)).page() as page:
+        turnstile.let(4)
+        assert page.until_panel("p1", state="refining")["kept"] is kept
+        page.say("act", panel="p1", act="stop")
+        assert page.until_panel("p1", state="stopped")["kept"] is kept
+        turnstile.let()
+        page.say("act", panel="p1", act="resume")
+        page.until_panel("p1", state="exact")
 
 
 def test_an_edit_cancels_the_run_and_starts_another(serve: Serve, turnstile: Turnstile) -> None:

@@ -44,7 +44,7 @@ def test_a_page_survives_its_file(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("title = ", "it is not TOML"),
-        ("colour = 'red'", "a page has no ['colour']"),
+        ("colour = 'red'", "a page has no 'colour'"),
         ("panels = 3", "panels are written as [[panels]]"),
         ("[[panels]]\ntitle = 't'", "a panel is incomplete"),
         ("[[panels]]\ntitle = 't'\nsql = 's'\nchart = 'pie'", "chart is 'pie'; it must be one of bars"),

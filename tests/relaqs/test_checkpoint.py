@@ -19,7 +19,7 @@ from relaqs.checkpoint import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, query_
 from relaqs.online_query import OnlineQuery
 from relaqs.opening import connect
 from relaqs.options import QueryOptions
-from relaqs.query_job import SavedState
+from relaqs.query_job import SavedState, keeps_state
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
@@ -32,6 +32,13 @@ PAIRS = "SELECT l_partkey, l_suppkey, sum(l_quantity) AS q FROM lineitem GROUP B
 DISTINCT = "SELECT l_returnflag, count(DISTINCT l_suppkey) AS s FROM lineitem GROUP BY 1 ORDER BY 1"
 AGE_SECONDS = 1e6
 ROWS = "SELECT l_orderkey, l_comment FROM lineitem WHERE l_quantity = 7 ORDER BY l_orderkey, l_linenumber"
+
+
+REFINED = "SELECT count(*) AS n FROM lineitem WHERE l_quantity > (SELECT avg(l_quantity) FROM lineitem)"
+AROUND = (
+    "SELECT l_returnflag, count(*) AS n, rank() OVER (ORDER BY count(*)) AS place FROM lineitem GROUP BY 1"
+)
+WHOLE = "SELECT l_orderkey, row_number() OVER (ORDER BY l_orderkey) AS n FROM lineitem"
 
 
 @pytest.fixture(scope="module")
@@ -237,3 +244,21 @@ def test_a_state_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
     path = tmp_path / "kept.arrow"
     Checkpoint(path, "q").save(state(pa.table({"k0": ["x" * (LARGEST_BYTES + 1)]})), 1.0)
     assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("sql", "is_kept"),
+    [(FLAGS, True), (DISTINCT, True), (ROWS, True), (REFINED, False), (AROUND, False), (WHOLE, False)],
+    ids=["one aggregation", "distinct", "rows", "refined", "around", "whole"],
+)
+def test_it_is_known_from_the_plan_what_a_checkpoint_keeps(
+    db: Session, tmp_path: Path, sql: str, is_kept: bool
+) -> None:
+    assert keeps_state(db.plan(sql)) is is_kept
+    query = start(db, sql, tmp_path / "kept")
+    for snapshot in query:
+        if snapshot.fraction > 0.3:
+            break
+    query.stop()
+    assert query.wait(20)
+    assert (tmp_path / "kept").exists() is is_kept

@@ -71,6 +71,7 @@ ALONE = [
     ((INF, 1.0, INF, False), "inf ±?"),
     ((3.0, NAN, NAN, False), "3.00 ±?"),
     ((None, None, None, False), "NULL ±?"),
+    ((None, None, None, True), "NULL"),
     (("x", None, None, False), "x ±?"),
     ((None, 0.0, 8_736_133.144659683, False), "NULL in 0.0 … 8.8 M ?"),
     ((None, -51.234, 3.2, True), "NULL in -52 … 4"),

@@ -135,6 +135,7 @@ function shown(panel) {
     warnings: settings.warnings ?? [],
     confidence: 0.95,
     interval: "pointwise",
+    kept: true,
     mode: "mergeable",
     viewers: 1,
     changed_by: panel.changed,

@@ -74,6 +74,25 @@ const COLOURS = HighlightStyle.define([
   { tag: [tags.typeName, tags.standard(tags.name)], color: "var(--code-number)" },
 ]);
 
+/** Typing over a selection: a browser left alone keeps its style in an attribute, which the content policy refuses. */
+const TYPED_OVER = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { data } = event;
+    const { from, to, empty } = view.state.selection.main;
+    if (event.inputType !== "insertText" || !data || empty || view.composing || view.state.readOnly)
+      return false;
+    const typed = () =>
+      view.state.update({
+        ...view.state.replaceSelection(data),
+        userEvent: "input.type",
+        scrollIntoView: true,
+      });
+    const handlers = view.state.facet(EditorView.inputHandler);
+    if (!handlers.some((handle) => handle(view, from, to, data, typed))) view.dispatch(typed());
+    return true;
+  },
+});
+
 export class SqlEditor {
   readonly root = element("div", { class: "editor" });
   private readonly view: EditorView;
@@ -129,6 +148,7 @@ function extensions(options: SqlFieldOptions): Extension[] {
     autocompletion({ icons: false }),
     Prec.high(syntaxHighlighting(COLOURS)),
     THEME,
+    TYPED_OVER,
     EditorView.lineWrapping,
     EditorView.contentAttributes.of({ "aria-label": options.label }),
     EditorState.readOnly.of(!options.isEditable),

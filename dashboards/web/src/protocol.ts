@@ -88,6 +88,8 @@ export interface PanelUpdate {
   readonly confidence: number;
   readonly interval: "pointwise" | "anytime";
   readonly mode: "mergeable" | "refined" | "exact";
+  /** Whether it goes on where it was, after a stop and after the server was started again. */
+  readonly kept: boolean;
   readonly viewers: number;
   readonly changed_by: { readonly who: string; readonly what: string; readonly at: number } | null;
   readonly failure: Failure | null;

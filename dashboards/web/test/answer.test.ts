@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { cellOf, extentOf, mayTurn, position, spanOf } from "../src/answer/cells";
 import { marksOf } from "../src/answer/marks";
 import { byValue, isRankedBy, Places, uncertainOrder } from "../src/answer/order";
-import { missing, rolesOf } from "../src/answer/roles";
+import { type AskedRoles, missing, rolesOf } from "../src/answer/roles";
 import type { Answer, ChartKind, ColumnKind, ColumnType, WireCell } from "../src/protocol";
 
 function answer(columns: [string, ColumnKind, ColumnType][], rows: WireCell[][], ranked = false): Answer {
@@ -38,10 +38,38 @@ test("roles are taken from kinds and types", () => {
 
 test("a chart that lacks a column says which", () => {
   const one = answer([["total", "estimate", "number"]], [[[5, 4, 6, true]]]);
-  assert.equal(missing("number", rolesOf(one, asked("number"))), null);
-  assert.match(missing("bars", rolesOf(one, asked("bars"))) ?? "", /no column to group by/);
+  assert.equal(missing("number", rolesOf(one, asked("number")), one), null);
+  assert.match(missing("bars", rolesOf(one, asked("bars")), one) ?? "", /no column to group by/);
   const names = answer([["name", "key", "text"]], [["a"]]);
-  assert.match(missing("bars", rolesOf(names, asked("bars"))) ?? "", /no column of numbers/);
+  assert.match(missing("bars", rolesOf(names, asked("bars")), names) ?? "", /no column of numbers/);
+});
+
+test("a chart without a place for any mark says why", () => {
+  const why = (chart: ChartKind, rows: WireCell[][], more: Partial<AskedRoles> = {}) => {
+    const given = answer(
+      [
+        ["name", "key", "text"],
+        ["a\u202e", "estimate", "number"],
+        ["b", "estimate", "number"],
+      ],
+      rows,
+    );
+    return missing(chart, rolesOf(given, { ...asked(chart), ...more }), given);
+  };
+  const nothing: WireCell = [null, null, null, true];
+  const nulls = [["x", nothing, [1, 1, 1, true]] as WireCell[], ["y", nothing, nothing] as WireCell[]];
+  const apart = [
+    ["x", nothing, [1, 1, 1, true]] as WireCell[],
+    ["y", [1, 1, 1, true], nothing] as WireCell[],
+  ];
+  for (const chart of ["bars", "line", "scatter"] as const)
+    assert.equal(why(chart, nulls, { y: "a\u202e" }), "every value of a\\u202e is NULL or no finite number");
+  assert.equal(why("histogram", nulls, { x: "a\u202e", y: "b" }), why("bars", nulls));
+  assert.equal(why("line", nulls, { x: "a\u202e", y: "b" }), why("bars", nulls));
+  assert.equal(why("bars", nulls, { y: "b" }), null);
+  assert.equal(why("scatter", apart), "no row has both b and a\\u202e");
+  assert.equal(why("bars", apart, { y: "name" }), "name is text");
+  for (const chart of ["number", "table"] as const) assert.equal(why(chart, nulls), null);
 });
 
 test("a scatter takes two measures", () => {

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cellOf, spanOf } from "../src/answer/cells";
+import type { Mark } from "../src/answer/marks";
+import { SeriesColours } from "../src/charts/frame";
 import { axisUnit, fitted, textWidth, tickTexts, timeText } from "../src/charts/axis_text";
 import { binWidth } from "../src/charts/histogram";
 import { settledPart } from "../src/charts/number";
@@ -118,4 +120,15 @@ test("a number's first, far wider intervals do not hide the rest of its way", ()
     [1, 2, 3],
   );
   assert.equal(settledPart([at(0, 90), at(1, 0), at(2, 0), at(3, 0)]).length, 3);
+});
+
+test("a series keeps its colour in later runs, and leaves the legend when the query is another", () => {
+  const colours = new SeriesColours();
+  const see = (run: number, ...series: string[]) =>
+    colours.see({ run, marks: series.map((s) => ({ series: s }) as Mark) });
+  assert.deepEqual(see(1, "b", "a"), ["a", "b"]);
+  assert.deepEqual(see(1, "c"), ["a", "b", "c"]);
+  assert.deepEqual(see(2, "c", "b"), ["b", "c"]);
+  assert.deepEqual(see(3, "x", "y"), ["x", "y"]);
+  assert.equal(colours.classOf("y"), "s1");
 });

@@ -58,6 +58,7 @@ function panel(state: PanelState, more: Partial<PanelUpdate> = {}): PanelUpdate 
     confidence: 0.95,
     interval: "pointwise",
     mode: "mergeable",
+    kept: true,
     viewers: 1,
     changed_by: null,
     failure: null,
@@ -148,6 +149,18 @@ test("the facts say what was read, how long it takes, and what is missing", () =
     facts,
     "6.00 M of 60.0 M rows, 2.0 s, ±1 % in about 35 s, 1.5 cores, 2 groups not seen yet, 3 viewers",
   );
+});
+
+test("what begins anew after a stop or a restart says so, while there is something to lose", () => {
+  for (const state of ["refining", "paused", "stopped"] as const)
+    assert.match(plain(factTexts(panel(state, { kept: false }))), /its state is not kept: after a stop/);
+  for (const facts of [panel("refining"), panel("exact", { kept: false })].map(factTexts))
+    assert.doesNotMatch(plain(facts), /not kept/);
+});
+
+test("an answer without a row is not one that is still to come", () => {
+  for (const state of ["refining", "paused", "stopped"] as const)
+    assert.match(placeholderText(panel(state), true), /No row matches of what was read so far/);
 });
 
 test("a waiting panel says why", () => {

@@ -31,6 +31,14 @@ test("the numbers of a column share one unit", () => {
   ]);
 });
 
+test("an exact NULL is no value, and nothing else is unknown about it", () => {
+  assert.deepEqual(texts([null, null, null, true], [null, null, null, false], null), [
+    "NULL",
+    "NULL ±? ?",
+    "NULL",
+  ]);
+});
+
 test("what is exact is written in full, whatever its column", () => {
   assert.deepEqual(texts([123141078, 123141078, 123141078, true], "9007199254740993"), [
     "123,141,078",

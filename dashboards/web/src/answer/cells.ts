@@ -4,7 +4,7 @@ import type { ApproximateCell, ColumnType, Scalar, WireCell } from "../protocol"
 
 /**
  * What is known of a value.
- * exact: final. between: an interval around it. at_least, at_most: the value is itself a bound.
+ * exact: final, be it that there is no value. between: an interval around it. at_least, at_most: the value is itself a bound.
  * unknown: nothing bounds it yet.
  */
 export type Knowledge = "exact" | "between" | "at_least" | "at_most" | "unknown";
@@ -22,7 +22,8 @@ export function cellOf(wire: WireCell): Cell {
     return { value: wire, low: wire, high: wire, certified: true, knowledge: "exact" };
   }
   const [value, low, high, certified] = wire;
-  return { value, low, high, certified, knowledge: knowledgeOf(value, low, high) };
+  const isNothing = value === null && low === null && high === null && certified;
+  return { value, low, high, certified, knowledge: isNothing ? "exact" : knowledgeOf(value, low, high) };
 }
 
 export function isApproximate(wire: WireCell): wire is ApproximateCell {

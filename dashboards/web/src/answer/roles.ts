@@ -1,6 +1,9 @@
 /** Which column of an answer plays which part in a chart. */
 
+import { isContinuous } from "../charts/axis_text";
 import type { Answer, ChartKind, PanelSettings } from "../protocol";
+import { visible } from "../text/plain";
+import { cellOf, spanOf } from "./cells";
 
 /** Positions of columns; null: no column plays the part. keys: every column that tells rows apart. */
 export interface Roles {
@@ -28,13 +31,41 @@ function rowNames(chart: ChartKind, x: number | null, y: number | null): number[
 }
 
 /** Return what the chart lacks to be drawn, in words; null where it lacks nothing. */
-export function missing(chart: ChartKind, roles: Roles): string | null {
-  if (chart === "table") return null;
+export function missing(chart: ChartKind, roles: Roles, answer: Answer): string | null {
+  return chart === "table" ? null : (missingColumn(chart, roles) ?? missingValues(chart, roles, answer));
+}
+
+function missingColumn(chart: ChartKind, roles: Roles): string | null {
   if (roles.y === null) return "there is no column of numbers";
   if (chart !== "number" && roles.x === null) {
     return chart === "scatter" ? "there are not two columns of numbers" : "there is no column to group by";
   }
   return null;
+}
+
+/** A chart of which no mark has a place would be empty, and not say why. One number is text, and has a place. */
+function missingValues(chart: ChartKind, { x, y }: Roles, answer: Answer): string | null {
+  if (chart === "number") return null;
+  const placed = isPlacedAcross(chart, x, answer) ? [y, x] : [y];
+  for (const at of placed) {
+    const column = at === null ? undefined : answer.columns[at];
+    if (column?.type === "text") return `${visible(column.name)} is text`;
+    if (column && !answer.rows.some((row) => hasPlace(answer, row, at)))
+      return `every value of ${visible(column.name)} is NULL or no finite number`;
+  }
+  if (answer.rows.some((row) => placed.every((at) => hasPlace(answer, row, at)))) return null;
+  return `no row has both ${placed.map((at) => visible(answer.columns[at ?? 0]?.name ?? "")).join(" and ")}`;
+}
+
+/** Whether marks stand at their x, and not side by side. */
+function isPlacedAcross(chart: ChartKind, x: number | null, answer: Answer): boolean {
+  if (chart === "scatter" || chart === "histogram") return true;
+  return chart === "line" && x !== null && isContinuous(answer.columns[x]?.type);
+}
+
+function hasPlace(answer: Answer, row: Answer["rows"][number], at: number | null): boolean {
+  const type = at === null ? undefined : answer.columns[at]?.type;
+  return at !== null && type !== undefined && spanOf(cellOf(row[at] ?? null), type) !== null;
 }
 
 function named(answer: Answer, name: string | null): number | null {

@@ -54,7 +54,7 @@ export class BarChart implements Chart {
   }
 
   draw(picture: Picture, size: Size): readonly string[] {
-    const series = this.colours.see(picture.marks.map((mark) => mark.series));
+    const series = this.colours.see(picture);
     this.legend.draw(series);
     const all = groupsOf(picture.marks);
     const groups = all.slice(0, Math.max(1, Math.floor((size.width - 60) / (LEAST_BAR * series.length + 4))));

@@ -179,14 +179,18 @@ export class Legend {
 
 export const SERIES_COLOURS = 8;
 
-/** Gives each series a colour of its own, for as long as the chart lives. */
+/** Gives each series a colour of its own, which it keeps in later answers and later runs. */
 export class SeriesColours {
-  private readonly names: string[] = [];
+  private names: readonly string[] = [];
+  private run: number | null = null;
 
-  /** Return the series in the order they were first seen in; those first seen together, by name. */
-  see(names: Iterable<string>): readonly string[] {
-    const unseen = [...new Set(names)].filter((name) => !this.names.includes(name));
-    this.names.push(...unseen.sort(byName));
+  /** Return the series in the order they were first seen in, those of the picture's run alone. */
+  see({ marks, run }: Pick<Picture, "marks" | "run">): readonly string[] {
+    const names = new Set(marks.map((mark) => mark.series));
+    if (run !== this.run) this.names = this.names.filter((name) => names.has(name));
+    this.run = run;
+    const unseen = [...names].filter((name) => !this.names.includes(name));
+    this.names = [...this.names, ...unseen.sort(byName)];
     return this.names;
   }
 

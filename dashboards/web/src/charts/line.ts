@@ -58,7 +58,7 @@ export class LineChart implements Chart {
   }
 
   draw(picture: Picture, size: Size): readonly string[] {
-    this.legend.draw(this.colours.see(picture.marks.map((mark) => mark.series)));
+    this.legend.draw(this.colours.see(picture));
     this.frame.resize(size, describe(picture));
     const spans = picture.marks.flatMap((mark) => (mark.y ? [mark.y] : []));
     const name = columnName(picture, picture.roles.y);

@@ -151,6 +151,7 @@ function intervalText(picture: Picture): string {
   const name = visible(columnName(picture, picture.roles.y));
   switch (cell.knowledge) {
     case "exact":
+      if (cell.value === null) return `${name} · NULL: there is no value`;
       return picture.isExact ? `${name} · exact: every row was read` : name;
     case "at_least":
       return `${name} · at least this; more may come`;

@@ -47,7 +47,7 @@ export class ScatterChart implements Chart {
   }
 
   draw(picture: Picture, size: Size): readonly string[] {
-    this.legend.draw(this.colours.see(picture.marks.map((mark) => mark.series)));
+    this.legend.draw(this.colours.see(picture));
     this.frame.resize(size, describe(picture));
     const [across, up] = this.axes(picture, size);
     const points = picture.marks.flatMap((mark): Point[] =>

@@ -11,6 +11,10 @@ import { hull, SteadyDomain } from "./steady";
 
 const MOST_ROWS = 200;
 const BAR_HEIGHT = 14;
+const NARROW = 480; // pixels; a wider table is scrolled sideways where it has to be
+const LETTER = 8; // about how wide one is at most, in pixels
+const PADDING = 14;
+const LEAST_BAR = 90;
 const SVG = "http://www.w3.org/2000/svg";
 
 /** What a column of the drawn table holds. */
@@ -19,6 +23,9 @@ type Field =
   | { readonly kind: "value"; readonly column: Column; readonly at: number }
   | { readonly kind: "bar" }
   | { readonly kind: "half"; readonly at: number };
+
+/** How a table fits its place: whole, without bars, or each row as a block of its own. */
+type Fit = "whole" | "plain" | "stacked";
 
 interface Row {
   readonly root: HTMLTableRowElement;
@@ -39,6 +46,8 @@ export class TableChart implements Chart {
   private rows = new Map<string, Row>();
   private fields: readonly Field[] = [];
   private layout = "";
+  private fittedFor = "";
+  private fit: Fit = "whole";
   private domain = new SteadyDomain();
   private run: number | null = null;
 
@@ -64,7 +73,7 @@ export class TableChart implements Chart {
 
   /** Make the head anew where the columns are others than before. */
   private layOut(picture: Picture, size: Size): void {
-    this.fields = fieldsOf(picture, size.width);
+    this.fields = this.fieldsWithin(picture, size.width);
     const heads = this.fields.map((field) => headOf(field, picture));
     const layout = JSON.stringify([heads, this.fields.map((field) => field.kind)]);
     if (layout === this.layout) return;
@@ -79,6 +88,21 @@ export class TableChart implements Chart {
     this.head.replaceChildren(element("tr", {}, ...cells));
   }
 
+  /** No number may be cut: what is too narrow loses its bars, or else its columns. It stays so till others come. */
+  private fieldsWithin(picture: Picture, width: number): readonly Field[] {
+    const all = fieldsOf(picture, width);
+    const plain = all.filter((field) => field.kind !== "bar");
+    const fittedFor = JSON.stringify([width, all.map((field) => headOf(field, picture))]);
+    if (fittedFor !== this.fittedFor) this.fit = "whole";
+    this.fittedFor = fittedFor;
+    if (width < NARROW) {
+      if (this.fit === "whole" && widthOf(all, picture) > width) this.fit = "plain";
+      if (this.fit === "plain" && widthOf(plain, picture) > width) this.fit = "stacked";
+    }
+    setClass(this.root, "is-stacked", this.fit === "stacked");
+    return this.fit === "plain" ? plain : all;
+  }
+
   private scaleOf(picture: Picture, marks: readonly Mark[]): LinearScale {
     if (picture.run !== this.run) this.domain = new SteadyDomain();
     this.run = picture.run;
@@ -91,7 +115,7 @@ export class TableChart implements Chart {
   }
 
   private drawRow(picture: Picture, mark: Mark, at: number, scale: LinearScale): void {
-    const row = this.rows.get(mark.key) ?? this.addRow(mark.key);
+    const row = this.rows.get(mark.key) ?? this.addRow(picture, mark.key);
     if (this.body.children[at] !== row.root) this.body.insertBefore(row.root, this.body.children[at] ?? null);
     this.fields.forEach((field, place) => {
       const cell = row.cells[place];
@@ -103,11 +127,12 @@ export class TableChart implements Chart {
     row.bar?.draw(mark.y, picture.remembered?.spans.get(mark.key)?.y ?? null, scale);
   }
 
-  private addRow(key: string): Row {
+  private addRow(picture: Picture, key: string): Row {
     const bar = this.fields.some((field) => field.kind === "bar") ? new Bar() : null;
     const cells = this.fields.map((field, at) => {
       const cell = at === 0 && field.kind === "plain" ? element("th", { scope: "row" }) : element("td");
       cell.className = classOf(field);
+      setAttribute(cell, "data-head", headOf(field, picture));
       if (field.kind === "bar" && bar) cell.append(bar.root);
       return cell;
     });
@@ -115,6 +140,17 @@ export class TableChart implements Chart {
     this.rows.set(key, row);
     return row;
   }
+}
+
+/** Return about how wide a table of these fields is, in pixels: measuring it would cost a layout. */
+function widthOf(fields: readonly Field[], picture: Picture): number {
+  const marks = picture.marks.slice(0, MOST_ROWS);
+  const widths = fields.map((field, place) => {
+    if (field.kind === "bar") return LEAST_BAR;
+    const texts = [headOf(field, picture), ...marks.map((mark) => textOf(field, place, picture, mark))];
+    return LETTER * Math.max(...texts.map((text) => text.length));
+  });
+  return widths.reduce((sum, width) => sum + width + PADDING, 0);
 }
 
 /** Names first; behind the watched value its interval drawn and in figures; then the other values. */

@@ -69,7 +69,7 @@ export class Controls {
     const state = update?.state ?? "waiting";
     setDisabled(this.enough, !can("stop", state));
     setClass(this.enough, "primary", state === "target_met");
-    setText(this.pause, can("pause", state) ? "Pause" : "Resume");
+    setText(this.pause, can("resume", state) ? "Resume" : "Pause");
     setDisabled(this.pause, !can("pause", state) && !can("resume", state));
     setOptions(
       this.target,

@@ -1,7 +1,7 @@
 /** A panel's query: to read, and on a page that may be edited, to change and run. */
 
 import { button, element, setHidden } from "../dom";
-import type { Failure, PanelEdit, PanelSettings } from "../protocol";
+import type { Answer, Failure, PanelEdit, PanelSettings } from "../protocol";
 import { SqlField } from "../sql_field";
 import type { Desk } from "./desk";
 import type { PanelModel } from "./model";
@@ -12,6 +12,7 @@ export class Query {
   private readonly form = new SettingsForm();
   private field: SqlField | null = null;
   private filledFor: PanelSettings | null = null;
+  private offered: Answer | null = null;
   private marked: Failure | null = null;
 
   constructor(
@@ -26,6 +27,7 @@ export class Query {
     const { settings, update } = this.panel;
     this.mark(update?.failure ?? null);
     if (this.field && this.filledFor !== settings && !this.isBeingEdited()) this.revert();
+    else if (this.field && this.offered !== this.panel.answer) this.offer();
   }
 
   /** Open the query with other text in it, for the reader to run. */
@@ -93,6 +95,17 @@ export class Query {
     const { settings, answer } = this.panel;
     this.filledFor = settings;
     if (this.field) this.field.sql = settings.sql;
-    this.form.fill(settings, answer?.columns.map((column) => column.name) ?? []);
+    this.offered = answer;
+    this.form.fill(settings, namesOf(answer));
   }
+
+  /** Offer the columns of the newest answer: another query has others. */
+  private offer(): void {
+    this.offered = this.panel.answer;
+    this.form.offer(namesOf(this.offered));
+  }
+}
+
+function namesOf(answer: Answer | null): string[] {
+  return answer?.columns.map((column) => column.name) ?? [];
 }

@@ -3,6 +3,7 @@
 import { CHART_KINDS } from "../charts/index";
 import { element, labelledSelect, type Option, setOptions } from "../dom";
 import type { ChartKind, PanelEdit, PanelSettings, PanelSize } from "../protocol";
+import { visible } from "../text/plain";
 
 const SIZES: readonly PanelSize[] = ["small", "wide", "full"];
 const CHART_NAMES: Readonly<Record<ChartKind, string>> = {
@@ -56,14 +57,21 @@ export class SettingsForm {
       SIZES.map((size) => ({ value: size, text: size })),
       settings.size,
     );
+    this.offer(columns, settings);
+  }
+
+  /** Offer the columns of another answer; what is chosen stays, and says so where the answer lacks it. */
+  offer(columns: readonly string[], chosen: Pick<Looks, "x" | "y" | "series"> = this.looks): void {
+    const remark = columns.length > 0 ? " (not in the answer)" : "";
     for (const role of ["x", "y", "series"] as const) {
-      const chosen = settings[role];
-      const names = chosen === null || columns.includes(chosen) ? columns : [...columns, chosen];
-      setOptions(
-        this.selects[role],
-        [AUTOMATIC, ...names.map((name) => ({ value: name, text: name }))],
-        chosen ?? "",
-      );
+      const name = chosen[role];
+      const lacking = name === null || columns.includes(name) ? [] : [name];
+      const options = [
+        AUTOMATIC,
+        ...columns.map((each) => ({ value: each, text: visible(each) })),
+        ...lacking.map((each) => ({ value: each, text: visible(each) + remark })),
+      ];
+      setOptions(this.selects[role], options, name ?? "");
     }
   }
 

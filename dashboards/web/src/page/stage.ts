@@ -47,7 +47,7 @@ export class Stage {
     const isFailed = update?.state === "failed";
     const isOld = shown !== null && isOutdated(panel);
     setHidden(this.placeholder, shown !== null || isFailed);
-    setText(this.placeholder, placeholderText(update));
+    setText(this.placeholder, placeholderText(update, answer !== null && panel.answerRun === update?.run));
     setHidden(this.root, shown === null && isFailed);
     setClass(this.root, "is-outdated", isOld);
     setHidden(this.outdated, !isOld || isFailed);
@@ -64,7 +64,7 @@ export class Stage {
   /** Nothing is computed where nothing of what is shown has changed; out of sight, it waits a while. */
   private drawChart(panel: PanelModel, answer: Answer, update: PanelUpdate, order: Order, now: number): void {
     const { settings, asTable, remembered, answerRun } = panel;
-    const lacks = missing(settings.chart, rolesOf(answer, settings));
+    const lacks = missing(settings.chart, rolesOf(answer, settings), answer);
     const drawing = this.chartOf(asTable || lacks !== null ? "table" : settings.chart);
     const drawn = [answer, settings, remembered, drawing, this.size, order, update.state, answerRun];
     if (this.size.width === 0 || drawn.every((part, at) => part === this.drawn[at])) return;
@@ -77,7 +77,7 @@ export class Stage {
     const notes = drawing.draw(this.arranger.picture(panel, answer, update, order, now), this.size);
     const cut =
       answer.truncated && this.chart?.kind !== "table" ? [`${answer.truncated} more rows are not drawn`] : [];
-    const instead = lacks ? [`a table, as ${lacks} for ${settings.chart}`] : [];
+    const instead = lacks ? [`a table and no ${settings.chart}: ${lacks}`] : [];
     const text = [...instead, ...notes, ...cut].join(" · ");
     setText(this.notes, text);
     setHidden(this.notes, text === "");

@@ -4,6 +4,7 @@ import type { Act, PanelState, PanelUpdate } from "../protocol";
 import { showAbout, showChosen, showCores, showCount, showPercent, showSeconds } from "../text/plain";
 
 const MOST_REMARKS = 3;
+const NOT_KEPT = "its state is not kept: after a stop, or a restart of the server, it begins anew";
 
 /** How a state looks; its words always say the same. */
 export type Tone = "quiet" | "active" | "good" | "held" | "bad";
@@ -52,10 +53,11 @@ export function spokenState(title: string, update: PanelUpdate): string {
   return `${title}: ${stateText(update).replace("±", "plus or minus ")}${reason ? `. ${reason}` : ""}`;
 }
 
-/** Return what to show where there is no chart yet, or no row to draw. */
-export function placeholderText(update: PanelUpdate | null): string {
+/** Return what to show where there is no chart yet, or no row to draw. isAnswered: without a row, so far. */
+export function placeholderText(update: PanelUpdate | null, isAnswered = false): string {
   if (update === null) return "Waiting for the server.";
   if (update.state === "empty") return "The query finished and no row matches.";
+  if (isAnswered) return "No row matches of what was read so far.";
   if (update.state === "paused") return "Paused before the first estimate.";
   if (update.state === "stopped") return "Stopped before the first estimate.";
   if (update.state !== "waiting" && update.mode === "exact")
@@ -81,6 +83,7 @@ export function factTexts(update: PanelUpdate): string[] {
   if (update.unseen_groups)
     facts.push(`${update.unseen_groups} ${update.unseen_groups === 1 ? "group" : "groups"} not seen yet`);
   else if (update.unseen_groups === null && isRunning) facts.push("there may be groups not seen yet");
+  if (!update.kept && (isRunning || isHeld(update.state))) facts.push(NOT_KEPT);
   if (update.viewers > 1) facts.push(`${update.viewers}\u00a0viewers`);
   return facts;
 }
