@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from relaqs.options import QueryOptions, check_priority, check_seconds, relative
 from relaqs.prediction.arrival import Expected
 from relaqs.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.reader import Reader
-from relaqs.runner import JobRunner, RunState, Successor
+from relaqs.runner import JobRunner, RunState, Successor, stop_when_forgotten
 from relaqs.scheduling import JobDescription
 from relaqs.snapshot import Snapshot
 from relaqs.stopping import StopReason
@@ -88,7 +87,7 @@ class OnlineQuery:
         self._publisher = publisher
         self.runner = runner
         self._own_reader = Reader(publisher.feed, partial(publisher.close, "stopped"))
-        weakref.finalize(self, runner.stop).atexit = False  # at exit runners stop themselves
+        stop_when_forgotten(self, runner)
 
     def start(self) -> None:
         """Begin to answer, once."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -248,6 +249,21 @@ class JobRunner:
         if not ends:
             return None
         return RunState.EXACT if report.is_final else RunState.STOPPED
+
+
+def stop_when_forgotten(handle: object, runner: JobRunner) -> None:
+    """Stop the runner once nobody refers to the handle any more.
+
+    What waits for that must not keep the runner: one that failed has an error, whose traceback keeps the
+    handle, so that nobody could forget it.
+    """
+    known = weakref.ref(runner)
+
+    def stop() -> None:
+        if (found := known()) is not None:
+            found.stop()
+
+    weakref.finalize(handle, stop).atexit = False  # at exit runners stop themselves
 
 
 _LIVE: set[JobRunner] = set()

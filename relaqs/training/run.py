@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -16,7 +15,7 @@ from relaqs.executors.base import Executor
 from relaqs.job import StepReport
 from relaqs.options import check_priority, check_seconds
 from relaqs.policies import Kind
-from relaqs.runner import JobRunner, RunState
+from relaqs.runner import JobRunner, RunState, stop_when_forgotten
 from relaqs.scheduling import JobDescription
 from relaqs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.training.arguments import check_count, check_loss
@@ -151,7 +150,7 @@ class TrainingRun:
         self._timer = timer
         self._progress = progress
         self.runner = runner
-        weakref.finalize(self, runner.stop).atexit = False  # at exit runners stop themselves
+        stop_when_forgotten(self, runner)
 
     def start(self) -> None:
         """Begin to train, once."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -137,6 +139,19 @@ def forget_checksums(manifest: Path) -> None:
     for partition in entries["partitions"]:
         del partition["checksums"]
     manifest.write_text(json.dumps(entries))
+
+
+def test_a_query_that_failed_is_forgotten_with_its_state(db: relaqs.Session) -> None:
+    def failed() -> weakref.ref[relaqs.OnlineQuery]:
+        query = db.online_sql("SELECT sum(CAST(text AS INTEGER)) AS s FROM trips")
+        with pytest.raises(DataError):
+            query.result(timeout=60)
+        return weakref.ref(query)
+
+    queries = [failed() for _ in range(3)]
+    answer(db, "SELECT sum(zone) AS total FROM trips")  # a thread holds on to its last error
+    gc.collect()
+    assert queries[0]() is None
 
 
 def test_no_flipped_bit_gives_a_wrong_answer(written: Path, warehouse: Path) -> None:
