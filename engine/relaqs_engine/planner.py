@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import LAYOUT_MARK, Catalog
+from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
 from relaqs_engine.locality import rows_to_wait_for
 from relaqs_engine.plan import (
@@ -40,19 +41,35 @@ from relaqs_engine.rewrite.render import (
 from relaqs_engine.rewrite.rows import limit_rows, rows_sql
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.rewrite.travel import check_types_travel
+from relaqs_engine.sql.expansion import check_expansion
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
 def plan_query(
-    sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = True, state_bytes: int | None = None
+    sql: str,
+    catalog: Catalog,
+    binder: Binder,
+    *,
+    intervals: bool = True,
+    state_bytes: int | None = None,
+    effort: Effort | None = None,
 ) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
     intervals: False leaves out everything that only error bars need. state_bytes: the memory that merged
-    states may take; None: enough.
+    states may take; None: enough. effort: what planning may cost, and who may end it.
     """
+    effort = effort or Effort()
+    with binder.spending(effort) as own:
+        return _planned(sql, catalog, own, intervals, state_bytes)
+
+
+def _planned(
+    sql: str, catalog: Catalog, binder: Binder, intervals: bool, state_bytes: int | None
+) -> OnlinePlan:
     try:
-        parsed = parse_query(sql, catalog.tables)
+        parsed = parse_query(sql, catalog.tables, binder.effort)
+        check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
         is_ordered = parsed.tree.args.get("order") is not None
         draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes)
@@ -76,6 +93,10 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Onl
         refinement=None,
         exact_sql=_over_whole_tables(parse_query(sql, catalog.tables), catalog),
     )
+
+
+def _columns(catalog: Catalog) -> dict[str, list[str]]:
+    return {name: [column.name for column in layout.columns] for name, layout in catalog.tables.items()}
 
 
 def _refined(draft: Draft, parsed: ParsedQuery) -> OnlinePlan | None:
@@ -148,6 +169,8 @@ def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
     """Return what the rules, one after another, make of a draft. Raises NotOnlineError."""
     with _bound_by_duckdb():
         for rule in rules:
+            draft.binder.effort.spend(len(draft.sql))
+            draft.binder.effort.look()
             draft = rule(draft)
     return draft
 
