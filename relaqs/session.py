@@ -144,9 +144,9 @@ class Session:
         priority: the query's weight beside others. watch: names of the approximate columns that make up the
         error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
         after that many seconds, planning included. seed: the order in which partitions are taken. batches: so
-        many equal mini-batches, at most one a partition. fallback: run a query that cannot be estimated as a whole
-        ("exact"), or refuse it. chart_pixels: stop when in a bar chart of the answer, so many pixels high, no
-        bar would visibly move any more: none is uncertain by a pixel.
+        many equal mini-batches, at most one a partition. fallback: run a query that cannot be estimated as a
+        whole ("exact"), or refuse it. chart_pixels: stop when in a bar chart of the answer, so many pixels
+        high, no bar would visibly move any more: none is uncertain by a pixel.
 
         Raises SqlError if the SQL is wrong, UnsupportedError if it is refused, ArgumentError for the rest.
         """

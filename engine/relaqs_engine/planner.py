@@ -103,6 +103,7 @@ def _refined(draft: Draft, parsed: ParsedQuery) -> OnlinePlan | None:
     """Return the plan of a query with inner stages, None where it is not one."""
     try:
         with _bound_by_duckdb():
+            draft.binder.effort.spend(len(draft.sql))
             draft = replace(flatten(draft), may_read_outliers=False)
             return plan_refined(draft, parsed.tables, complete=_mergeable, plan_flat=_plan_flat)
     except NotOnlineError:
@@ -140,6 +141,7 @@ def _around(draft: Draft) -> OnlinePlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one."""
     try:
         with _bound_by_duckdb():
+            draft.binder.effort.spend(len(draft.sql))
             tree = qualified_query(draft)
             return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
     except NotOnlineError:
@@ -170,7 +172,6 @@ def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
     with _bound_by_duckdb():
         for rule in rules:
             draft.binder.effort.spend(len(draft.sql))
-            draft.binder.effort.look()
             draft = rule(draft)
     return draft
 
@@ -293,14 +294,27 @@ def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None
     """
     columns = merged_columns(draft, types)
     draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.final}")
-    for output in draft.outputs:
-        try:
-            draft.binder.describe(f"SELECT {output.estimate_sql} FROM (SELECT {columns})")
-        except SqlError as error:
-            raise NotOnlineError(f"{output.name} has no meaning for an estimate ({error.message})") from None
+    _check_outputs_bind(draft, draft.outputs, columns)
     for text in (texts.estimate, near_sql(draft)):
         if text:
             draft.binder.describe(f"WITH merged AS (SELECT {columns}) {text}")
+
+
+def _check_outputs_bind(draft: Draft, outputs: tuple[OutputColumn, ...], columns: str) -> None:
+    """Raise NotOnlineError that names the first output without a meaning for estimates.
+
+    All are bound at once: for a thousand outputs one by one, DuckDB would read a million columns.
+    """
+    values = ", ".join(output.estimate_sql for output in outputs)
+    try:
+        draft.binder.describe(f"SELECT {values} FROM (SELECT {columns})")
+    except SqlError as error:
+        if len(outputs) == 1:
+            name = outputs[0].name
+            raise NotOnlineError(f"{name} has no meaning for an estimate ({error.message})") from None
+        half = len(outputs) // 2
+        _check_outputs_bind(draft, outputs[:half], columns)
+        _check_outputs_bind(draft, outputs[half:], columns)
 
 
 def _exact(
