@@ -14,8 +14,8 @@ _STEPS_BETWEEN_LOOKS = 1000
 class Effort:
     """Counts the steps of planning one statement, and ends it where they are too many or nobody waits.
 
-    A step is a token that the parser looks at or a character that DuckDB binds; an aggregate or an output that
-    is rewritten counts as a thousand. So one is about a microsecond.
+    A step is a token that the parser looks at or a character that DuckDB binds; an aggregate or an output
+    that is rewritten counts as a thousand. So one is about a microsecond.
     still_wanted: called every thousand steps; it raises what ends the planning. Nothing here reads a clock.
     """
 

@@ -12,6 +12,7 @@ from sqlglot import exp
 from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.functions import check_functions, mark_aggregates
+from relaqs_engine.sql.guards import guard_functions
 from relaqs_engine.sql.read import read_statements
 
 DIALECT = "duckdb"
@@ -40,6 +41,7 @@ def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = N
     _refuse_statements(tree)
     check_functions(tree)
     mark_aggregates(tree)
+    guard_functions(tree)
     names = {name.lower(): name for name in known_tables}
     return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names)))
 
