@@ -23,6 +23,7 @@ MOST_MADE_IN_A_LAMBDA = 256
 MOST_MADE_TOGETHER = 65_536
 MOST_COPIED = 20_000
 MOST_COMPARED = 32_768
+MOST_MATCHED = 262_144  # of jaro_similarity and jaccard, which do less for each pair
 LONGEST_REPLACEMENT = 100
 LONGEST_PATTERN = 256
 MOST_REPETITIONS = 300
@@ -40,7 +41,8 @@ _REGEXPS = (
     exp.SimilarTo,
 )
 _REGEXPS_BY_NAME = {"regexp_split_to_array", "regexp_split_to_table", "string_split_regex", "str_split_regex"}
-_COMPARE = {"damerau_levenshtein", "jaro_similarity"}
+_COMPARE = {"damerau_levenshtein", "jaro_similarity", "jaccard"}
+_COLLECT = {"list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "mode"}
 _RESIZE = {"list_resize", "array_resize", "bitstring"}
 _REDUCE = {"list_reduce", "array_reduce", "reduce"}
 _MAKERS = (
@@ -93,10 +95,12 @@ def guard_functions(query: exp.Expr) -> None:
     for node in reversed(list(query.walk())):  # inner calls first: what a guard copies is guarded
         if isinstance(node, exp.Func | exp.SimilarTo):
             _guard(node, made)
+        elif isinstance(node, exp.Window):
+            _check_window(node)
 
 
 def _guard(node: exp.Expr, made: _Made) -> None:
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else _name(node)
     arguments = node.expressions if isinstance(node, exp.Anonymous) else []
     if isinstance(node, exp.Pad):
         _bound_length(node.expression, "lpad" if node.args.get("is_left") else "rpad", node, made)
@@ -113,13 +117,17 @@ def _guard(node: exp.Expr, made: _Made) -> None:
     elif name in _COMPARE and len(arguments) == 2:
         _bound_comparison(arguments[0], arguments[1], name, made)
     elif isinstance(node, _REGEXPS):
-        _bound_pattern(node.expression, name.replace("_", " "), made)
+        _bound_pattern(node.expression, name, made)
     elif name in _REGEXPS_BY_NAME and len(arguments) > 1:
         _bound_pattern(arguments[1], name, made)
     elif name in _REDUCE and len(arguments) > 1:
         _check_reduction(arguments[1], name)
     if isinstance(node, exp.Replace | exp.RegexpReplace) and (to := node.args.get("replacement")) is not None:
         _bound_text(to, LONGEST_REPLACEMENT, f"{name}: a replacement", made)
+
+
+def _name(node: exp.Expr) -> str:
+    return node.sql_name().lower() if isinstance(node, exp.Func) else "similar to"
 
 
 def _bound_length(length: exp.Expr | None, name: str, call: exp.Expr, made: _Made) -> None:
@@ -190,11 +198,12 @@ def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
 def _bound_comparison(left: exp.Expr, right: exp.Expr, name: str, made: _Made) -> None:
     """Bound the product of two lengths: each character of one is compared with each of the other."""
     made.copying(left, left, right)
+    most = MOST_COMPARED if name.endswith("levenshtein") else MOST_MATCHED
     product = exp.Mul(this=_length(left), expression=_length(right))
-    message = f"{name} of texts whose lengths multiply to more than {MOST_COMPARED:,}, {ALLOWED_HERE}"
+    message = f"{name} of texts whose lengths multiply to more than {most:,}, {ALLOWED_HERE}"
     _put(
         left,
-        lambda value: exp.GT(this=product, expression=exp.Literal.number(MOST_COMPARED)),
+        lambda value: exp.GT(this=product, expression=exp.Literal.number(most)),
         message,
         is_text=True,
     )
@@ -235,6 +244,23 @@ def _bound_text(text: exp.Expr, most: int, name: str, made: _Made) -> None:
         said,
         is_text=True,
     )
+
+
+def _check_window(window: exp.Window) -> None:
+    """Refuse what DuckDB computes anew over the whole frame of each row, and cannot be stopped at."""
+    spec = window.args.get("spec")
+    if spec is not None and spec.args.get("exclude") and window.this.find(exp.Distinct, exp.Order):
+        raise SqlError(
+            "a window that EXCLUDEs rows cannot aggregate DISTINCT or ordered values: each row would read "
+            "all others; leave one of them out"
+        )
+    called = window.this.this if isinstance(window.this, exp.Filter) else window.this
+    collects = isinstance(called, exp.ArrayAgg | exp.GroupConcat) or called.name.lower() in _COLLECT
+    if collects and (spec is None or "UNBOUNDED" in (spec.args.get("start"), spec.args.get("end"))):
+        raise SqlError(
+            "a window that collects all rows before it makes a list as long as the table for each row; "
+            "give it ROWS BETWEEN so many PRECEDING AND CURRENT ROW, or collect by GROUP BY"
+        )
 
 
 def _check_reduction(function: exp.Expr, name: str) -> None:

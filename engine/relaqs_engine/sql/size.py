@@ -20,6 +20,8 @@ MOST_TOKENS = 40_000
 MOST_OPEN = 30
 MOST_DEPTH = 200
 MOST_WEIGHT = 20_000_000
+MOST_CONDITIONS = 1000
+MOST_JOINED = 50
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -58,16 +60,23 @@ def check_tree(tree: exp.Expr) -> None:
     DuckDB goes through an expression once for each of its levels, and again for each node: what that costs
     grows by the squares of the depths. A chain of ANDs or ORs is one level.
     """
-    weight = 0
+    weight = conditions = 0
     pending = deque([(tree, 1)])
     while pending:
         node, depth = pending.pop()
         if depth > MOST_DEPTH:
             raise too_deep(f"more than {MOST_DEPTH} operators or functions", None)
         weight += depth * depth
+        conditions += isinstance(node, exp.And)
+        if (joined := len(node.args.get("joins") or [])) > MOST_JOINED:
+            raise too_large(f"a FROM joins {joined:,} tables", MOST_JOINED, "join some of them in a WITH")
         for child in node.iter_expressions():
             chained = isinstance(node, exp.Connector) and type(child) is type(node)
             pending.append((child, depth if chained else 1 if isinstance(child, exp.Query) else depth + 1))
+    if conditions > MOST_CONDITIONS:
+        raise too_large(
+            f"the SQL joins {conditions:,} conditions by AND", MOST_CONDITIONS, "use IN, or a table"
+        )
     if weight > MOST_WEIGHT:
         raise too_large(
             f"the SQL's expressions come to {weight:,} by the squares of their nodes' depths",
