@@ -9,7 +9,7 @@ from benchmarks.hostile_server import Outcome
 from benchmarks.hostile_statements import FAMILIES, statement
 
 SEED = 20
-STATEMENTS = 135
+STATEMENTS = 81
 
 
 def test_no_statement_stops_the_process_or_fails_in_another_way() -> None:
