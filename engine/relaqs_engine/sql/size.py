@@ -11,7 +11,7 @@ import re
 from collections import deque
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import SqlError
 
