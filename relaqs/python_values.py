@@ -12,14 +12,29 @@ def python_values(column: pa.ChunkedArray) -> list[Any]:
     """Return the values as `to_pylist` does, but without pandas.
 
     pyarrow imports it for points in time with a zone or in nanoseconds. Python's own have microseconds: one
-    with a rest is text, such as "2020-01-01 00:00:00.000000001".
+    with a rest is text, such as "2020-01-01 00:00:00.000000001". So is one after the year 9999 or before 1,
+    which Python has no value for: Arrow's text of it.
     """
+    try:
+        return _values(column)
+    except (OverflowError, ValueError):
+        return [_value_or_text(column.slice(row, 1)) for row in range(len(column))]
+
+
+def _value_or_text(one: pa.ChunkedArray) -> Any:
+    try:
+        return _values(one)[0]
+    except (OverflowError, ValueError):
+        return one.combine_chunks().to_string(indent=0, skip_new_lines=True).strip("[]")
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if not pa.types.is_timestamp(kind):
         return list(column.to_pylist())
     if kind.tz is not None:
         zone = pa.lib.string_to_tzinfo(kind.tz)
-        moments = python_values(column.cast(pa.timestamp(kind.unit)))
+        moments = _values(column.cast(pa.timestamp(kind.unit)))
         return [None if moment is None else _in_zone(moment, zone) for moment in moments]
     if kind.unit == "ns":
         return [None if text is None else _of_nanoseconds(text) for text in column.cast("string").to_pylist()]

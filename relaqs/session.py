@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import threading
 import time
 import uuid
 import weakref
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.effort import Effort
 from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.explain import explain
@@ -45,6 +45,7 @@ from relaqs.options import (
     share_of_weight,
     watched,
 )
+from relaqs.publisher import QueryTimeoutError
 from relaqs.query_job import ExactQueryJob, query_description, query_job
 from relaqs.runner import JobRunner
 from relaqs.scheduling import ClusterStatus
@@ -90,7 +91,6 @@ class Session:
         self._executor = executor
         self._exact_threads = exact_threads
         self._binder = Binder(catalog)
-        self._planning = threading.Lock()  # the binder has one cursor
         # By SQL text and whether with intervals; the catalog is the session's, and never changes.
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
@@ -143,10 +143,10 @@ class Session:
         intervals. interval: "pointwise" holds at any one moment, "anytime" however often one looks.
         priority: the query's weight beside others. watch: names of the approximate columns that make up the
         error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
-        after that many seconds. seed: the order in which partitions are taken. batches: so many equal
-        mini-batches, at most one a partition. fallback: run a query that cannot be estimated as a whole
-        ("exact"), or refuse it. chart_pixels: stop when in a bar chart of the answer, so many pixels high, no
-        bar would visibly move any more: none is uncertain by a pixel.
+        after that many seconds, planning included. seed: the order in which partitions are taken. batches: so
+        many equal mini-batches, at most one a partition. fallback: run a query that cannot be estimated as a
+        whole ("exact"), or refuse it. chart_pixels: stop when in a bar chart of the answer, so many pixels
+        high, no bar would visibly move any more: none is uncertain by a pixel.
 
         Raises SqlError if the SQL is wrong, UnsupportedError if it is refused, ArgumentError for the rest.
         """
@@ -174,7 +174,7 @@ class Session:
         Raises SqlError and UnsupportedError as `online_sql` does.
         """
         submitted_at = time.perf_counter()
-        plan = self.plan(sql, intervals=intervals)
+        plan = self._plan(sql, intervals, options.timeout, submitted_at)
         if plan.mode is Mode.EXACT and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
@@ -182,14 +182,18 @@ class Session:
             )
         return self.start(plan, options, submitted_at=submitted_at)
 
-    def plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
+    def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
         """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
 
-        Planning takes 10 to 100 ms, so plans are kept. Raises SqlError and UnsupportedError as `online_sql`
-        does.
+        Planning takes 10 to 100 ms, so plans are kept. Threads plan side by side. timeout: in seconds.
+        Raises SqlError and UnsupportedError as `online_sql` does, QueryTimeoutError when the time is over.
         """
+        return self._plan(sql, intervals, timeout, time.perf_counter())
+
+    def _plan(self, sql: str, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
         self._check_open()
-        plan = self._plans.pop((sql, intervals), None) or self._plan_anew(sql, intervals)
+        plan = self._plans.pop((sql, intervals), None)
+        plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
         self._plans[sql, intervals] = plan
         while len(self._plans) > _PLANS_KEPT:
             self._plans.popitem(last=False)
@@ -363,7 +367,10 @@ class Session:
         """
         from relaqs_engine.advise import advise
 
-        return self._planned(sql, lambda expanded: advise(expanded, self._catalog, self._binder))
+        effort = self._effort(None, 0.0)
+        return self._planned(
+            sql, effort, lambda expanded: advise(expanded, self._catalog, self._binder, effort)
+        )
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. Does nothing the second time."""
@@ -398,31 +405,47 @@ class Session:
     def _as_a_whole(self, plan: OnlinePlan, options: QueryOptions, job_id: str) -> Resort:
         """Return how a query goes on that cannot be estimated within the memory limit: as a whole."""
         whole = self._planned(
-            plan.sql, lambda expanded: plan_whole(plan, expanded, self._catalog, _TOO_LARGE)
+            plan.sql,
+            self._effort(None, 0.0),
+            lambda expanded: plan_whole(plan, expanded, self._catalog, _TOO_LARGE),
         )
         job = ExactQueryJob(job_id, whole, database_config=self._exact_config)
         return Resort(job, whole, query_description(job_id, whole, options, exact_cores=self._exact_threads))
 
-    def _plan_anew(self, sql: str, intervals: bool) -> OnlinePlan:
+    def _effort(self, timeout: float | None, begun_at: float) -> Effort:
+        """Return what planning is counted on: it ends with the session, and when the time is over."""
+
+        def still_wanted() -> None:
+            self._check_open()
+            if timeout is not None and time.perf_counter() > begun_at + timeout:
+                raise QueryTimeoutError(
+                    f"the query was not planned within {timeout} s; allow more time, or give it fewer "
+                    "columns, conditions or subqueries"
+                )
+
+        return Effort(still_wanted)
+
+    def _plan_anew(self, sql: str, intervals: bool, effort: Effort) -> OnlinePlan:
         plan = self._planned(
             sql,
+            effort,
             lambda expanded: plan_query(
                 expanded,
                 self._catalog,
                 self._binder,
                 intervals=intervals,
                 state_bytes=self._states.config.memory_limit_bytes,
+                effort=effort,
             ),
         )
         return replace(plan, sql=sql)
 
-    def _planned(self, sql: str, plan: Callable[[str], _Planned]) -> _Planned:
+    def _planned(self, sql: str, effort: Effort, plan: Callable[[str], _Planned]) -> _Planned:
         """Return what planning makes of a SELECT with its views written out."""
         self._check_open()
-        expanded = expand_views(sql, self._views) if self._views else sql
+        expanded = expand_views(sql, self._views, effort) if self._views else sql
         try:
-            with self._planning:
-                return plan(expanded)
+            return plan(expanded)
         except SqlError as error:
             if expanded != sql:  # positions would be those of a text that the user never saw
                 raise SqlError(error.message, None, error.candidates) from None

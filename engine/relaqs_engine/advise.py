@@ -15,6 +15,7 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.effort import Effort
 from relaqs_engine.imagined import gauges, is_static, table_of, with_further
 from relaqs_engine.join_columns import JoinColumns, join_columns
 from relaqs_engine.layouts.manifest import Layout
@@ -139,12 +140,16 @@ class _Trial:
     sampled_rows: int
 
 
-def advise(sql: str, catalog: Catalog, binder: Binder) -> Advice:
+def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = None) -> Advice:
     """Return which further layouts, of two tables at most, would help a SELECT.
 
-    Raises SqlError when the SQL is wrong, as planning it does.
+    effort: what may end it. Raises SqlError when the SQL is wrong, as planning it does.
     """
-    parsed = parse_query(sql, catalog.tables)
+    with binder.spending(effort or Effort()) as own:
+        return _advice(parse_query(sql, catalog.tables, own.effort), catalog, own)
+
+
+def _advice(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> Advice:
     best = now = _tried((), catalog, parsed, binder)
     if now.outlook.rows < FEWEST_ROWS:
         return Advice((), now.outlook, now.outlook)
@@ -162,7 +167,8 @@ def advise(sql: str, catalog: Catalog, binder: Binder) -> Advice:
 def _tried(further: Further, catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> _Trial:
     imagined = with_further(catalog, further)
     layouts = [imagined.table(name) for name in parsed.tables]
-    outlook = _outlook(plan_query(parsed.sql, imagined, binder), imagined, layouts)
+    plan = plan_query(parsed.sql, imagined, binder, effort=binder.effort.anew())
+    outlook = _outlook(plan, imagined, layouts)
     return _Trial(further, outlook, sum(layout.row_count for layout in layouts if layout.is_sampled))
 
 

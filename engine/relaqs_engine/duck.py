@@ -23,6 +23,7 @@ DUCKDB_VERSION: str = duckdb.__version__
 BATCH_ROWS = 2048  # of a result that is counted while it is read: one of DuckDB's vectors
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
+_GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most allowed here)' to INT32")
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
@@ -246,6 +247,8 @@ def _out_of_memory(error: Exception) -> MemoryLimitError:
 
 def _said(error: Exception) -> str:
     """Return DuckDB's message without the excerpt of a statement that the user never wrote."""
+    if guarded := _GUARDED.search(str(error)):
+        return guarded[1]
     return str(error).split("\n\nLINE ")[0]
 
 

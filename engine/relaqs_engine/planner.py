@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import LAYOUT_MARK, Catalog
+from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.reads import TableRead, read_of_table
 from relaqs_engine.locality import rows_to_wait_for
@@ -41,20 +42,36 @@ from relaqs_engine.rewrite.render import (
 from relaqs_engine.rewrite.rows import limit_rows, rows_sql
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.rewrite.travel import check_types_travel
+from relaqs_engine.sql.expansion import check_expansion
 from relaqs_engine.sql.names import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
 def plan_query(
-    sql: str, catalog: Catalog, binder: Binder, *, intervals: bool = True, state_bytes: int | None = None
+    sql: str,
+    catalog: Catalog,
+    binder: Binder,
+    *,
+    intervals: bool = True,
+    state_bytes: int | None = None,
+    effort: Effort | None = None,
 ) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
     intervals: False leaves out everything that only error bars need. state_bytes: the memory that merged
-    states may take; None: enough.
+    states may take; None: enough. effort: what planning may cost, and who may end it.
     """
+    effort = effort or Effort()
+    with binder.spending(effort) as own:
+        return _planned(sql, catalog, own, intervals, state_bytes)
+
+
+def _planned(
+    sql: str, catalog: Catalog, binder: Binder, intervals: bool, state_bytes: int | None
+) -> OnlinePlan:
     try:
-        parsed = parse_query(sql, catalog.tables)
+        parsed = parse_query(sql, catalog.tables, binder.effort)
+        check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
         is_ordered = parsed.tree.args.get("order") is not None
         names = names_in(parsed.tree)
@@ -83,10 +100,15 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Onl
     )
 
 
+def _columns(catalog: Catalog) -> dict[str, list[str]]:
+    return {name: [column.name for column in layout.columns] for name, layout in catalog.tables.items()}
+
+
 def _refined(draft: Draft, parsed: ParsedQuery) -> OnlinePlan | None:
     """Return the plan of a query with inner stages, None where it is not one."""
     try:
         with _bound_by_duckdb():
+            draft.binder.effort.spend(len(draft.sql))
             draft = replace(flatten(draft), may_read_outliers=False)
             return plan_refined(draft, parsed.tables, complete=_mergeable, plan_flat=_plan_flat)
     except NotOnlineError:
@@ -124,6 +146,7 @@ def _around(draft: Draft) -> OnlinePlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one."""
     try:
         with _bound_by_duckdb():
+            draft.binder.effort.spend(len(draft.sql))
             tree = qualified_query(draft)
             return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
     except NotOnlineError:
@@ -153,6 +176,7 @@ def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
     """Return what the rules, one after another, make of a draft. Raises NotOnlineError."""
     with _bound_by_duckdb():
         for rule in rules:
+            draft.binder.effort.spend(len(draft.sql))
             draft = rule(draft)
     return draft
 
@@ -275,14 +299,27 @@ def _check_texts_bind(draft: Draft, texts: Texts, types: dict[str, str]) -> None
     """
     columns = merged_columns(draft, types)
     draft.binder.describe(f"WITH merged AS (SELECT {columns}) {texts.final}")
-    for output in draft.outputs:
-        try:
-            draft.binder.describe(f"SELECT {output.estimate_sql} FROM (SELECT {columns})")
-        except SqlError as error:
-            raise NotOnlineError(f"{output.name} has no meaning for an estimate ({error.message})") from None
+    _check_outputs_bind(draft, draft.outputs, columns)
     for text in (texts.estimate, near_sql(draft)):
         if text:
             draft.binder.describe(f"WITH merged AS (SELECT {columns}) {text}")
+
+
+def _check_outputs_bind(draft: Draft, outputs: tuple[OutputColumn, ...], columns: str) -> None:
+    """Raise NotOnlineError that names the first output without a meaning for estimates.
+
+    All are bound at once: for a thousand outputs one by one, DuckDB would read a million columns.
+    """
+    values = ", ".join(output.estimate_sql for output in outputs)
+    try:
+        draft.binder.describe(f"SELECT {values} FROM (SELECT {columns})")
+    except SqlError as error:
+        if len(outputs) == 1:
+            name = outputs[0].name
+            raise NotOnlineError(f"{name} has no meaning for an estimate ({error.message})") from None
+        half = len(outputs) // 2
+        _check_outputs_bind(draft, outputs[:half], columns)
+        _check_outputs_bind(draft, outputs[half:], columns)
 
 
 def _exact(

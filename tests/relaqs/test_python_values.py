@@ -33,3 +33,10 @@ def test_nanoseconds_that_python_has_no_type_for_are_text() -> None:
 def test_other_values_are_those_of_pyarrow() -> None:
     for values in ([1, None], ["a"], [dt.date(2020, 1, 1)], [[1, None]], [dt.datetime(2020, 1, 1, 1)]):
         assert python_values(pa.chunked_array([pa.array(values)])) == values
+
+
+def test_a_time_that_python_has_no_value_for_is_text() -> None:
+    times = pa.chunked_array([pa.array([9 * 10**18, 1_000_000, None], pa.timestamp("us"))])
+    first, second, third = python_values(times)
+    assert "9000000000000000000" in first
+    assert (second.second, third) == (1, None)

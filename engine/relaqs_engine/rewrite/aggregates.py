@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from relaqs_engine.bounds import UNKNOWN, Bounds
+from relaqs_engine.effort import STEPS_OF_A_VALUE
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.quantiles import MergedValue, OfValues, of_distinct, of_values
 from relaqs_engine.rewrite.so_far import value_so_far
@@ -110,10 +111,12 @@ class _Splitter:
         side: Callable[[_Final], exp.Expr],
         positions: dict[str, int],
     ) -> exp.Expr:
+        self._draft.binder.effort.spend(STEPS_OF_A_VALUE)
+        places = {key: position for position, key in reversed(list(enumerate(keys)))}
+
         def visit(node: exp.Expr) -> exp.Expr:
-            for position, key in enumerate(keys):
-                if node == key:
-                    return exp.column(f"k{position}", quoted=True)
+            if (position := places.get(node)) is not None:
+                return exp.column(f"k{position}", quoted=True)
             if isinstance(node, exp.Grouping | exp.GroupingId):
                 return grouping_number(node, keys[:-1] if self._draft.grouping_sets else keys, self._outputs)
             if isinstance(node, _AGGREGATE_NODES) and not isinstance(node, exp.Query):
@@ -132,14 +135,15 @@ class _Splitter:
             return node
 
         result = visit(expression.copy())
-        for column in result.find_all(exp.Column):
+        for column in own_nodes(result, exp.Column):
             # Columns of the FROM clause are qualified; keys, basis and output names are not.
-            if column.table and not column.find_ancestor(exp.Query):
+            if column.args.get("table"):
                 shown = expression.sql(DIALECT)
                 raise NotOnlineError(f"{shown} is neither a group key nor an aggregate that merges")
         return result
 
     def _final(self, node: exp.Expr) -> _Final:
+        self._draft.binder.effort.spend(STEPS_OF_A_VALUE)
         condition: exp.Expr | None = None
         if isinstance(node, exp.Filter):
             condition, aggregate = node.expression, node.this

@@ -151,12 +151,15 @@ def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:
 
 def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:
     """Return the conditions that AND joins, without parentheses."""
-    if condition is None:
-        return ()
-    condition = condition.unnest()
-    if isinstance(condition, exp.And):
-        return conjuncts_of(condition.left) + conjuncts_of(condition.right)
-    return (condition,)
+    found: list[exp.Expr] = []
+    pending = [] if condition is None else [condition]
+    while pending:
+        part = pending.pop().unnest()
+        if isinstance(part, exp.And):
+            pending += (part.right, part.left)
+        else:
+            found.append(part)
+    return tuple(found)
 
 
 ColumnPair = tuple[exp.Column, exp.Column]

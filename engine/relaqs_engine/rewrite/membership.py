@@ -48,14 +48,15 @@ def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
 
 def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
     """Return the draft, its membership opaque where a decider is no number: text has no distance."""
-    columns = merged_columns(draft, types)
-    for decider in draft.deciders:
-        if not _is_numeric(draft, f"SELECT {decider.value.estimate_sql} FROM (SELECT {columns})"):
-            return replace(draft, deciders=(), membership_is_opaque=True, ranks_by_key=False)
-    return draft
+    if not draft.deciders:
+        return draft
+    values = ", ".join(decider.value.estimate_sql for decider in draft.deciders)
+    if _are_numeric(draft, f"SELECT {values} FROM (SELECT {merged_columns(draft, types)})"):
+        return draft
+    return replace(draft, deciders=(), membership_is_opaque=True, ranks_by_key=False)
 
 
-def _is_numeric(draft: Draft, sql: str) -> bool:
+def _are_numeric(draft: Draft, sql: str) -> bool:
     try:
         return all(is_number(type_) for _, type_ in draft.binder.describe(sql))
     except SqlError:

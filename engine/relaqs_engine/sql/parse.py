@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
 
+from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.functions import check_functions, mark_aggregates
+from relaqs_engine.sql.guards import guard_functions
+from relaqs_engine.sql.read import read_statements
 
 DIALECT = "duckdb"
 
@@ -31,31 +32,22 @@ class ParsedQuery:
     tables: frozenset[str]
 
 
-def parse_query(sql: str, known_tables: Iterable[str]) -> ParsedQuery:
+def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = None) -> ParsedQuery:
     """Return the checked query. Raises SqlError with the position where one is known.
 
-    known_tables: names in the catalog, compared without case.
+    known_tables: names in the catalog, compared without case. effort: what reading may cost.
     """
-    tree = _single_select(sql)
+    tree = _single_select(sql, effort or Effort())
     _refuse_statements(tree)
     check_functions(tree)
     mark_aggregates(tree)
+    guard_functions(tree)
     names = {name.lower(): name for name in known_tables}
     return ParsedQuery(sql, tree, frozenset(_check_tables(tree, names)))
 
 
-def _single_select(sql: str) -> exp.Query:
-    try:
-        statements = [tree for tree in sqlglot.parse(sql, dialect=DIALECT) if tree is not None]
-    except ParseError as error:
-        detail = error.errors[0] if error.errors else {}
-        position = (int(detail["line"]), int(detail["col"])) if detail.get("line") else None
-        near = f" near {detail['highlight']!r}" if detail.get("highlight") else ""
-        raise SqlError(
-            f"the SQL does not parse{near}: {detail.get('description', error)}", position
-        ) from None
-    except TokenError as error:
-        raise SqlError(f"the SQL does not parse: {error}") from None
+def _single_select(sql: str, effort: Effort) -> exp.Query:
+    statements = read_statements(sql, effort)
     if not statements:
         raise SqlError("the SQL is empty; give one SELECT")
     if len(statements) > 1:

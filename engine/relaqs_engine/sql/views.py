@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
+from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
+from relaqs_engine.sql.read import read_statements
 
 
 def check_views(views: Mapping[str, str], tables: Iterable[str]) -> None:
@@ -26,15 +27,14 @@ def check_views(views: Mapping[str, str], tables: Iterable[str]) -> None:
         known[name.lower()] = name
 
 
-def expand_views(sql: str, views: Mapping[str, str]) -> str:
+def expand_views(sql: str, views: Mapping[str, str], effort: Effort | None = None) -> str:
     """Return the query with the views that it reads, and those they read, in front of it in its WITH.
 
-    SQL that reads no view, or does not parse, comes back as it is.
+    SQL that reads no view, or is not one SELECT, comes back as it is. Raises SqlError where it does not parse
+    or is too large. effort: what reading may cost.
     """
-    try:
-        tree = sqlglot.parse_one(sql, dialect=DIALECT)
-    except SqlglotError:
-        return sql
+    trees = read_statements(sql, effort or Effort())
+    tree = trees[0] if len(trees) == 1 else None
     if not isinstance(tree, exp.Query):
         return sql
     wanted = _read_views(tree, views)

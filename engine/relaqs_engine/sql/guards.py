@@ -1,0 +1,324 @@
+"""Guards around functions that can take any time or memory for one row.
+
+DuckDB looks for an interruption only between vectors of 2,048 rows, and texts that functions make escape its
+memory limit. So whatever one call may make or compare has a bound. Where an argument is a literal, the bound
+is checked here; where it is computed, the call is given a condition that DuckDB checks for each row. It
+raises by a cast that fails: DuckDB's `error` counts as volatile, and TRY refuses it. Values and types stay.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from relaqs_engine.errors import SqlError
+
+# Of one value: 2,048 of them take 8 MB, and DuckDB's slowest function a second.
+MOST_MADE = 4096
+MOST_LISTED = 2048  # lists are sorted and hashed, 2,048 of them at a time
+MOST_MADE_IN_A_LAMBDA = 256
+MOST_MADE_TOGETHER = 65_536
+MOST_COPIED = 20_000
+MOST_COMPARED = 32_768
+MOST_MATCHED = 262_144  # of jaro_similarity and jaccard, which do less for each pair
+LONGEST_REPLACEMENT = 100
+LONGEST_PATTERN = 256
+MOST_REPETITIONS = 300
+
+ALLOWED_HERE = "the most allowed here"  # ends each message, by which `duck` knows it
+
+_REGEXPS = (
+    exp.RegexpLike,
+    exp.RegexpILike,
+    exp.RegexpExtract,
+    exp.RegexpExtractAll,
+    exp.RegexpReplace,
+    exp.RegexpFullMatch,
+    exp.RegexpSplit,
+    exp.SimilarTo,
+)
+_REGEXPS_BY_NAME = {"regexp_split_to_array", "regexp_split_to_table", "string_split_regex", "str_split_regex"}
+_COMPARE = {"damerau_levenshtein", "jaro_similarity", "jaccard"}
+_COLLECT = {"list", "array_agg", "string_agg", "group_concat", "listagg", "histogram", "mode"}
+_RESIZE = {"list_resize", "array_resize", "bitstring"}
+_REDUCE = {"list_reduce", "array_reduce", "reduce"}
+_MAKERS = (
+    exp.Add,
+    exp.Anonymous,
+    exp.Array,
+    exp.ArrayAppend,
+    exp.ArrayConcat,
+    exp.ArrayPrepend,
+    exp.Concat,
+    exp.ConcatWs,
+    exp.DPipe,
+    exp.Replace,
+    exp.Struct,
+)
+_COUNTED = re.compile(r"\{(\d*),?(\d*)\}")
+_WIDTH = re.compile(r"\{[^}]*?(\d+)[^}]*\}|%[-+ 0#]*(\d+)|%[^a-zA-Z%]*\.(\d+)")
+_WIDTH_OF_AN_ARGUMENT = re.compile(r"\{[^}]*\{|%[^a-zA-Z%]*\*")
+_ODD_FORMAT = r"[{][^}]*[0-9]{4}|%[-+ 0#]*[0-9]{4}|%[^a-zA-Z%]*[.][0-9]{4}|[{][^}]*[{]|%[^a-zA-Z%]*[*]"
+
+
+@dataclass(slots=True)
+class _Made:
+    """What a statement's calls may make together for one row, and how many nodes guards have copied."""
+
+    total: int = 0
+    copied: int = 0
+
+    def add(self, name: str, count: int) -> None:
+        self.total += count
+        if self.total > MOST_MADE_TOGETHER:
+            raise SqlError(
+                f"{name} and others like it may make {self.total:,} characters or elements for each row; "
+                f"{MOST_MADE_TOGETHER:,} are {ALLOWED_HERE}: give smaller lengths, as numbers"
+            )
+
+    def copying(self, *values: exp.Expr) -> None:
+        """Count what a guard is about to copy: guards inside each other's arguments double it each time."""
+        self.copied += sum(1 for value in values for _ in value.walk())
+        if self.copied > MOST_COPIED:
+            raise SqlError(
+                "functions that make or compare texts stand inside each other too deeply; name the inner "
+                "ones in a WITH"
+            )
+
+
+def guard_functions(query: exp.Expr) -> None:
+    """Change the tree so that no call in it is without bound. Raises SqlError where it cannot be bounded."""
+    made = _Made()
+    for node in reversed(list(query.walk())):  # inner calls first: what a guard copies is guarded
+        if isinstance(node, exp.Func | exp.SimilarTo):
+            _guard(node, made)
+        elif isinstance(node, exp.Window):
+            _check_window(node)
+
+
+def _guard(node: exp.Expr, made: _Made) -> None:
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else _name(node)
+    arguments = node.expressions if isinstance(node, exp.Anonymous) else []
+    if isinstance(node, exp.Pad):
+        _bound_length(node.expression, "lpad" if node.args.get("is_left") else "rpad", node, made)
+    elif isinstance(node, exp.Repeat):
+        _bound_repeat(node, made)
+    elif isinstance(node, exp.GenerateSeries):
+        _bound_series(node, made)
+    elif name in _RESIZE and len(arguments) > 1:
+        _bound_length(arguments[1], name, node, made)
+    elif isinstance(node, exp.Format) or (name == "printf" and arguments):
+        _bound_format(node.this if isinstance(node, exp.Format) else arguments[0], name, made)
+    elif isinstance(node, exp.Levenshtein | exp.JarowinklerSimilarity):
+        _bound_comparison(node.this, node.expression, name, made)
+    elif name in _COMPARE and len(arguments) == 2:
+        _bound_comparison(arguments[0], arguments[1], name, made)
+    elif isinstance(node, _REGEXPS):
+        _bound_pattern(node.expression, name, made)
+    elif name in _REGEXPS_BY_NAME and len(arguments) > 1:
+        _bound_pattern(arguments[1], name, made)
+    elif name in _REDUCE and len(arguments) > 1:
+        _check_reduction(arguments[1], name)
+    if isinstance(node, exp.Replace | exp.RegexpReplace) and (to := node.args.get("replacement")) is not None:
+        _bound_text(to, LONGEST_REPLACEMENT, f"{name}: a replacement", made)
+
+
+def _name(node: exp.Expr) -> str:
+    return node.sql_name().lower() if isinstance(node, exp.Func) else "similar to"
+
+
+def _bound_length(length: exp.Expr | None, name: str, call: exp.Expr, made: _Made) -> None:
+    if length is None:
+        return
+    most = _most(call)
+    if (number := _number(length)) is not None:
+        _check(number, most, f"{name} would make {number:,.0f}")
+        made.add(name, max(0, int(number)))
+        return
+    made.add(name, most)
+    made.copying(length)
+    _put(length, lambda value: exp.GT(this=value, expression=exp.Literal.number(most)), _said(name, most))
+
+
+def _bound_repeat(node: exp.Repeat, made: _Made) -> None:
+    """Bound the length of what is repeated by the times that it is."""
+    times, text, most = node.args["times"], node.this, _most(node)
+    number, is_text = _number(times), isinstance(text, exp.Literal) and text.is_string
+    if number is not None and is_text:
+        _check(number * len(text.name), most, f"repeat would make {number * len(text.name):,.0f}")
+        made.add("repeat", max(0, int(number) * len(text.name)))
+        return
+    made.add("repeat", most)
+    made.copying(times, text)
+    size = exp.Greatest(this=_length(text), expressions=[exp.Literal.number(1)])
+    room = exp.IntDiv(this=exp.Literal.number(most), expression=size)
+    _put(times, lambda value: exp.GT(this=value, expression=room), _said("repeat", most))
+
+
+def _bound_series(node: exp.GenerateSeries, made: _Made) -> None:
+    """Bound a list of numbers. In FROM and below UNNEST there is none: its rows come vector by vector."""
+    if isinstance(node.parent, exp.Table | exp.Explode | exp.Unnest | exp.Lateral | exp.From | exp.Join):
+        return
+    name, most = (
+        "range" if node.args.get("is_end_exclusive") else "generate_series",
+        min(_most(node), MOST_LISTED),
+    )
+    start, end, step = _number(node.args["start"]), _number(node.args["end"]), node.args.get("step")
+    if start is not None and end is not None and step is None:
+        _check(end - start, most, f"{name} would make {end - start:,.0f}")
+        made.add(name, max(0, int(end - start)))
+        return
+    made.add(name, most)
+    made.copying(node)
+    count = exp.Anonymous(this="len", expressions=[node.copy()])
+    last = exp.Literal.number(most)
+    guarded = _unless(exp.GT(this=count, expression=last.copy()), _said(name, most), last)
+    whole = node.copy()
+    node.replace(exp.Anonymous(this="list_slice", expressions=[whole, exp.Literal.number(1), guarded]))
+
+
+def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
+    if not (isinstance(text, exp.Literal) and text.is_string):
+        said = f"{name}: a computed format with a width of 1,000 or more, over {ALLOWED_HERE}"
+        made.copying(text)
+        odd = exp.Literal.string(_ODD_FORMAT)
+        _put(text, lambda value: exp.RegexpLike(this=value, expression=odd), said, is_text=True)
+        return
+    if _WIDTH_OF_AN_ARGUMENT.search(text.name):
+        raise SqlError(f"{name} takes a width from its arguments; write the width into the format")
+    for match in _WIDTH.finditer(text.name):
+        width = int(next(group for group in match.groups() if group)[:9])
+        _check(width, MOST_MADE, f"{name} would make {width:,}")
+        made.add(name, width)
+
+
+def _bound_comparison(left: exp.Expr, right: exp.Expr, name: str, made: _Made) -> None:
+    """Bound the product of two lengths: each character of one is compared with each of the other."""
+    made.copying(left, left, right)
+    most = MOST_COMPARED if name.endswith("levenshtein") else MOST_MATCHED
+    product = exp.Mul(this=_length(left), expression=_length(right))
+    message = f"{name} of texts whose lengths multiply to more than {most:,}, {ALLOWED_HERE}"
+    _put(
+        left,
+        lambda value: exp.GT(this=product, expression=exp.Literal.number(most)),
+        message,
+        is_text=True,
+    )
+
+
+def _bound_pattern(pattern: exp.Expr | None, name: str, made: _Made) -> None:
+    if pattern is None:
+        return
+    if isinstance(pattern, exp.Literal):
+        found = _COUNTED.finditer(pattern.name)
+        count = sum(max(int(each[:6] or 0) for each in match.groups()) for match in found)
+        if count > MOST_REPETITIONS:
+            raise SqlError(
+                f"{name}: the counted repetitions of the pattern come to {count:,}; {MOST_REPETITIONS} are "
+                f"{ALLOWED_HERE}: write * or +"
+            )
+        return
+
+    made.copying(pattern, pattern)
+
+    def is_odd(value: exp.Expr) -> exp.Expr:
+        braces = exp.Anonymous(this="contains", expressions=[value.copy(), exp.Literal.string("{")])
+        is_long = exp.GT(this=_length(value), expression=exp.Literal.number(LONGEST_PATTERN))
+        return exp.Or(this=is_long, expression=braces)
+
+    said = f"{name}: a computed pattern with {{ or over {LONGEST_PATTERN} characters, {ALLOWED_HERE}"
+    _put(pattern, is_odd, said, is_text=True)
+
+
+def _bound_text(text: exp.Expr, most: int, name: str, made: _Made) -> None:
+    if isinstance(text, exp.Literal):
+        _check(len(text.name), most, f"{name} has {len(text.name):,}")
+        return
+    said = f"{name} of more than {most:,} characters, {ALLOWED_HERE}"
+    _put(
+        text,
+        lambda value: exp.GT(this=_length(value), expression=exp.Literal.number(most)),
+        said,
+        is_text=True,
+    )
+
+
+def _check_window(window: exp.Window) -> None:
+    """Refuse what DuckDB computes anew over the whole frame of each row, and cannot be stopped at."""
+    spec = window.args.get("spec")
+    if spec is not None and spec.args.get("exclude") and window.this.find(exp.Distinct, exp.Order):
+        raise SqlError(
+            "a window that EXCLUDEs rows cannot aggregate DISTINCT or ordered values: each row would read "
+            "all others; leave one of them out"
+        )
+    called = window.this.this if isinstance(window.this, exp.Filter) else window.this
+    collects = isinstance(called, exp.ArrayAgg | exp.GroupConcat) or called.name.lower() in _COLLECT
+    if collects and (spec is None or "UNBOUNDED" in (spec.args.get("start"), spec.args.get("end"))):
+        raise SqlError(
+            "a window that collects all rows before it makes a list as long as the table for each row; "
+            "give it ROWS BETWEEN so many PRECEDING AND CURRENT ROW, or collect by GROUP BY"
+        )
+
+
+def _check_reduction(function: exp.Expr, name: str) -> None:
+    """Refuse what is made of the value so far twice: after 30 elements it is a billion times as long."""
+    if not isinstance(function, exp.Lambda) or not function.expressions:
+        return
+    so_far = function.expressions[0].name.lower()
+    for maker in _makers(function.this):
+        if sum(1 for each in maker.find_all(exp.Identifier) if each.name.lower() == so_far) > 1:
+            raise SqlError(
+                f"{name} puts {so_far} together with itself, so it doubles at each element; use it once"
+            )
+
+
+def _makers(expression: exp.Expr) -> Iterator[exp.Expr]:
+    return (node for node in expression.walk() if isinstance(node, _MAKERS))
+
+
+def _most(call: exp.Expr) -> int:
+    return MOST_MADE_IN_A_LAMBDA if call.find_ancestor(exp.Lambda) else MOST_MADE
+
+
+def _said(name: str, most: int) -> str:
+    return f"{name} would make more than {most:,} characters or elements, {ALLOWED_HERE}"
+
+
+def _check(count: float, most: int, said: str) -> None:
+    if count > most:
+        raise SqlError(f"{said} characters or elements; {most:,} are {ALLOWED_HERE}")
+
+
+def _number(value: exp.Expr) -> float | None:
+    """Return the value of a number that is written out, None of any other expression."""
+    sign = -1 if isinstance(value, exp.Neg) else 1
+    bare = value.this if isinstance(value, exp.Neg) else value
+    if isinstance(bare, exp.Literal) and not bare.is_string:
+        try:
+            return sign * float(bare.name.replace("_", ""))
+        except ValueError:
+            return None
+    return None
+
+
+def _length(value: exp.Expr) -> exp.Expr:
+    """Return the length in bytes of a text; of a list or a blob that of its text, which is no shorter."""
+    return exp.Anonymous(this="strlen", expressions=[exp.cast(value.copy(), "VARCHAR")])
+
+
+def _put(
+    argument: exp.Expr, is_too_much: Callable[[exp.Expr], exp.Expr], said: str, *, is_text: bool = False
+) -> None:
+    """Replace an argument by itself under the condition that it is not too much."""
+    argument.replace(_unless(is_too_much(argument.copy()), said, argument.copy(), is_text=is_text))
+
+
+def _unless(condition: exp.Expr, said: str, value: exp.Expr, *, is_text: bool = False) -> exp.Case:
+    """Return the value, or where the condition is true a failure that says so."""
+    failure: exp.Expr = exp.cast(exp.Literal.string(said), "INT")
+    if is_text:
+        failure = exp.cast(failure, "VARCHAR")
+    return exp.Case(ifs=[exp.If(this=condition, true=failure)], default=value)

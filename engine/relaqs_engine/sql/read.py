@@ -1,0 +1,82 @@
+"""From text to sqlglot's trees, in a number of steps that follows from the text alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError, TokenError
+
+from relaqs_engine.effort import Effort
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
+
+if TYPE_CHECKING:
+    from sqlglot.parser import Parser as _Base
+else:
+    _Base = DuckDB.parser_class
+
+# Of the suites' queries none takes more than 1.5: only text that is read again and again takes more.
+_STEPS_PER_TOKEN = 20
+_STEPS_FOR_ANY = 1000
+
+
+class _CountingParser(_Base):
+    """sqlglot's parser, which goes back and tries again where it guessed wrong, with its steps counted."""
+
+    __slots__ = ("_effort", "_open_brackets", "_steps_left")
+
+    def __init__(self, effort: Effort, token_count: int) -> None:
+        super().__init__(dialect="duckdb")
+        self._effort = effort
+        self._open_brackets = 0
+        self._steps_left = _STEPS_FOR_ANY + _STEPS_PER_TOKEN * token_count
+
+    def _advance(self, times: int = 1) -> None:
+        self._effort.spend()
+        self._steps_left -= 1
+        if self._steps_left < 0:
+            raise SqlError(
+                f"reading the SQL takes more than {_STEPS_PER_TOKEN} steps for each of its words and signs; "
+                "close its brackets, or write it with fewer inside each other",
+                (self._curr.line, self._curr.col) if self._curr else None,
+            )
+        super()._advance(times)
+
+    def _parse_bracket(self, this: Any = None) -> Any:
+        self._open_brackets += 1  # of x[1][2], too: each is read inside the one before
+        try:
+            if self._open_brackets > MOST_OPEN:
+                raise too_deep(f"more than {MOST_OPEN} brackets", None)
+            return super()._parse_bracket(this)
+        finally:
+            self._open_brackets -= 1
+
+
+def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
+    """Return the statements of a text that is not too large. Raises SqlError with the place if it knows."""
+    check_text(sql)
+    try:
+        tokens = DuckDB().tokenize(sql)
+        check_tokens(tokens)
+        trees = [tree for tree in _CountingParser(effort, len(tokens)).parse(tokens, sql) if tree is not None]
+    except ParseError as error:
+        raise _syntax_error(error) from None
+    except TokenError as error:
+        raise SqlError(f"the SQL does not parse: {error}") from None
+    except RecursionError:
+        raise too_deep("too", None) from None
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+        # sqlglot trips over some texts that are no SQL, such as `SELECT 1 AS`.
+        raise SqlError(f"the SQL does not parse: {type(error).__name__} while reading it") from None
+    for tree in trees:
+        check_tree(tree)
+    return trees
+
+
+def _syntax_error(error: ParseError) -> SqlError:
+    detail = error.errors[0] if error.errors else {}
+    position = (int(detail["line"]), int(detail["col"])) if detail.get("line") else None
+    near = f" near {detail['highlight']!r}" if detail.get("highlight") else ""
+    return SqlError(f"the SQL does not parse{near}: {detail.get('description', error)}", position)

@@ -1,0 +1,45 @@
+"""Hostile statements, a few of each family: each is answered or refused, and the process and others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.hostile import judged, run, tally
+from benchmarks.hostile_server import Outcome
+from benchmarks.hostile_statements import FAMILIES, statement
+
+SEED = 20
+STATEMENTS = 81
+
+
+def test_no_statement_stops_the_process_or_fails_in_another_way() -> None:
+    """How long each may take is not judged here: that follows from what else the machine does."""
+    results = list(run(SEED, range(STATEMENTS), timeout_seconds=0.1))
+    assert [each for each in results if each.outcome.kind == "fault" and not is_late(each.fault)] == []
+    assert {each.statement.family for each in results} == set(FAMILIES)
+    valid = [each.outcome.kind for each in results if each.statement.family == "valid"]
+    assert set(valid) <= {"answered", "timed out"}
+    assert "all" in str(list(tally(results).columns[0].cells))
+
+
+def is_late(fault: str) -> bool:
+    return fault.startswith(("it ended after", "another query waited"))
+
+
+def test_a_seed_and_a_number_are_one_statement() -> None:
+    assert statement(1, 26) == statement(1, 26)
+    assert statement(1, 26) != statement(2, 26)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "fault"),
+    [
+        (Outcome("answered", "1 rows", 0.1, 0.1, 0), ""),
+        (Outcome("refused", "too large", 1.9, 0.9, 0), ""),
+        (Outcome("fault", "KeyError: 'x'", 0.1, 0.1, 0), "KeyError: 'x'"),
+        (Outcome("answered", "1 rows", 2.5, 0.1, 0), "it ended after 2.5 s"),
+        (Outcome("timed out", "", 1.0, 1.5, 0), "another query waited 1.5 s"),
+    ],
+)
+def test_what_is_late_or_no_error_of_ours_is_a_fault(outcome: Outcome, fault: str) -> None:
+    assert judged(statement(0, 0), outcome).fault == fault
