@@ -25,7 +25,14 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.base import Done, client_name
 from relaqs.executors.dask.connection import checked, connect, named_versions
-from relaqs.executors.dask.errors import CONNECTION_LOST, RESTARTED, explained, lost, reason_of
+from relaqs.executors.dask.errors import (
+    CONNECTION_LOST,
+    RESTARTED,
+    explained,
+    lost,
+    reason_of,
+    seen_from_here,
+)
 from relaqs.executors.dask.flights import Flight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
@@ -236,7 +243,7 @@ class DaskExecutor:
                 return
             result = TaskResult(key, None, 0.0, explained(self._address, key, error))
         future.release()
-        self._hand_over(flight, result)
+        self._hand_over(flight, seen_from_here(result))
 
     def _hand_over(self, flight: Flight, result: TaskResult) -> None:
         flight.futures.pop(result.key, None)

@@ -5,12 +5,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from distributed import Client
 from distributed.comm.addressing import resolve_address
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask.names import RELAQS_VERSION
+
+ANSWER_SECONDS = 10.0  # for a worker to tell its versions: the first time it imports all there is
+LOOK_SECONDS = 0.2  # between two looks at which workers are there
 
 
 def connect(address: str, connect_seconds: float, reconnect_seconds: float) -> Client:
@@ -62,10 +68,13 @@ def named_versions() -> str:
 async def check_workers(client: Client) -> None:
     """Raise ClusterError if a worker cannot import ReLAQS, or has another version of what must agree.
 
-    To be called on the client's event loop.
+    A worker that goes away while it is asked is not judged. Nor is one that hangs, as long as another
+    answers: it is given up once a task or a result is there (`silence`). To be called on the client's event
+    loop.
     """
     wanted = versions()
-    for address, found in (await client.run(versions, on_error="return")).items():
+    silent, answers = await answers_of_workers(client)
+    for address, found in answers.items():
         if isinstance(found, Exception):
             raise ClusterError(
                 f"the worker at {address} cannot run ReLAQS ({found}); install there what is here: {wanted}"
@@ -74,3 +83,51 @@ async def check_workers(client: Client) -> None:
             raise ClusterError(
                 f"the worker at {address} has {found}, this process {wanted}; install the same packages there"
             )
+    if silent and not answers:
+        raise ClusterError(
+            f"none of the {len(silent)} workers answered within {ANSWER_SECONDS:g} s, such as the one at "
+            f"{min(silent)}; see whether they hang, and start them again"
+        )
+
+
+async def answers_of_workers(client: Client) -> tuple[set[str], dict[str, object]]:
+    """Return which workers are there and did not answer in time, and what the others said of their versions.
+
+    A worker that could not tell them has its exception as its answer. One that went away has none.
+    """
+    present = await workers_of(client)
+    asked = {address: asyncio.ensure_future(_versions_at(client, address)) for address in present}
+    deadline = time.monotonic() + ANSWER_SECONDS
+    try:
+        while (waiting := [asked[each] for each in present if not asked[each].done()]) and (
+            time.monotonic() < deadline
+        ):
+            await asyncio.wait(waiting, timeout=LOOK_SECONDS)
+            present &= await workers_of(client)
+        if any(_has_failed(asked[each]) for each in present):
+            await asyncio.sleep(LOOK_SECONDS)  # a worker that dies may fail before the scheduler hears of it
+            present &= await workers_of(client)
+    finally:
+        for task in asked.values():
+            task.cancel()
+    silent = {each for each in present if not asked[each].done()}
+    return silent, {each: asked[each].result() for each in present - silent}
+
+
+async def workers_of(client: Client) -> set[str]:
+    """Return the addresses of the workers that the scheduler knows of now."""
+    assert client.scheduler is not None  # it is connected
+    return set(await client.scheduler.ncores())
+
+
+async def _versions_at(client: Client, address: str) -> object:
+    """Return the worker's versions, or the exception they gave; wait for ever for one that hangs."""
+    while True:
+        found = (await client.run(versions, workers=[address], on_error="return"))[address]
+        if not isinstance(found, OSError):
+            return found
+        await asyncio.sleep(LOOK_SECONDS)  # its connection broke: it dies, or is asked again
+
+
+def _has_failed(task: asyncio.Task[object]) -> bool:
+    return task.done() and isinstance(task.result(), Exception)
