@@ -16,15 +16,15 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dask.task_spec import Task as GraphTask
-from distributed import Client, Future
+from distributed import Client, Future, Security
 from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.base import Done, client_name
-from relaqs.executors.dask.connection import checked, connect, named_versions
+from relaqs.executors.dask.connection import checked, connect, named_versions, secured
 from relaqs.executors.dask.errors import (
     CONNECTION_LOST,
     RESTARTED,
@@ -54,6 +54,7 @@ class DaskExecutor:
     """An `Executor` on a Dask cluster. cluster: its scheduler's address, or a synchronous client of it.
 
     policy: who gets how much, of the jobs of all clients; with the default one, whatever is in force there.
+    security: the certificates for a scheduler that speaks TLS; default: what Dask's configuration says.
     reconnect_seconds: how long jobs wait for a scheduler that went away and is started again; of a client
     that was handed in, which stays open, its own timeout. Raises ClusterError if the cluster cannot be
     reached, or cannot run this version of ReLAQS.
@@ -66,12 +67,13 @@ class DaskExecutor:
         cluster: str | Client,
         *,
         policy: str | Policy = DEFAULT_POLICY,
+        security: Security | Mapping[str, Any] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
         reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> None:
         self._owns_client = isinstance(cluster, str)
         self._client = (
-            connect(cluster, connect_seconds, reconnect_seconds)
+            connect(cluster, connect_seconds, reconnect_seconds, security and secured(security))
             if isinstance(cluster, str)
             else checked(cluster)
         )

@@ -7,39 +7,92 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
+from typing import Any
 
-from distributed import Client
+from distributed import Client, Security
 from distributed.comm.addressing import resolve_address
+from distributed.comm.core import FatalCommClosedError
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask.names import RELAQS_VERSION
 
+ENCRYPTED = ("tls://", "wss://")  # addresses by which Dask speaks TLS
 ANSWER_SECONDS = 10.0  # for a worker to tell its versions: the first time it imports all there is
 LOOK_SECONDS = 0.2  # between two looks at which workers are there
 
 
-def connect(address: str, connect_seconds: float, reconnect_seconds: float) -> Client:
+def connect(
+    address: str, connect_seconds: float, reconnect_seconds: float, security: Security | None = None
+) -> Client:
     """Return a client of our own, which does not become the process's default one.
 
-    reconnect_seconds: how long it looks for a scheduler that went away.
+    reconnect_seconds: how long it looks for a scheduler that went away. security: as `secured` gives it.
     """
     try:
         resolve_address(address)  # here a wrong one is told at once; a client of one takes seconds to close
+        security = Security() if security is None else security  # what Dask's configuration says
+        check_encryption(address, security)
         client = Client(
-            address, timeout=connect_seconds, set_as_default=False, asynchronous=False, name="relaqs"
+            address,
+            timeout=connect_seconds,
+            set_as_default=False,
+            asynchronous=False,
+            name="relaqs",
+            security=security,
         )
     except ValueError as error:
         raise ClusterError(
             f"{address!r} is not the address of a Dask scheduler ({error}); write it as tcp://host:8786"
         ) from error
+    except FatalCommClosedError as error:
+        raise ClusterError(
+            f"the Dask scheduler at {address} and this process do not accept each other's certificate "
+            f"({error.__cause__ or error}); give the authority that signed the scheduler's certificate, and "
+            "a certificate signed by the scheduler's authority"
+        ) from error
     except OSError as error:
         raise ClusterError(
             f"no Dask scheduler answered at {address} within {connect_seconds:g} s ({error}); check the "
-            "address, that `dask scheduler` runs there, and that no firewall is between"
+            "address (tls://… where the scheduler speaks TLS), that `dask scheduler` runs there, and that no "
+            "firewall is between"
         ) from error
     client._timeout = reconnect_seconds  # Dask has one setting for both, and a restart takes longer
     return client
+
+
+def secured(security: Security | Mapping[str, Any]) -> Security:
+    """Return it as a `Security` whose files can be read. Raises ClusterError if they cannot."""
+    try:
+        made = security if isinstance(security, Security) else Security(**security)
+        made.get_connection_args("client")
+    except (TypeError, ValueError, OSError) as error:
+        raise ClusterError(
+            f"security is {security!r}, which cannot be used ({error}); give a distributed.Security, or its "
+            "arguments: tls_ca_file, tls_client_cert and tls_client_key, each the path of a PEM file"
+        ) from error
+    return made
+
+
+def check_encryption(address: str, security: Security) -> None:
+    """Raise ClusterError if the address asks for encryption and the security has no certificate, or reverse.
+
+    Dask would try again and again.
+    """
+    is_encrypted = address.startswith(ENCRYPTED)
+    arguments = security.get_connection_args("client")
+    if is_encrypted and arguments.get("ssl_context") is None:
+        raise ClusterError(
+            f"{address} asks for TLS, and there is no certificate; give the files of the authority, the "
+            "certificate and its key: security={'tls_ca_file': …, 'tls_client_cert': …, 'tls_client_key': "
+            "…}, --tls-ca-file, --tls-cert and --tls-key, or Dask's own settings"
+        )
+    if not is_encrypted and arguments.get("require_encryption"):
+        raise ClusterError(
+            f"encryption is required, and {address} is without; write it as tls://host:8786, and start the "
+            "scheduler with --tls-ca-file, --tls-cert and --tls-key"
+        )
 
 
 def checked(client: object) -> Client:
