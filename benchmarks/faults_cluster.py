@@ -100,10 +100,11 @@ class Cluster:
         if self._scheduler is None:
             self._start_scheduler()
             self._parents = [self._start_worker(*words) for words in WORKERS]
+        deadline = time.monotonic() + WAIT_SECONDS
         while not self._has_workers():
-            for number, process in enumerate(self._parents):
-                if process.poll() is not None:
-                    self._parents[number] = self._start_worker(*WORKERS[number])
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the workers of {self.address} did not come within {WAIT_SECONDS:g} s")
+            time.sleep(LOOK_SECONDS)
 
     @property
     def scheduler_pid(self) -> int:
@@ -151,16 +152,14 @@ class Cluster:
         return Client(self.address, timeout=WAIT_SECONDS, set_as_default=False)
 
     def _has_workers(self) -> bool:
-        """Return whether both workers run, once they have come."""
-        if any(process.poll() is not None for process in self._parents):
-            return False
-        try:
-            with self._client() as client:
-                client.wait_for_workers(len(self._parents), timeout=WAIT_SECONDS / 2)
-                self.worker_pids = sorted(client.run(os.getpid, on_error="ignore").values())
-        except (OSError, TimeoutError):
-            return False
-        return True
+        """Return whether all workers are there, and note their processes. One that has died is begun anew."""
+        for number, process in enumerate(self._parents):
+            if process.poll() is not None:
+                self._parents[number] = self._start_worker(*WORKERS[number])
+        with contextlib.suppress(OSError), self._client() as client:
+            self.worker_pids = sorted(client.run(os.getpid, on_error="ignore").values())
+            return len(self.worker_pids) >= len(WORKERS)
+        return False
 
 
 def kill_tree(process: Process) -> None:

@@ -207,12 +207,13 @@ def queries(options: argparse.Namespace, console: Console) -> int:
     folder, originals = tpch.warehouse(options.scale)
     truth = Truth.of(originals, folder)
     held, wrong = Held("this process", os.getpid()), 0
+    every = max(1, min(100, options.queries // LOOKS))
     with relaqs.connect(folder) as db:
         for number in range(options.queries):
             position = number % len(MIX)
             found = db.online_sql(list(MIX.values())[position], seed=number).result().estimate
             wrong += difference(truth.answers[position], found) is not None
-            if number % 100 == 99:
+            if number % every == every - 1:
                 held.look()
                 print(f"{number + 1:5} queries, {wrong} wrong | {held.line()}", flush=True)
     if held.megabytes:

@@ -72,8 +72,9 @@ class Board:
                     update = json.loads(socket.recv(timeout=1.0))
                 except TimeoutError:
                     continue
-                except ConnectionClosed:
+                except ConnectionClosed as error:
                     self._heard_seconds.pop(number, None)
+                    print(f"viewer {number} was sent away: {error}", flush=True)
                     return
                 self._heard_seconds[number] = time.monotonic()
                 self.updates += 1

@@ -35,8 +35,9 @@ class SilentWorkerWarning(UserWarning):
 class Silence:
     """Gives such workers up, and tells all clients.
 
-    Dask itself waits five minutes for silent ones, its `worker-ttl`. For paused ones it waits for ever, unless
-    another worker happens to take their tasks.
+    Dask waits five minutes for silent ones, its `worker-ttl`, and for ever for paused ones, unless another
+    worker happens to take their tasks.
+
     No answer goes on meanwhile of which a task, or a result that was not fetched yet, is there: results are
     folded in order. Only workers whose tasks are all ours are given up, and of those without tasks only where
     the results are. Other programs' may hold a worker's interpreter for long, and are left to Dask.
@@ -75,8 +76,8 @@ class Silence:
         idle_seconds = now - self._idle_since_seconds.get(worker.address, now)
         if silent_seconds > self._most_seconds:
             return (
-                f"the worker at {worker.address} was not heard of for {silent_seconds:.0f} s and is given up; "
-                "what it ran is run elsewhere. See whether it hangs or its machine is out of memory"
+                f"the worker at {worker.address} was not heard of for {silent_seconds:.0f} s and is given "
+                "up; what it ran is run elsewhere. See whether it hangs or its machine is out of memory"
             )
         if idle_seconds > self._most_seconds:
             return (
