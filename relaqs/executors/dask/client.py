@@ -73,7 +73,9 @@ class DaskExecutor:
     ) -> None:
         self._owns_client = isinstance(cluster, str)
         self._client = (
-            connect(cluster, connect_seconds, reconnect_seconds, security and secured(security))
+            connect(
+                cluster, connect_seconds, reconnect_seconds, None if security is None else secured(security)
+            )
             if isinstance(cluster, str)
             else checked(cluster)
         )
