@@ -19,7 +19,7 @@ from relaqs.policies import DEFAULT_POLICY, Policy
 from relaqs.session import Session
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 
@@ -35,6 +35,7 @@ def connect(
     cache_directory: str | Path | None = None,
     policy: str | Policy = DEFAULT_POLICY,
     result_limit: int | str | None = None,
+    security: Security | Mapping[str, Any] | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
 
@@ -46,6 +47,8 @@ def connect(
     laid out; default: $RELAQS_CACHE or ~/.cache/relaqs. policy: who gets how many of the cores, by name, such
     as "relaqs", "fair" or "max_sum", or an object with `plan`; see `relaqs.policies`. result_limit: as
     memory_limit, what an answer may take; a query that goes beyond fails. Default: anything.
+    security: for a scheduler's address that begins with tls://, a `distributed.Security`, or its arguments:
+    tls_ca_file, tls_client_cert, tls_client_key. Default: what Dask's configuration says.
     Raises LayoutError or DataError for tables that cannot be used, ClusterError for such a cluster.
     PolicyError for an unknown policy.
     """
@@ -53,7 +56,7 @@ def connect(
     catalog = _open_catalog(data, tables or {}, cache_directory)
     check_views(views or {}, catalog.tables)
     cores = None if threads is None else check_count("threads", threads)
-    executor = open_executor(cluster, cores=cores, policy=policy)
+    executor = open_executor(cluster, cores=cores, policy=policy, security=security)
     exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
     try:
         return Session(
@@ -87,6 +90,7 @@ _CONNECT_OPTIONS = {
     "cache_directory",
     "policy",
     "result_limit",
+    "security",
 }
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import data_option
+from relaqs.cli.parameters import cluster_option, data_option, tls_options
 
 if TYPE_CHECKING:
     from relaqs.options import Interval
@@ -35,7 +35,8 @@ _MEMORY_SHARE = 0.8  # of the machine's, for this process
     help="0 takes any that is free.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
-@click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
+@cluster_option
+@tls_options
 @click.option(
     "--interval",
     type=click.Choice(["pointwise", "anytime"]),
@@ -62,6 +63,7 @@ def dashboard(
     port: int,
     host: str,
     cluster: str | None,
+    security: dict[str, str] | None,
     interval: Interval,
     users: tuple[str, ...],
     state: Path | None,
@@ -86,7 +88,7 @@ def dashboard(
         check_name("user", user)
     _bound_memory()
     place = state or default_state(data)
-    with connect(data, cluster=cluster, result_limit=_RESULT_LIMIT_BYTES) as session:
+    with connect(data, cluster=cluster, security=security, result_limit=_RESULT_LIMIT_BYTES) as session:
         board = Dashboard(session, place, data=str(data), given=pages, interval=interval)
         server = DashboardServer(board, place, host=host, port=port, users=users or ("you",))
         for user, address in server.start_addresses.items():

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from relaqs.cli.output import plain
+from relaqs.cli.parameters import tls_options
 from relaqs.executors import Executor, open_executor
 from relaqs.rendering.jobs import status_table
 from relaqs.scheduling import ClusterStatus
@@ -28,6 +29,7 @@ def cluster() -> None:
 
 @cluster.command("status")
 @click.argument("address")
+@tls_options
 @click.option("--watch", is_flag=True, help="Show it every second, until ctrl-C.")
 @click.option(
     "--format",
@@ -37,13 +39,13 @@ def cluster() -> None:
     show_default=True,
     help="For people, or one JSON object a look.",
 )
-def status(address: str, watch: bool, format_name: str) -> None:
+def status(address: str, security: dict[str, str] | None, watch: bool, format_name: str) -> None:
     """Show every job on the cluster whose scheduler is at ADDRESS: its share, its use, how good it is.
 
     share and used are cores; quality is the relative error of a query or the loss of a training run; core-s
     and left are core-seconds, used so far and predicted until the target or the end.
     """
-    executor = open_executor(address)
+    executor = open_executor(address, security=security)
     try:
         looks = _looks(executor, 0 if watch else 1)
         if format_name == "jsonl":

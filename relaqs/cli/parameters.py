@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import click
@@ -53,6 +55,31 @@ data_option = click.option(
     type=click.Path(exists=True, path_type=Path),
     metavar="PATH",
     help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such.",
+)
+
+
+def tls_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options for a cluster that speaks TLS, named as Dask names them; `security` is made of them."""
+    file = click.Path(exists=True, dir_okay=False)
+
+    @click.option("--tls-ca-file", type=file, metavar="FILE", help="For a cluster at tls://…: its CA.")
+    @click.option("--tls-cert", type=file, metavar="FILE", help="The certificate to show to that cluster.")
+    @click.option("--tls-key", type=file, metavar="FILE", help="The key of the certificate.")
+    @wraps(command)
+    def with_security(
+        tls_ca_file: str | None, tls_cert: str | None, tls_key: str | None, **rest: object
+    ) -> None:
+        files = {"tls_ca_file": tls_ca_file, "tls_client_cert": tls_cert, "tls_client_key": tls_key}
+        given = {name: path for name, path in files.items() if path is not None}
+        if given and rest.get("cluster", rest.get("address")) is None:
+            raise click.UsageError("the --tls options are for a cluster; give --cluster tls://host:8786 too")
+        command(security=given or None, **rest)
+
+    return with_security
+
+
+cluster_option = click.option(
+    "--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process."
 )
 
 

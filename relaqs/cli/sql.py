@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import SqlCommand, data_option, seconds, share
+from relaqs.cli.parameters import SqlCommand, cluster_option, data_option, seconds, share, tls_options
 
 if TYPE_CHECKING:
     from relaqs_engine.headline import Weighting
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.command("sql", cls=SqlCommand)
 @click.argument("query", metavar="SELECT")
 @data_option
-@click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
+@cluster_option
+@tls_options
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
 @click.option(
     "--within",
@@ -72,6 +73,7 @@ def sql(
     query: str,
     data: Path,
     cluster: str | None,
+    security: dict[str, str] | None,
     target: float | None,
     within: float | None,
     judged_by: Weighting,
@@ -99,7 +101,7 @@ def sql(
             "--within needs a --target to reach by then; to stop after a time give --timeout"
         )
 
-    with connect(data, cluster=cluster) as session:
+    with connect(data, cluster=cluster, security=security) as session:
         running = session.online_sql(
             query,
             target=target,

@@ -5,29 +5,41 @@ Knows tasks, cores and shares; knows nothing of SQL, estimates or quality. Only 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from relaqs.executors.base import Executor
 from relaqs.executors.threads import ThreadExecutor
+from relaqs.options import ArgumentError
 from relaqs.policies import DEFAULT_POLICY, Policy
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Security
 
 
 __all__ = ["Executor", "ThreadExecutor", "open_executor"]
 
 
 def open_executor(
-    cluster: str | Client | None = None, *, cores: int | None = None, policy: str | Policy = DEFAULT_POLICY
+    cluster: str | Client | None = None,
+    *,
+    cores: int | None = None,
+    policy: str | Policy = DEFAULT_POLICY,
+    security: Security | Mapping[str, Any] | None = None,
 ) -> Executor:
     """Return an executor on the cluster (its scheduler's address, or a client of it), or on threads here.
 
     cores: how many threads, where there is no cluster. policy: who gets how much of the cores.
-    Raises ClusterError if the cluster cannot be used.
+    security: the certificates for a cluster, given by its address, that speaks TLS.
+    Raises ClusterError if the cluster cannot be used, ArgumentError for security where none is asked for.
     """
+    if security is not None and not isinstance(cluster, str):
+        raise ArgumentError(
+            "security is for a cluster that is given by its scheduler's address, as tls://host:8786; "
+            "a client that is handed in has its own"
+        )
     if cluster is None:
         return ThreadExecutor(cores, policy=policy)
     from relaqs.executors.dask import DaskExecutor  # half a second, which embedded users never pay
 
-    return DaskExecutor(cluster, policy=policy)
+    return DaskExecutor(cluster, policy=policy, security=security)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from relaqs.cli.parameters import command_words, numbers, share
+from relaqs.cli.parameters import cluster_option, command_words, numbers, share, tls_options
 from relaqs.cli.simulate import policy_names
 from relaqs.cli.studies import print_runs, said_if_stopped
 from relaqs.executors import ThreadExecutor
@@ -53,7 +53,8 @@ from relaqs_tpch.warehouse import Warehouse
 )
 @click.option("--queries", default="", metavar="NUMBERS", help="To draw from. Default: all with estimates.")
 @click.option("--training", type=share, metavar="SHARE", help="Of the jobs: 25% train a model.")
-@click.option("--cluster", metavar="ADDRESS", help="Run on this Dask cluster instead of in this process.")
+@cluster_option
+@tls_options
 @click.option("--threads", type=click.IntRange(min=1), default=usable_cores, show_default="all cores")
 @out_option
 @click.option("--format", "output", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
@@ -66,6 +67,7 @@ def schedule_command(
     queries: str,
     training: float | None,
     cluster: str | None,
+    security: dict[str, str] | None,
     threads: int,
     out: Path,
     output: str,
@@ -91,7 +93,7 @@ def schedule_command(
             warehouses, chosen, jobs=jobs, mean_seconds=mean, training_share=training or 0.0, seed=seed
         )
         for name in names:
-            setting = Setting(name, seed, mean, workload, threads, cluster)
+            setting = Setting(name, seed, mean, workload, threads, cluster, security)
             kept = [run for run in done.values() if _is_same(run, setting, drawn)]
             if not kept:
                 if not is_warm:

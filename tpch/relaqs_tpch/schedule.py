@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,10 @@ Watcher = Callable[[float, ClusterStatus, Sequence[LiveJob]], None]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a live schedule runs on. cluster: a Dask scheduler's address, or None for threads."""
+    """What a live schedule runs on. cluster: a Dask scheduler's address, or None for threads.
+
+    security: its TLS files.
+    """
 
     policy: str
     seed: int
@@ -68,6 +71,7 @@ class Setting:
     workload: str
     threads: int
     cluster: str | None = None
+    security: Mapping[str, str] | None = None
 
 
 def run_schedule(
@@ -84,6 +88,7 @@ def run_schedule(
             setting.cluster,
             cores=setting.threads,
             policy=policy if setting.cluster is None else setting.policy,
+            security=setting.security,
         )
     )
     sessions = {

@@ -16,16 +16,23 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dask.task_spec import Task as GraphTask
-from distributed import Client, Future
+from distributed import Client, Future, Security
 from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.base import Done, client_name
-from relaqs.executors.dask.connection import checked, connect, named_versions
-from relaqs.executors.dask.errors import CONNECTION_LOST, RESTARTED, explained, lost, reason_of
+from relaqs.executors.dask.connection import checked, connect, named_versions, secured
+from relaqs.executors.dask.errors import (
+    CONNECTION_LOST,
+    RESTARTED,
+    explained,
+    lost,
+    reason_of,
+    seen_from_here,
+)
 from relaqs.executors.dask.flights import Flight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
@@ -47,6 +54,7 @@ class DaskExecutor:
     """An `Executor` on a Dask cluster. cluster: its scheduler's address, or a synchronous client of it.
 
     policy: who gets how much, of the jobs of all clients; with the default one, whatever is in force there.
+    security: the certificates for a scheduler that speaks TLS; default: what Dask's configuration says.
     reconnect_seconds: how long jobs wait for a scheduler that went away and is started again; of a client
     that was handed in, which stays open, its own timeout. Raises ClusterError if the cluster cannot be
     reached, or cannot run this version of ReLAQS.
@@ -59,12 +67,15 @@ class DaskExecutor:
         cluster: str | Client,
         *,
         policy: str | Policy = DEFAULT_POLICY,
+        security: Security | Mapping[str, Any] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
         reconnect_seconds: float = RECONNECT_SECONDS,
     ) -> None:
         self._owns_client = isinstance(cluster, str)
         self._client = (
-            connect(cluster, connect_seconds, reconnect_seconds)
+            connect(
+                cluster, connect_seconds, reconnect_seconds, None if security is None else secured(security)
+            )
             if isinstance(cluster, str)
             else checked(cluster)
         )
@@ -236,7 +247,7 @@ class DaskExecutor:
                 return
             result = TaskResult(key, None, 0.0, explained(self._address, key, error))
         future.release()
-        self._hand_over(flight, result)
+        self._hand_over(flight, seen_from_here(result))
 
     def _hand_over(self, flight: Flight, result: TaskResult) -> None:
         flight.futures.pop(result.key, None)

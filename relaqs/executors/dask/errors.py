@@ -4,15 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import CancelledError
+from dataclasses import replace
+from pathlib import Path
 
 from distributed import KilledWorker
-from relaqs_engine.errors import ClusterError
+from relaqs_engine.errors import ClusterError, RelaqsError
 
-from relaqs.job import TaskKey
+from relaqs.job import TaskKey, TaskResult
+from relaqs.worker import UnseenFileError
 
 # Why Dask cancels a task that nobody asked to cancel; such a task is simply sent again.
 CONNECTION_LOST = "scheduler-connection-lost"
 RESTARTED = "scheduler-restart"  # somebody called Client.restart
+
+
+class UnseenThereError(Exception):
+    """A worker does not see a file that its task reads. Whether anybody does, the client finds out."""
+
+    def __init__(self, path: str, address: str) -> None:
+        super().__init__(path, address)
+        self.path = path
+        self.address = address
+
+
+def seen_from_here(result: TaskResult) -> TaskResult:
+    """Return the result as the client tells it: what a worker does not see may be there, or be gone.
+
+    To be called in the client's process, which found the table there.
+    """
+    if not isinstance(error := result.error, UnseenThereError):
+        return result
+    told: RelaqsError = UnseenFileError(error.path)
+    if Path(error.path).exists():
+        told = ClusterError(
+            f"the worker at {error.address} does not see {error.path}, which this process sees; give all "
+            "workers the same path to the data"
+        )
+    return replace(result, error=told)
 
 
 def reason_of(error: BaseException) -> str | None:

@@ -15,7 +15,7 @@ from distributed.comm.core import CommClosedError
 from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError, RelaqsError
 
-from relaqs.executors.dask.connection import check_workers
+from relaqs.executors.dask.connection import check_workers, workers_of
 from relaqs.executors.dask.names import HELLO_RPC, RELAQS_VERSION, STATUS_RPC, STREAM_OP, Hello
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
@@ -23,6 +23,7 @@ from relaqs.policies import Policy
 from relaqs.scheduling import ClusterStatus
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there
+PLUGIN_SECONDS = 2.0  # for workers to take a plugin; one that hangs takes it when it goes on
 RESTART_SECONDS = 30.0  # for workers to end that somebody restarts
 
 
@@ -91,7 +92,7 @@ class Link:
         comm = self._client.scheduler_comm
         await check_workers(self._client)
         await self._install()
-        await self._client.register_plugin(InterruptReleased())
+        await self._interrupt_released()
         self._comm = comm
         if self.needs_credits and self._watch is None:
             self._watch = asyncio.ensure_future(self._watch_client())
@@ -144,6 +145,18 @@ class Link:
             )
         self.hello = self._checked(Hello(**answer))
 
+    async def _interrupt_released(self) -> None:
+        """Let workers stop tasks that nobody waits for.
+
+        The scheduler keeps the plugin first, for workers that come, and then tells those that are there. If
+        one of them hangs or dies the first call fails; the second one finds the plugin kept.
+        """
+        with contextlib.suppress(OSError):  # also of the time that is over
+            async with asyncio.timeout(PLUGIN_SECONDS):
+                await self._client.register_plugin(InterruptReleased())
+                return
+        await self._client.register_plugin(InterruptReleased())
+
     def _checked(self, hello: Hello) -> Hello:
         """Return what the plugin said. Raises ClusterError if it does not suit."""
         if self._policy is not None and hello.policy != self._policy.name:
@@ -162,18 +175,14 @@ class Link:
 
     async def _wait_for_restart(self) -> None:
         try:
-            with contextlib.suppress(OSError, TimeoutError):  # gone altogether, or some worker just stays
+            with contextlib.suppress(OSError):  # gone altogether, or some worker just stays
                 async with asyncio.timeout(RESTART_SECONDS):
-                    old = await self._workers()
-                    while old & await self._workers():
+                    old = await workers_of(self._client)
+                    while old & await workers_of(self._client):
                         await asyncio.sleep(POLL_SECONDS)
         finally:
             self._restart = None
         self._on_restarted()
-
-    async def _workers(self) -> set[str]:
-        assert self._client.scheduler is not None
-        return set(await self._client.scheduler.ncores())
 
     async def _recover(self) -> None:
         """Wait for Dask's client to have a scheduler again, and prepare that one."""

@@ -24,6 +24,7 @@ from distributed.protocol import pickle
 from relaqs.executors.dask.absence import Absence, NoWorkersWarning
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import broken_contract, chosen_credit
+from relaqs.executors.dask.departed import Departed
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.names import (
     CORE_SECONDS,
@@ -67,6 +68,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._charges = Charges(self._shares)
         self._silence = Silence(scheduler, partial(tell_clients, scheduler, SilentWorkerWarning))
         self._absence = Absence(scheduler, partial(tell_clients, scheduler, NoWorkersWarning))
+        self._departed = Departed(scheduler)
         self._client_of: dict[str, str] = {}  # of jobs
         self._plan_in_force = Plan((), np.zeros(0), 0.0)
         self._next_plan: asyncio.TimerHandle | None = None
@@ -123,6 +125,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._plan_soon()
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
+        self._departed.note(worker)
         self._plan_soon()
 
     def restart(self, scheduler: Scheduler) -> None:
@@ -235,6 +238,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _plan(self) -> None:
         self._next_plan = None
+        self._departed.look()
         self._silence.look()
         self._absence.look(set(self._client_of.values()))
         if FOREIGN in self._allocator and not self._enforcement.has_foreign_tasks():

@@ -1,4 +1,4 @@
-"""Workers that hang: they keep their connection and their tasks, and are not heard of any more."""
+"""Workers that keep tasks and do not run them: they hang, or Dask has paused them for want of memory."""
 
 # mypy: allow-untyped-calls
 # distributed is typed in part only.
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import dask
 from dask.utils import parse_timedelta
+from distributed import Status
 
 from relaqs.executors.dask.names import job_of
 
 if TYPE_CHECKING:
-    from distributed.scheduler import Scheduler
+    from distributed.scheduler import Scheduler, WorkerState
 
 SILENCE_SETTING = "relaqs.worker-silence"  # in Dask's configuration, on the scheduler: a time, or "inf"
 SILENCE = "30s"  # workers tell every half second that they live; nothing of ours keeps one from it as long
@@ -28,11 +29,14 @@ logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators lo
 
 
 class SilentWorkerWarning(UserWarning):
-    """A worker was given up because it was not heard of; what it ran is run elsewhere."""
+    """A worker was given up that was not heard of, or starts no task; what it had is run elsewhere."""
 
 
 class Silence:
-    """Gives silent workers up, and tells all clients. Dask itself waits five minutes, its `worker-ttl`.
+    """Gives such workers up, and tells all clients.
+
+    Dask waits five minutes for silent ones, its `worker-ttl`, and for ever for paused ones, unless another
+    worker happens to take their tasks.
 
     No answer goes on meanwhile of which a task, or a result that was not fetched yet, is there: results are
     folded in order. Only workers whose tasks are all ours are given up, and of those without tasks only where
@@ -45,6 +49,7 @@ class Silence:
         self._tell = tell
         self._most_seconds = chosen_silence()
         self._looked_seconds = self._since_seconds = time.time()  # Dask's clock of `last_seen`
+        self._idle_since_seconds: dict[str, float] = {}  # of paused workers that run nothing
         self._restarts: dict[str, asyncio.Task[object]] = {}
 
     def look(self) -> None:
@@ -54,18 +59,35 @@ class Silence:
             self._since_seconds = now
         self._looked_seconds = now
         self._restarts = {each: task for each, task in self._restarts.items() if not task.done()}
+        self._idle_since_seconds = {
+            address: self._idle_since_seconds.get(address, now)
+            for address, worker in self._scheduler.workers.items()
+            if worker.status is Status.paused and worker.processing and not worker.executing
+        }
         for address, worker in self._scheduler.workers.items():
-            silent_seconds = now - max(worker.last_seen, self._since_seconds)
             tasks = worker.processing or worker.has_what
             is_ours = tasks and all(job_of(task.key) for task in tasks)
-            if silent_seconds > self._most_seconds and is_ours and address not in self._restarts:
-                self._give_up(address, silent_seconds)
+            if is_ours and address not in self._restarts and (why := self._complaint(worker, now)):
+                self._give_up(address, why)
 
-    def _give_up(self, address: str, silent_seconds: float) -> None:
-        text = (
-            f"the worker at {address} was not heard of for {silent_seconds:.0f} s and is given up; what it "
-            "ran is run elsewhere. See whether it hangs or its machine is out of memory"
-        )
+    def _complaint(self, worker: WorkerState, now: float) -> str | None:
+        """Return why a worker is to be given up, or None if it is not."""
+        silent_seconds = now - max(worker.last_seen, self._since_seconds)
+        idle_seconds = now - self._idle_since_seconds.get(worker.address, now)
+        if silent_seconds > self._most_seconds:
+            return (
+                f"the worker at {worker.address} was not heard of for {silent_seconds:.0f} s and is given "
+                "up; what it ran is run elsewhere. See whether it hangs or its machine is out of memory"
+            )
+        if idle_seconds > self._most_seconds:
+            return (
+                f"the worker at {worker.address} has been paused for want of memory for {idle_seconds:.0f} s "
+                "and is given up; what waits there is run elsewhere. Give it a larger --memory-limit, or "
+                "queries a smaller one: connect(memory_limit=…)"
+            )
+        return None
+
+    def _give_up(self, address: str, text: str) -> None:
         logger.warning(text)
         self._tell(text)
         restart = self._scheduler.restart_workers(

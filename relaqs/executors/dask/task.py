@@ -18,6 +18,7 @@ from relaqs_engine.errors import ClusterError, RelaqsError
 from relaqs import worker
 from relaqs.executors.base import run_measured
 from relaqs.executors.dask.connection import named_versions
+from relaqs.executors.dask.errors import UnseenThereError
 from relaqs.executors.dask.names import CORE_SECONDS, job_of
 from relaqs.intact_files import UnseenFileError
 from relaqs.job import Task, TaskResult
@@ -62,9 +63,7 @@ def tell_core_seconds(dask_worker: Worker, core_seconds: float) -> None:
 def portable(error: BaseException, address: str) -> BaseException:
     """Return an error that says where it happened and survives pickling."""
     if isinstance(error, UnseenFileError):
-        return ClusterError(
-            f"the worker at {address} does not see {error.path}; give all workers the same path to the data"
-        )
+        return UnseenThereError(error.path, address)
     error.add_note(f"on the worker at {address}:\n" + "".join(traceback.format_exception(error)))
     try:
         pickle.loads(pickle.dumps(error))

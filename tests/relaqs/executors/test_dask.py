@@ -25,7 +25,7 @@ from relaqs.executors.dask import client as dask_client
 from relaqs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
-from relaqs.worker import QueryWork
+from relaqs.worker import QueryWork, UnseenFileError
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,
@@ -224,14 +224,23 @@ def test_a_result_that_cannot_travel_is_told(executor: DaskExecutor) -> None:
     assert "task 0 of step 0 of job locked gave no result (TypeError" in str(error)
 
 
-def test_a_worker_that_does_not_see_the_data_is_named(executor: DaskExecutor, tmp_path: Path) -> None:
+def test_a_file_that_is_there_and_that_a_worker_does_not_see(executor: DaskExecutor, tmp_path: Path) -> None:
+    path = tmp_path / "part-0.parquet"
+    path.touch()
+    error = error_of(executor, ToyJob("blind", [[Fails(UnseenFileError(str(path)))]]))
+    assert isinstance(error, ClusterError)
+    assert str(error).startswith("the worker at tcp://127.0.0.1:")
+    hint = "which this process sees; give all workers the same path to the data"
+    assert str(error).endswith(f"does not see {path}, {hint}")
+
+
+def test_a_file_that_nobody_sees(executor: DaskExecutor, tmp_path: Path) -> None:
     path = tmp_path / "gone" / "part-0.parquet"
     config = DatabaseConfig((str(tmp_path),), 256 << 20)
     work = QueryWork(config, (), f"SELECT * FROM read_parquet('{path}')")
-    error = error_of(executor, ToyJob("blind", [[work]]))
-    assert isinstance(error, ClusterError)
-    assert str(error).startswith("the worker at tcp://127.0.0.1:")
-    assert str(error).endswith(f"does not see {path}; give all workers the same path to the data")
+    error = error_of(executor, ToyJob("deleted", [[work]]))
+    assert isinstance(error, UnseenFileError)
+    assert str(error) == f"{path} is not there; restore it, or lay the table out again with relaqs.shuffle"
 
 
 @pytest.mark.alone

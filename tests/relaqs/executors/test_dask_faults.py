@@ -30,6 +30,7 @@ from tests.relaqs.executors.clusters import (
     error_of,
     eventually,
     free_port,
+    lone_worker_command,
     run_to_end,
     running_cluster,
     scheduler_command,
@@ -37,6 +38,7 @@ from tests.relaqs.executors.clusters import (
     workers_command,
 )
 from tests.relaqs.executors.toy_jobs import (
+    FillsItsWorkerOnce,
     Number,
     StopsItsWorkerOnce,
     StopsItsWorkerWhenFetched,
@@ -46,6 +48,8 @@ from tests.relaqs.executors.toy_jobs import (
 )
 
 STEPS, TASKS = 10, 4
+FILLING_BYTES = 1 << 30
+CONNECT_TIMEOUT_SECONDS = 30.0  # of Dask, for each attempt to connect
 
 
 @contextmanager
@@ -190,6 +194,78 @@ def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
         job = ToyJob("hangs", steps)
         with pytest.warns(SilentWorkerWarning, match=r"not heard of for \d+ s and is given up"):
             runner = run_to_end(JobRunner(job, executor, on_report=go_on))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+
+
+@pytest.mark.parametrize("has_nanny", [True, False], ids=["nanny", "no nanny"])
+def test_what_waits_on_a_worker_without_memory_is_run_elsewhere(tmp_path: Path, has_nanny: bool) -> None:
+    """Dask pauses it: it lives and is heard of, and starts none of the tasks that it has."""
+    settings = {
+        "DASK_RELAQS__WORKER_SILENCE": "2s",
+        "DASK_DISTRIBUTED__SCHEDULER__WORK_STEALING": "False",  # it takes some of the tasks, not all
+        "DASK_DISTRIBUTED__WORKER__MEMORY__PAUSE": "0.5",
+        "DASK_DISTRIBUTED__WORKER__MEMORY__SPILL": "False",
+        "DASK_DISTRIBUTED__WORKER__MEMORY__TARGET": "False",
+        "DASK_DISTRIBUTED__WORKER__MEMORY__TERMINATE": "False",
+    }
+    numbers = [[Number(step * TASKS + i, 0.01) for i in range(TASKS)] for step in range(STEPS)]
+    steps: list[list[Work]] = [list(step) for step in numbers]
+    steps[0][0] = FillsItsWorkerOnce(0, str(tmp_path / "filled"), FILLING_BYTES)
+    limit = ["--memory-limit", str(2 * FILLING_BYTES - (100 << 20))]
+    with ExitStack() as stack:
+        port = free_port()
+        address = address_of(port)
+        stack.enter_context(started(*scheduler_command(port), settings=settings))
+        for _ in range(2):
+            worker = workers_command(address, 1) if has_nanny else lone_worker_command(address)
+            stack.enter_context(started(*worker, *limit, settings=settings))
+        stack.enter_context(client_of(address, workers=2))
+        executor = stack.enter_context(closing(DaskExecutor(address)))
+        job = ToyJob("filled", steps)
+        with pytest.warns(SilentWorkerWarning, match=r"has been paused for want of memory for \d+ s"):
+            runner = run_to_end(JobRunner(job, executor))
+    assert (runner.state, runner.error) == (RunState.EXACT, None)
+    assert job.folded == counted(steps=STEPS, tasks=TASKS)
+
+
+DIES_BEFORE_IT_IS_FETCHED_FROM = """
+import asyncio, os, psutil, signal
+
+def process_at(address):
+    port = int(address.rsplit(":", 1)[1])
+    return next(c.pid for c in psutil.net_connections() if c.status == "LISTEN" and c.laddr.port == port)
+
+def dask_setup(scheduler):
+    connect = scheduler.rpc.connect
+
+    async def connect_late(address, *arguments, **options):
+        worker = scheduler.workers.get(address)
+        if worker is not None and worker.has_what:
+            scheduler.rpc.connect = connect
+            os.kill(process_at(address), signal.SIGKILL)
+            while address in scheduler.workers:
+                await asyncio.sleep(0.01)
+        return await connect(address, *arguments, **options)
+
+    scheduler.rpc.connect = connect_late
+"""
+
+
+def test_a_result_whose_worker_dies_before_it_is_fetched_costs_no_half_minute(tmp_path: Path) -> None:
+    """The scheduler is just about to connect to it when it hears of its death."""
+    port, preload = free_port(), tmp_path / "late.py"
+    preload.write_text(DIES_BEFORE_IT_IS_FETCHED_FROM)
+    address = address_of(port)
+    with ExitStack() as stack:
+        stack.enter_context(started(*scheduler_command(port), "--preload", str(preload)))
+        stack.enter_context(started(*workers_command(address)))
+        stack.enter_context(client_of(address, workers=2))
+        executor = stack.enter_context(closing(DaskExecutor(address)))
+        job = counting_job("fetched", steps=STEPS, tasks=TASKS)
+        runner = JobRunner(job, executor)
+        runner.start()
+        assert runner.wait(CONNECT_TIMEOUT_SECONDS / 2)
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 

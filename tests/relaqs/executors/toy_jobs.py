@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from distributed import Status, get_worker
 from relaqs_engine.duck import DatabaseConfig
 
 from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
@@ -85,6 +86,30 @@ class _HangsItsSender:
 
     def __reduce__(self) -> Any:
         return int, (StopsItsWorkerOnce(self.work.value, self.work.mark).run(""),)
+
+
+@dataclass(frozen=True, slots=True)
+class FillsItsWorkerOnce:
+    """Takes so much memory for good that Dask pauses the worker; the next one goes on.
+
+    mark: a file that does not exist at first.
+    """
+
+    value: int
+    mark: str
+    byte_count: int
+
+    def run(self, owner: str) -> int:
+        mark = Path(self.mark)
+        if not mark.exists():
+            mark.touch()
+            FILLED.append(b"\1" * self.byte_count)
+            while get_worker().status is not Status.paused:
+                time.sleep(0.01)
+        return self.value
+
+
+FILLED: list[bytes] = []
 
 
 @dataclass(frozen=True, slots=True)
