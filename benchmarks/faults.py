@@ -31,14 +31,13 @@ from rich.console import Console
 from benchmarks import record, tpch
 from benchmarks.faults_client import ClientProcess
 from benchmarks.faults_cluster import Cluster, Processes
-from benchmarks.faults_drawn import BITS, CLIENT, JOINING, KINDS, Fault, drawn
+from benchmarks.faults_drawn import CLIENT, JOINING, KINDS, Fault, drawn
 from benchmarks.faults_happen import Faults, Undo
 from benchmarks.faults_judged import EQUAL, MIX, PASSES, Tally, Truth
 
 HANG_SECONDS = 60.0
 LAST_TRAINING_SECONDS = 180.0
 TRAINING = "training beside it"
-FOUND_LATER = {BITS}  # only with --kinds: what reads a partition must know that it was changed
 
 
 class Run:
@@ -124,10 +123,7 @@ def arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--data", type=Path, help="a warehouse with its original files, instead of making one"
     )
-    default = ",".join(kind for kind in KINDS if kind not in FOUND_LATER)
-    parser.add_argument(
-        "--kinds", default=default, help=f"of {', '.join(KINDS)}; default all but flipped bits"
-    )
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join(KINDS)}; default all")
     options = parser.parse_args(words)
     options.kinds = [kind.strip() for kind in options.kinds.split(",")]
     if unknown := set(options.kinds) - set(KINDS):

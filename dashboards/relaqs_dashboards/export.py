@@ -9,6 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from relaqs import Snapshot
+from relaqs.python_values import python_values
 
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
 
@@ -41,7 +42,7 @@ def _flat(table: pa.Table) -> pa.Table:
     columns = [
         column
         if not pa.types.is_nested(column.type) and not pa.types.is_interval(column.type)
-        else pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        else pa.array([None if value is None else str(value) for value in python_values(column)], pa.string())
         for column in table.columns
     ]
     return pa.Table.from_arrays(columns, names=table.column_names)

@@ -25,6 +25,7 @@ from relaqs_dashboards.wire import Failure, encoded
 
 _SAVE_SECONDS = 5.0  # what queries may take to stop and keep their state
 _STARTS = 4  # of one user at once
+PLAN_SECONDS = 10.0  # for a plan: DuckDB alone takes a second for the largest query that is accepted
 _WEIGHT_WHEN_MET = 0.1  # of the panel's priority: what is good enough goes on with what others leave
 
 
@@ -148,8 +149,8 @@ class Runs:
         return tuple(self._runs.values())
 
     async def plan(self, sql: str, user: str) -> OnlinePlan:
-        """Return the plan of a user's query. Raises SqlError and its kin."""
-        return await self._planning.run(user, partial(self.session.plan, sql))
+        """Return the plan of a user's query. Raises SqlError and its kin, QueryTimeoutError after a while."""
+        return await self._planning.run(user, partial(self.session.plan, sql, timeout=PLAN_SECONDS))
 
     def attach(self, watcher: Watcher, sql: str, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""
