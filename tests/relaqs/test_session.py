@@ -176,9 +176,9 @@ def test_a_query_is_planned_once_and_the_least_recently_used_plans_go(
 ) -> None:
     planned = []
 
-    def plan(sql: str, *arguments: object, intervals: bool, state_bytes: int | None) -> OnlinePlan:
+    def plan(sql: str, *arguments: Any, intervals: bool, **others: Any) -> OnlinePlan:
         planned.append((sql, intervals))
-        return plan_query(sql, *arguments, intervals=intervals, state_bytes=state_bytes)  # type: ignore[arg-type]
+        return plan_query(sql, *arguments, intervals=intervals, **others)
 
     monkeypatch.setattr(session_module, "plan_query", plan)
     monkeypatch.setattr(session_module, "_PLANS_KEPT", 2)

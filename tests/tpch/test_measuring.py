@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from relaqs_engine.sealed import SEAL, seal
 from relaqs_tpch.metered import MeteredExecutor
 from relaqs_tpch.mix import arrivals, in_words
 from relaqs_tpch.warehouse import Warehouse
@@ -73,11 +74,16 @@ def test_records_of_another_scale_are_not_mixed(runs: Path, tmp_path: Path) -> N
     assert "of scale 0.001" in output
 
 
+def unsealed(line: str) -> str:
+    """Return the text of a record before it was sealed."""
+    return line.rpartition(f', "{SEAL}": ')[0] + "}"
+
+
 def test_data_laid_out_otherwise_is_measured_anew(runs: Path, tpch_warehouse: Path, tmp_path: Path) -> None:
     out = shutil.copytree(runs, tmp_path / "out")
     file = out / "run.jsonl"
-    first = file.read_text().splitlines(keepends=True)[0]
-    file.write_text(first.replace(PARTITIONS, "in 7 partitions"))
+    first = unsealed(file.read_text().splitlines()[0])
+    file.write_bytes(seal(first.replace(PARTITIONS, "in 7 partitions")) + b"\n")
     code, _ = run("tpch", "run", "--data", str(tpch_warehouse), "--queries", "1", "--out", str(out))
     assert code == 0
     old, new = RecordFile(file).read(QueryRun.kind_of_record, QueryRun.of_record)
@@ -129,9 +135,9 @@ def test_a_schedule_of_other_jobs_or_data_is_run_anew(
 ) -> None:
     out = shutil.copytree(schedules, tmp_path / "out")
     file = out / "schedule.jsonl"
-    [first, *_] = file.read_text().splitlines(keepends=True)
+    first = unsealed(file.read_text().splitlines()[0])
     assert now in first
-    file.write_text(first.replace(now, then))
+    file.write_bytes(seal(first.replace(now, then)) + b"\n")
     code, _ = run(
         "tpch", "schedule", "--data", str(tpch_warehouse),
         *MIX, "--arrival", "0.05", "--policies", "fair", "--out", str(out)

@@ -47,12 +47,10 @@ def connect(
             f"{address!r} is not the address of a Dask scheduler ({error}); write it as tcp://host:8786"
         ) from error
     except FatalCommClosedError as error:
-        raise ClusterError(
-            f"the Dask scheduler at {address} and this process do not accept each other's certificate "
-            f"({error.__cause__ or error}); give the authority that signed the scheduler's certificate, and "
-            "a certificate signed by the scheduler's authority"
-        ) from error
+        raise _other_certificates(address, error.__cause__ or error) from error
     except OSError as error:
+        if "SSL" in str(error):  # it closed the connection before it had said why
+            raise _other_certificates(address, error) from error
         raise ClusterError(
             f"no Dask scheduler answered at {address} within {connect_seconds:g} s ({error}); check the "
             "address (tls://… where the scheduler speaks TLS), that `dask scheduler` runs there, and that no "
@@ -60,6 +58,14 @@ def connect(
         ) from error
     client._timeout = reconnect_seconds  # Dask has one setting for both, and a restart takes longer
     return client
+
+
+def _other_certificates(address: str, error: BaseException) -> ClusterError:
+    return ClusterError(
+        f"the Dask scheduler at {address} and this process do not accept each other's certificate "
+        f"({error}); give the authority that signed the scheduler's certificate, and a certificate signed by "
+        "the scheduler's authority"
+    )
 
 
 def secured(security: Security | Mapping[str, Any]) -> Security:

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
+from relaqs_engine.sealed import SEAL, seal
 from relaqs_tpch.report.alone import rank_correlation
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
 from relaqs_tpch.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
@@ -192,7 +193,8 @@ def test_a_run_whose_steps_go_back_is_named(runs: Path, tmp_path: Path) -> None:
     [line, *_] = (runs / "run.jsonl").read_text().splitlines()
     record = json.loads(line)
     record["steps"]["work_done"][1] = 0.0
-    (tmp_path / "run.jsonl").write_text(json.dumps(record) + "\n")
+    del record[SEAL]
+    (tmp_path / "run.jsonl").write_bytes(seal(json.dumps(record)) + b"\n")
     code, output = run("tpch", "report", "--out", str(tmp_path))
     assert code == 1
     assert "run.jsonl, line 1: not a record" in output
