@@ -37,6 +37,7 @@ from relaqs.executors.dask.names import (
     Mechanism,
     job_of,
 )
+from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.silence import Silence, SilentWorkerWarning
 from relaqs.executors.dask.wishes import Wishes
 from relaqs.executors.shares import FairShares
@@ -69,6 +70,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._silence = Silence(scheduler, partial(tell_clients, scheduler, SilentWorkerWarning))
         self._absence = Absence(scheduler, partial(tell_clients, scheduler, NoWorkersWarning))
         self._departed = Departed(scheduler)
+        self._past = PastSpans(scheduler)
         self._client_of: dict[str, str] = {}  # of jobs
         self._plan_in_force = Plan((), np.zeros(0), 0.0)
         self._next_plan: asyncio.TimerHandle | None = None
@@ -239,6 +241,7 @@ class RelaqsPlugin(SchedulerPlugin):
     def _plan(self) -> None:
         self._next_plan = None
         self._departed.look()
+        self._past.look()
         self._silence.look()
         self._absence.look(set(self._client_of.values()))
         if FOREIGN in self._allocator and not self._enforcement.has_foreign_tasks():

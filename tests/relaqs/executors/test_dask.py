@@ -22,10 +22,12 @@ from relaqs_engine.plan import Hoist
 from relaqs.executors import open_executor
 from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask import client as dask_client
+from relaqs.executors.dask.past import KEPT_SPANS
+from relaqs.intact_files import UnseenFileError
 from relaqs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.runner import JobRunner, RunState
 from relaqs.scheduling import JobDescription
-from relaqs.worker import QueryWork, UnseenFileError
+from relaqs.worker import QueryWork
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,
@@ -373,3 +375,12 @@ def test_capacity_follows_the_workers_and_a_lost_scheduler_fails_its_tasks(
     assert [type(error) for error in (lost, refused)] == [ClusterError, ClusterError]
     assert str(lost).startswith(f"the Dask scheduler at {address} does not answer any more")
     assert address in str(refused)
+
+
+def test_the_scheduler_keeps_nothing_of_jobs_that_are_long_over(
+    executor: DaskExecutor, client: Client
+) -> None:
+    for i in range(2 * KEPT_SPANS):  # each after the other: Dask counts every one as work of its own
+        run_to_end(JobRunner(counting_job(f"past-{i}", steps=1, tasks=1), executor))
+    known = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.extensions["spans"].root_spans))
+    assert known <= KEPT_SPANS + 5
