@@ -189,3 +189,8 @@ def after(calls: int, error: Exception) -> Callable[[], None]:
             raise error
 
     return still_wanted
+
+
+def test_an_interval_of_many_digits_is_refused_before_it_is_read() -> None:
+    with pytest.raises(SqlError, match=r"INTERVAL has 60,000 characters; up to 100 are accepted"):
+        parse_query(f"SELECT INTERVAL '{'9' * 60_000}' AS i", ())

@@ -19,7 +19,7 @@ from relaqs_engine.errors import SqlError
 # Of one value: 2,048 of them take 8 MB, and DuckDB's slowest function a second.
 MOST_MADE = 4096
 MOST_LISTED = 2048  # lists are sorted and hashed, 2,048 of them at a time
-MOST_MADE_IN_A_LAMBDA = 256
+MOST_MADE_IN_A_LAMBDA = 32  # for each of 2,048 elements of 2,048 rows
 MOST_MADE_TOGETHER = 65_536
 MOST_COPIED = 20_000
 MOST_COMPARED = 32_768

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -22,6 +23,7 @@ MOST_DEPTH = 200
 MOST_WEIGHT = 20_000_000
 MOST_CONDITIONS = 1000
 MOST_JOINED = 50
+LONGEST_INTERVAL = 100
 
 _OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
 _CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
@@ -48,6 +50,11 @@ def check_tokens(tokens: list[Token]) -> None:
     if len(tokens) > MOST_TOKENS:
         raise too_large(f"the SQL has {len(tokens):,} words and signs", MOST_TOKENS, _SPLIT)
     depth = 0
+    for before, token in pairwise(tokens):
+        is_interval = before.token_type is TokenType.INTERVAL and token.token_type is TokenType.STRING
+        if is_interval and len(token.text) > LONGEST_INTERVAL:  # read in time that grows by squares
+            said = f"the text of an INTERVAL has {len(token.text):,} characters"
+            raise too_large(said, LONGEST_INTERVAL, "write a number and a unit")
     for token in tokens:
         depth += (token.token_type in _OPENING) - (token.token_type in _CLOSING)
         if depth > MOST_OPEN:
