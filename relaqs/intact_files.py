@@ -104,13 +104,13 @@ class IntactFiles:
         wanted = _positions(manifest.layout, read.columns)
         for file in read.files:
             path = Path(read.directory, file)
-            partition, stamp = manifest.partitions.get(file), _stamp(path)
+            partition = manifest.partitions.get(file)
             if partition is None:
                 raise DataError(
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
-            known = self._found.get(path)
+            stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
                 yield _Check(path, partition, wanted, stamp)
             elif missing := wanted - known.columns:

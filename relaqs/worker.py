@@ -106,21 +106,24 @@ class HoistStore:
         self._prepared: OrderedDict[str, _Prepared] = OrderedDict()  # least recently used first
         self._is_crowded = False
 
-    def lacking(self, hoists: Sequence[Hoist]) -> list[Hoist]:
-        """Return the hoists whose tables are not there yet."""
-        with self._lock:
-            ready = {name for name, prepared in self._prepared.items() if prepared.is_ready}
-        return [hoist for hoist in hoists if hoist.name not in ready]
-
     @contextmanager
-    def held(self, hoists: Sequence[Hoist], cursor: Cursor, interruptible: Interruptible) -> Iterator[None]:
-        """Have the hoists' tables there inside the block. interruptible: to build them in."""
+    def held(
+        self,
+        hoists: Sequence[Hoist],
+        cursor: Cursor,
+        interruptible: Interruptible,
+        check: Callable[[Sequence[TableRead]], None] = lambda reads: None,
+    ) -> Iterator[None]:
+        """Have the hoists' tables there inside the block.
+
+        interruptible: to build them in. check: called with what one reads before it is built.
+        """
         taken: list[str] = []
         try:
             for hoist in hoists:
                 prepared = self._take(hoist.name)
                 taken.append(hoist.name)
-                self._build(hoist, prepared, cursor, interruptible)
+                self._build(hoist, prepared, cursor, interruptible, check)
             self._make_room(cursor)
             yield
         finally:
@@ -140,10 +143,12 @@ class HoistStore:
         prepared: _Prepared,
         cursor: Cursor,
         interruptible: Interruptible,
+        check: Callable[[Sequence[TableRead]], None],
     ) -> None:
         with prepared.building:
             if prepared.is_ready:
                 return
+            check(hoist.reads)
             with interruptible():
                 # OR REPLACE: an earlier task may have been interrupted between commit and is_ready.
                 cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
@@ -216,15 +221,12 @@ class Runtime:
         """
         config, hoists, sql = work.config, work.hoists, work.sql
         with self._using(config) as database:
-            reads = [read for hoist in database.hoists.lacking(hoists) for read in hoist.reads]
-            self._files.check(
-                [*reads, *work.reads],
-                threads=config.threads,
-                before_each=partial(self.statements.check, owner),
-            )
+            still_wanted = partial(self.statements.check, owner)
+            check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
+            check(work.reads)
             cursor = database.cursor()
             interruptible = partial(self.statements.running, owner, cursor)
-            with database.hoists.held(hoists, cursor, interruptible), interruptible():
+            with database.hoists.held(hoists, cursor, interruptible, check), interruptible():
                 return cursor.table(sql)
 
     def close_database(self, config: DatabaseConfig) -> None:

@@ -94,7 +94,7 @@ def dashboard(
         for user, address in server.start_addresses.items():
             click.echo(f"{user}: {address}" if users else f"Open {address}")
         click.echo(f"Pages and the state of queries are kept in {place}. Ctrl-C stops.")
-        server.run()
+        server.run(ends_process=True)
 
 
 def _bound_memory() -> None:

@@ -68,8 +68,9 @@ class DashboardServer:
         """The address with which each user comes in, by user."""
         return {user: f"{self.address}/start?token={token}" for user, token in self._keys.tokens.items()}
 
-    def run(self) -> None:
-        """Serve until a signal comes, on this thread."""
+    def run(self, *, ends_process: bool = False) -> None:
+        """Serve until a signal comes, on this thread. ends_process: whatever holds it up then, it ends."""
+        self._server.ends_process = ends_process
         self._server.run(sockets=[self._socket])
 
     def __enter__(self) -> DashboardServer:
@@ -90,12 +91,15 @@ class DashboardServer:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, where a signal ends the process in any case, be it that a statement does not let go."""
+    """uvicorn's, where a signal can end the process in any case, be it that a statement does not let go."""
+
+    ends_process = False
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        last = threading.Timer(_EXIT_SECONDS, os._exit, [128 + sig])
-        last.daemon = True
-        last.start()
+        if self.ends_process:
+            last = threading.Timer(_EXIT_SECONDS, os._exit, [128 + sig])
+            last.daemon = True
+            last.start()
         super().handle_exit(sig, frame)
 
 

@@ -43,7 +43,7 @@ from relaqs_engine.rewrite.rows import limit_rows, rows_sql
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.rewrite.travel import check_types_travel
 from relaqs_engine.sql.expansion import check_expansion
-from relaqs_engine.sql.names import names_in
+from relaqs_engine.sql.names import names_in, whole_row
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
 
 
@@ -76,6 +76,9 @@ def _planned(
         is_ordered = parsed.tree.args.get("order") is not None
         names = names_in(parsed.tree)
         draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
+        if row := _row_as_value(parsed, catalog):  # a layout's rows have one more column than the user's
+            whole = _exact(parsed, catalog, schema, f"it takes whole rows of {row} as values")
+            return replace(whole, is_ordered=is_ordered)
         try:
             plan = _online(draft, parsed.tables)
         except NotOnlineError as reason:
@@ -98,6 +101,11 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Onl
         exact_sql=_over_whole_tables(parsed, catalog),
         exact_reads=_whole_reads(parsed, catalog),
     )
+
+
+def _row_as_value(parsed: ParsedQuery, catalog: Catalog) -> str | None:
+    columns = {column.name.lower() for name in parsed.tables for column in catalog.table(name).columns}
+    return whole_row(parsed.tree, columns)
 
 
 def _columns(catalog: Catalog) -> dict[str, list[str]]:

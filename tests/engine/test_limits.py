@@ -194,3 +194,32 @@ def after(calls: int, error: Exception) -> Callable[[], None]:
 def test_an_interval_of_many_digits_is_refused_before_it_is_read() -> None:
     with pytest.raises(SqlError, match=r"INTERVAL has 60,000 characters; up to 100 are accepted"):
         parse_query(f"SELECT INTERVAL '{'9' * 60_000}' AS i", ())
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT s.repeat(50000) FROM t", r"s.repeat\(50000\) calls a function with a dot"),
+        ("SELECT (5000000).range()", "calls a function with a dot"),
+        ("SELECT date_trunc(day, d) FROM t", "the unit of date_trunc is day; give it as text"),
+        ("SELECT date_diff(year, d, e) FROM t", "the unit of date_diff is year"),
+        ("SELECT * FROM (PIVOT t ON x USING sum(y))", "which columns this PIVOT gives depends on the data"),
+        ("WITH p AS (PIVOT t ON x USING sum(y)) SELECT * FROM p", "name its values"),
+    ],
+)
+def test_what_would_be_understood_otherwise_is_refused(sql: str, reason: str) -> None:
+    with pytest.raises(SqlError, match=reason):
+        parse_query(sql, ("t",))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT date_trunc('day', d), date_part('year', d) FROM t",
+        "SELECT s.part.inner FROM t",
+        "SELECT * FROM (PIVOT t ON x IN ('a', 'b') USING sum(y))",
+        "SELECT format('{{\"a\": {}}}', x) FROM t",
+    ],
+)
+def test_what_looks_like_it_is_read(sql: str) -> None:
+    assert parse_query(sql, ("t",)).tables == {"t"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlglot
-from relaqs_engine.sql.names import names_in
+from relaqs_engine.sql.names import names_in, whole_row
 from relaqs_engine.sql.parse import DIALECT
 
 
@@ -23,6 +23,8 @@ def names(sql: str) -> frozenset[str] | None:
             'SELECT max("A b") FROM trips GROUP BY zone HAVING min(s.part) > 1 ORDER BY day',
             {"a b", "s", "day"},
         ),
+        ("SELECT sum(current_date), max(localtime) FROM t", {"current_date", "localtime"}),
+        ("SELECT x FROM (SELECT fare AS x FROM trips) AS q", {"fare"}),
         ("SELECT 1 FROM t WHERE EXISTS (SELECT 1 FROM u WHERE u.x = t.y)", {"x", "y"}),
     ],
 )
@@ -45,6 +47,8 @@ def test_columns_that_are_read_are_named(sql: str, columns: set[str]) -> None:
         "SELECT q FROM (SELECT 1 AS one, fare FROM trips) AS q",
         "SELECT #1 FROM trips",
         "SELECT a FROM trips AS t(a, b)",
+        "SELECT sum(a) FROM (trips) AS t(a)",
+        "SELECT q.a FROM (trips JOIN zones USING (zone)) AS q(a, b, c)",
         "SELECT fare FROM trips NATURAL JOIN zones",
         "PIVOT trips ON zone USING sum(fare)",
         "WITH w AS (SELECT * FROM trips) SELECT sum(fare) FROM w",
@@ -52,3 +56,16 @@ def test_columns_that_are_read_are_named(sql: str, columns: set[str]) -> None:
 )
 def test_what_names_no_columns_may_read_any(sql: str) -> None:
     assert names(sql) is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "row"),
+    [
+        ("SELECT to_json(trips) FROM trips", "trips"),
+        ("SELECT count(DISTINCT t) FROM trips AS t", "t"),
+        ("SELECT t.fare FROM trips AS t", None),
+        ("SELECT zone FROM zone", None),  # a column of that name is meant
+    ],
+)
+def test_rows_that_are_values_are_found(sql: str, row: str | None) -> None:
+    assert whole_row(sqlglot.parse_one(sql, dialect=DIALECT), {"zone", "fare"}) == row

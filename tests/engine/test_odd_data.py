@@ -303,6 +303,11 @@ def nested(depth: int) -> str:
     return f"CASE WHEN id % 91 = {depth} THEN {depth} ELSE {nested(depth - 1)} END" if depth else "id"
 
 
+def test_a_row_as_a_value_has_the_user_s_columns(odd: World) -> None:
+    odd.check("SELECT to_json(figures)::VARCHAR AS j FROM figures WHERE id < 3 ORDER BY id")
+    odd.check("SELECT count(DISTINCT md5(f::VARCHAR)) AS n FROM figures AS f")
+
+
 def test_too_deep_expressions_are_refused_in_words(odd: World) -> None:
     with pytest.raises(SqlError, match="nested more than 30 brackets and CASEs deep"):
         odd.plan(f"SELECT sum({nested(90)}) FROM figures")

@@ -52,6 +52,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def warehouse(written: Path, tmp_path: Path) -> Path:
     shutil.copytree(written, tmp_path / "warehouse")
+    shutil.copy(written.parent / "trips.parquet", tmp_path / "again.parquet")
     return tmp_path / "warehouse"
 
 
@@ -114,6 +115,12 @@ def test_damage_that_comes_later_is_noticed_by_the_next_query(db: relaqs.Session
         answer(db, QUERIES["mergeable"])
     damage(db.tables["trips"], partition=2, column=ZONE)  # flips it back
     assert answer(db, QUERIES["mergeable"]) == intact
+
+
+def test_a_table_laid_out_anew_is_told_from_a_damaged_one(warehouse: Path, db: relaqs.Session) -> None:
+    shuffle(warehouse.parent / "again.parquet", into=warehouse / "trips", partitions=6, force=True)
+    with pytest.raises(DataError, match="laid out anew; ask again in a new session"):
+        answer(db, QUERIES["mergeable"])
 
 
 def test_a_file_that_lost_its_end_is_named(db: relaqs.Session) -> None:

@@ -187,9 +187,10 @@ def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
         odd = exp.Literal.string(_ODD_FORMAT)
         _put(text, lambda value: exp.RegexpLike(this=value, expression=odd), said, is_text=True)
         return
-    if _WIDTH_OF_AN_ARGUMENT.search(text.name):
+    written = text.name.replace("{{", "").replace("}}", "")  # braces that are shown
+    if _WIDTH_OF_AN_ARGUMENT.search(written):
         raise SqlError(f"{name} takes a width from its arguments; write the width into the format")
-    for match in _WIDTH.finditer(text.name):
+    for match in _WIDTH.finditer(written):
         width = int(next(group for group in match.groups() if group)[:9])
         _check(width, MOST_MADE, f"{name} would make {width:,}")
         made.add(name, width)

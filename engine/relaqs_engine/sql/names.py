@@ -6,9 +6,18 @@ SELECT * FROM trips                              may read any column: it names n
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import exp
 
 _JOINS_BY_ALL_NAMES = "NATURAL"
+_NAMES_WITHOUT_BRACKETS = (
+    exp.CurrentDate,
+    exp.CurrentTime,
+    exp.CurrentTimestamp,
+    exp.Localtime,
+    exp.Localtimestamp,
+)
 
 
 def names_in(tree: exp.Expr) -> frozenset[str] | None:
@@ -21,7 +30,29 @@ def names_in(tree: exp.Expr) -> frozenset[str] | None:
     relations |= {node.alias.lower() for node in nodes if isinstance(node, exp.Subquery)}
     if any(_reads_unnamed(node, relations) for node in nodes):
         return None
-    return frozenset(node.name.lower() for node in nodes if isinstance(node, exp.Identifier))
+    return frozenset(name for node in nodes if (name := _name_of(node)))
+
+
+def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
+    """Return the first relation that the query takes a whole row of as a value, None if there is none.
+
+    columns: names of columns, in lower case. A column is meant where it is called like its table.
+    """
+    relations = {
+        node.alias_or_name.lower()
+        for node in tree.walk()
+        if isinstance(node, exp.Table | exp.CTE | exp.Subquery)
+    }
+    found = (node for node in tree.find_all(exp.Column) if not node.table and node.name.lower() in relations)
+    return next((node.name for node in found if node.name.lower() not in columns), None)
+
+
+def _name_of(node: exp.Expr) -> str:
+    """Return the name that a node may be of a column, in lower case; "" for none."""
+    if isinstance(node, exp.Identifier | exp.Var):
+        return node.name.lower()
+    # A column may be called like a function that is written without brackets, such as current_date.
+    return node.sql_name().lower() if isinstance(node, _NAMES_WITHOUT_BRACKETS) else ""
 
 
 def _reads_unnamed(node: exp.Expr, relations: set[str]) -> bool:
@@ -32,6 +63,6 @@ def _reads_unnamed(node: exp.Expr, relations: set[str]) -> bool:
     if isinstance(node, exp.Join):
         return node.args.get("method") == _JOINS_BY_ALL_NAMES
     if isinstance(node, exp.TableAlias):  # FROM trips AS t(a, b) gives its columns other names
-        return isinstance(node.parent, exp.Table) and bool(node.columns)
+        return bool(node.columns) and not isinstance(node.parent, exp.CTE | exp.Values)
     # SELECT t FROM trips AS t is the whole row.
     return isinstance(node, exp.Column) and not node.table and node.name.lower() in relations

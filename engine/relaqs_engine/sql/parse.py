@@ -69,8 +69,25 @@ def _refuse_statements(tree: exp.Query) -> None:
             continue
         if isinstance(node, forbidden):
             raise SqlError(f"only SELECT is accepted, the query contains {node.key.upper()}")
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            raise SqlError(
+                f"{node.sql(DIALECT)} calls a function with a dot; write the function first, such as "
+                "upper(x) for x.upper()"
+            )
+        if isinstance(node, exp.Pivot) and _has_columns_of_data(node):
+            raise SqlError(
+                "which columns this PIVOT gives depends on the data; name its values, as in "
+                "PIVOT t ON x IN ('a', 'b') USING sum(y)"
+            )
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); write the value in its place")
+
+
+def _has_columns_of_data(pivot: exp.Pivot) -> bool:
+    """Whether DuckDB would read the table to learn what columns there are, which planning never does."""
+    if pivot.args.get("unpivot"):
+        return False
+    return not pivot.args.get("fields") and any(not isinstance(on, exp.In) for on in pivot.expressions)
 
 
 def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:

@@ -11,6 +11,7 @@ from sqlglot.errors import ParseError, TokenError
 from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
+from relaqs_engine.sql.units import check_units
 
 if TYPE_CHECKING:
     from sqlglot.parser import Parser as _Base
@@ -60,6 +61,7 @@ def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
     try:
         tokens = DuckDB().tokenize(sql)
         check_tokens(tokens)
+        check_units(tokens)
         trees = [tree for tree in _CountingParser(effort, len(tokens)).parse(tokens, sql) if tree is not None]
     except ParseError as error:
         raise _syntax_error(error) from None

@@ -182,9 +182,9 @@ async def workers_of(client: Client) -> set[str]:
 async def _versions_at(client: Client, address: str) -> object:
     """Return the worker's versions, or the exception they gave; wait for ever for one that hangs."""
     while True:
-        found = (await client.run(versions, workers=[address], on_error="return"))[address]
-        if not isinstance(found, OSError):
-            return found
+        answers = await client.run(versions, workers=[address], on_error="return")
+        if address in answers and not isinstance(answers[address], OSError):
+            return answers[address]
         await asyncio.sleep(LOOK_SECONDS)  # its connection broke: it dies, or is asked again
 
 
