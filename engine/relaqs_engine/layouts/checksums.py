@@ -52,11 +52,12 @@ class Checksums:
         columns: their positions. Raises OSError.
         """
         found: list[int | None] = []
+        piece = _piece()
         with file.open("rb", buffering=0) as handle:
             for column in columns:
-                if _sum_of(handle, self.extents_of(column)) != self.columns[column]:
+                if _sum_of(handle, self.extents_of(column), piece) != self.columns[column]:
                     found.append(column)
-            if _sum_of(handle, self._extents_of_rest(file.stat().st_size)) != self.rest:
+            if _sum_of(handle, self._extents_of_rest(file.stat().st_size), piece) != self.rest:
                 found.append(None)
         return found
 
@@ -68,9 +69,10 @@ def checksums_of(cursor: Cursor, file: Path) -> Checksums:
     """Return the checksums of a Parquet file that DuckDB wrote."""
     of_columns = _extents(cursor, file)
     flat = [extent for extents in of_columns for extent in extents]
+    piece = _piece()
     with file.open("rb", buffering=0) as handle:
-        sums = tuple(_sum_of(handle, extents) for extents in of_columns)
-        rest = _sum_of(handle, _between(flat, file.stat().st_size))
+        sums = tuple(_sum_of(handle, extents, piece) for extents in of_columns)
+        rest = _sum_of(handle, _between(flat, file.stat().st_size), piece)
     return Checksums(tuple(chain.from_iterable(flat)), sums, rest)
 
 
@@ -115,8 +117,13 @@ def _between(extents: Iterable[Extent], size: int) -> list[Extent]:
     return [(begin, end - begin) for begin, end in zip(begins, ends, strict=True)]
 
 
-def _sum_of(handle: FileIO, extents: Iterable[Extent]) -> str:
-    digest, piece = xxhash.xxh3_64(), memoryview(bytearray(_PIECE_BYTES))
+def _piece() -> memoryview:
+    return memoryview(bytearray(_PIECE_BYTES))
+
+
+def _sum_of(handle: FileIO, extents: Iterable[Extent], piece: memoryview) -> str:
+    """Return the checksum of what lies there. piece: memory to read into."""
+    digest = xxhash.xxh3_64()
     for at, length in extents:
         handle.seek(at)
         while length > 0 and (got := handle.readinto(piece[:length])):

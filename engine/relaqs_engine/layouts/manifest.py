@@ -163,10 +163,26 @@ class Layout:
 def read_manifest(directory: str | Path) -> Layout:
     """Return the layout stored in a table's folder. The folder's name is the table's name.
 
-    Raises LayoutError if there is none, if it is damaged, or if a newer version of this program wrote it.
+    A process reads a manifest again only once it was changed. Raises LayoutError if there is none, if it is
+    damaged, or if a newer version of this program wrote it.
     """
     folder = Path(os.path.abspath(directory))
     path = folder / MANIFEST_NAME
+    try:
+        state = path.stat()
+    except OSError:
+        return _read(folder, path)
+    stamp = state.st_ino, state.st_size, state.st_mtime_ns
+    known = _READ.get(path)
+    if known is None or known[0] != stamp:
+        known = _READ[path] = stamp, _read(folder, path)
+    return known[1]
+
+
+_READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}  # what manifests said when they had this stamp
+
+
+def _read(folder: Path, path: Path) -> Layout:
     try:
         text = path.read_bytes()
         was_sealed = is_sealed(text)
