@@ -65,6 +65,10 @@ def test_what_names_no_columns_may_read_any(sql: str) -> None:
         ("SELECT count(DISTINCT t) FROM trips AS t", "t"),
         ("SELECT t.fare FROM trips AS t", None),
         ("SELECT zone FROM zone", None),  # a column of that name is meant
+        ("SELECT day, count(*) AS trips FROM trips GROUP BY day ORDER BY trips DESC", None),
+        ("SELECT day, count(*) AS trips FROM trips GROUP BY 1 HAVING trips > 3", None),
+        ("SELECT count(*) AS trips, max(to_json(trips)) FROM trips", "trips"),
+        ("SELECT id, 1 AS trips FROM trips WHERE trips IS NOT NULL", "trips"),
     ],
 )
 def test_rows_that_are_values_are_found(sql: str, row: str | None) -> None:

@@ -43,8 +43,18 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
         for node in tree.walk()
         if isinstance(node, exp.Table | exp.CTE | exp.Subquery)
     }
-    found = (node for node in tree.find_all(exp.Column) if not node.table and node.name.lower() in relations)
-    return next((node.name for node in found if node.name.lower() not in columns), None)
+    rows = relations - set(columns)
+    found = (node for node in tree.find_all(exp.Column) if not node.table and node.name.lower() in rows)
+    return next((node.name for node in found if not _means_an_output(node)), None)
+
+
+def _means_an_output(column: exp.Column) -> bool:
+    """Whether a name after SELECT's list is an output's: count(*) AS trips FROM trips ORDER BY trips."""
+    clause = column.find_ancestor(exp.Order, exp.Group, exp.Having, exp.Qualify, exp.Query)
+    query = clause.parent if clause is not None else None
+    if isinstance(clause, exp.Query) or not isinstance(query, exp.Query):
+        return False
+    return column.name.lower() in {name.lower() for name in query.named_selects}
 
 
 def _name_of(node: exp.Expr) -> str:
