@@ -68,6 +68,10 @@ def test_what_names_no_columns_may_read_any(sql: str) -> None:
         ("SELECT day, count(*) AS trips FROM trips GROUP BY day ORDER BY trips DESC", None),
         ("SELECT day, count(*) AS trips FROM trips GROUP BY 1 HAVING trips > 3", None),
         ("SELECT count(*) AS trips, max(to_json(trips)) FROM trips", "trips"),
+        ("SELECT zones, sum(x) FROM (SELECT z.name AS zones, x FROM trips, zones AS z) GROUP BY zones", None),
+        ("WITH trips AS (SELECT 1 AS trips) SELECT trips FROM trips", None),
+        ("SELECT trips FROM (SELECT 1 AS trips) AS trips", None),
+        ("SELECT 1 FROM trips WHERE EXISTS (SELECT 1 FROM zones WHERE to_json(trips) = z)", "trips"),
         ("SELECT id, 1 AS trips FROM trips WHERE trips IS NOT NULL", "trips"),
     ],
 )

@@ -6,9 +6,11 @@ SELECT * FROM trips                              may read any column: it names n
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from sqlglot import exp
+
+from relaqs_engine.sql.parse import referenced_cte
 
 _JOINS_BY_ALL_NAMES = "NATURAL"
 _NAMES_WITHOUT_BRACKETS = (
@@ -38,14 +40,32 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
 
     columns: names of columns, in lower case. A column is meant where it is called like its table.
     """
-    relations = {
-        node.alias_or_name.lower()
-        for node in tree.walk()
-        if isinstance(node, exp.Table | exp.CTE | exp.Subquery)
-    }
-    rows = relations - set(columns)
-    found = (node for node in tree.find_all(exp.Column) if not node.table and node.name.lower() in rows)
-    return next((node.name for node in found if not _means_an_output(node)), None)
+    for column in tree.find_all(exp.Column):
+        name = column.name.lower()
+        if column.table or name in columns or _means_an_output(column):
+            continue
+        if any(_gives_row(relation, name) for relation in _relations_in_scope(column)):
+            return column.name
+    return None
+
+
+def _relations_in_scope(node: exp.Expr) -> Iterator[exp.Expr]:
+    """Yield what stands in FROM of the SELECTs around a node, the innermost first."""
+    select = node.find_ancestor(exp.Select)
+    while select is not None:
+        if (from_ := select.args.get("from_")) is not None:
+            yield from_.this
+        yield from (join.this for join in select.args.get("joins") or [])
+        select = select.find_ancestor(exp.Select)
+
+
+def _gives_row(relation: exp.Expr, name: str) -> bool:
+    """Whether a name is a relation's, and of none of its columns."""
+    if relation.alias_or_name.lower() != name:
+        return False
+    cte = referenced_cte(relation) if isinstance(relation, exp.Table) else None
+    body = relation.this if isinstance(relation, exp.Subquery) else cte.this if cte is not None else None
+    return not isinstance(body, exp.Query) or name not in {each.lower() for each in body.named_selects}
 
 
 def _means_an_output(column: exp.Column) -> bool:
