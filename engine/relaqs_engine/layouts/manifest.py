@@ -179,7 +179,8 @@ def read_manifest(directory: str | Path) -> Layout:
     return known[1]
 
 
-_READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}  # what manifests said when they had this stamp
+# By path: inode, bytes and time of change in nanoseconds, and the layout that was read then.
+_READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
 
 
 def _read(folder: Path, path: Path) -> Layout:

@@ -39,12 +39,14 @@ def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
     """Return the first relation that the query takes a whole row of as a value, None if there is none.
 
     columns: names of columns, in lower case. A column is meant where it is called like its table.
+    For example "trips" of SELECT to_json(trips) FROM trips, and None of SELECT trips.fare FROM trips.
     """
     for column in tree.find_all(exp.Column):
         name = column.name.lower()
-        if column.table or name in columns or _means_an_output(column):
+        if column.table or name in columns:
             continue
-        if any(_gives_row(relation, name) for relation in _relations_in_scope(column)):
+        is_row = any(_gives_row(relation, name) for relation in _relations_in_scope(column))
+        if is_row and not _means_an_output(column):
             return column.name
     return None
 
