@@ -19,7 +19,7 @@ import pyarrow as pa
 from relaqs_tpch import query
 
 import relaqs
-from relaqs.online_query import OnlineQuery
+from relaqs.queries.online_query import OnlineQuery
 from relaqs.training import KMeans
 from relaqs.training.run import TrainingRun
 

@@ -24,7 +24,7 @@ from relaqs_dashboards.server import DashboardServer
 
 from benchmarks.tpch import warehouse
 from relaqs import connect
-from relaqs.worker import QueryWork
+from relaqs.executors.duck_process import QueryWork
 
 WIDE, PHONE = {"width": 1440, "height": 2240}, {"width": 390, "height": 844}
 WAIT_SECONDS = {"row_number": 60.0, "lineitem": 0.6, "": 0.1}  # before a task with such a word in its SQL

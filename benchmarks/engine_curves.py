@@ -12,9 +12,9 @@ from relaqs_tpch.queries import query
 
 from benchmarks.live import Driver, LiveJob
 from relaqs.executors.threads import usable_cores
-from relaqs.online_query import OnlineQuery
-from relaqs.policies import Kind
+from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
+from relaqs.sharing.view import Kind
 
 APART_SECONDS = 1e6  # on a clock that skips what nobody works in: one query after another
 FEWEST_MOVES = 8  # answers that are exact early, or never certified, leave nothing to predict

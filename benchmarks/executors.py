@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.table import Table
 
 from relaqs.executors import Executor, open_executor
-from relaqs.job import Task, TaskKey, TaskResult
-from relaqs.scheduling import JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import Task, TaskKey, TaskResult
 
 CORES = 2
 TASKS_AT_ONCE = 500
@@ -91,7 +91,7 @@ def seconds_to_run(executor: Executor, job: str, count: int) -> float:
 def import_seconds(module: str) -> float:
     """Return what importing the module takes in a fresh interpreter that can run queries already."""
     timed = f"started = time.perf_counter(); import {module}; print(time.perf_counter() - started)"
-    script = f"import relaqs.worker, time; {timed}"
+    script = f"import relaqs.executors.duck_process, time; {timed}"
     return float(subprocess.check_output([sys.executable, "-c", script]))
 
 

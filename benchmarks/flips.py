@@ -30,8 +30,8 @@ from rich.progress import track
 from rich.table import Table
 
 import relaqs
-from relaqs.checkpoint import Checkpoint
-from relaqs.query_job import SavedState
+from relaqs.queries.checkpoint import Checkpoint
+from relaqs.queries.mergeable import SavedState
 from relaqs.records import RecordFile
 
 ROWS = 40_000

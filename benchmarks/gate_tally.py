@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.execution.estimate import Estimate
 from scipy.stats import binom
 
 from benchmarks.replay import Truth

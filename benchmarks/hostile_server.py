@@ -19,8 +19,8 @@ import pyarrow as pa
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts import add_static, shuffle
 
-from relaqs.online_query import OnlineQuery
 from relaqs.opening import connect
+from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
 
 ORDINARY = "SELECT count(*) AS n, sum(i) AS total FROM u"

@@ -21,13 +21,15 @@ from relaqs_engine.catalog import Catalog
 from relaqs_tpch.noted import NotedPolicy, Planned
 
 from relaqs.executors import ThreadExecutor
-from relaqs.executors.base import Done
-from relaqs.job import StepReport, Task, TaskResult
+from relaqs.jobs.executor import Done
+from relaqs.jobs.job import StepReport, Task, TaskResult
+from relaqs.jobs.runner import JobRunner
 from relaqs.memory import machine_memory_bytes
-from relaqs.online_query import OnlineQuery
-from relaqs.policies import Kind, Policy, chosen_policy
-from relaqs.runner import JobRunner
+from relaqs.policies import chosen_policy
+from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind
 from relaqs.snapshot import Snapshot
 
 FloatArray = NDArray[np.float64]

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from relaqs_engine.plan import Mode, OnlinePlan
-from relaqs_tpch.metered import StepMeter
+from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.steps import steps_of_query
 from relaqs_tpch.truth import Truth
 
 from benchmarks.live import Finished, FloatArray, LiveRun
-from relaqs.policies import Kind
+from relaqs.records.outcome import Decisions, Outcome
 from relaqs.records.schedule_run import ScheduleRun
+from relaqs.records.trace import Trace, TraceTable
 from relaqs.scheduling import EPOCH_SECONDS
-from relaqs.simulation.outcome import Decisions, Outcome
+from relaqs.sharing.view import Kind
 from relaqs.simulation.study import load, record_of
-from relaqs.simulation.trace import Trace, TraceTable
 
 Traced = tuple[Trace, FloatArray]
 """What a job did step by step, and when each step ended, shape (steps,), on the run's clock."""

@@ -31,8 +31,8 @@ from benchmarks.policies_live import estimated_queries, query_job
 from benchmarks.record import circumstances, headline, write
 from benchmarks.training_data import live_job
 from relaqs.executors.threads import usable_cores
-from relaqs.policies import Kind
 from relaqs.records.comparison import Figure
+from relaqs.sharing.view import Kind
 from relaqs.simulation.workload import poisson_arrivals
 
 MOST_STEPS = 40

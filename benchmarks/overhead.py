@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.plan import Mode, OnlinePlan
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.sql.binder import Binder
 from relaqs_tpch import QUERIES, query
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD

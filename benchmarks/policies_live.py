@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from relaqs_engine.plan import Mode
+from relaqs_engine.plans.plan import Mode
 from relaqs_tpch.queries import QUERIES, query
 from rich.console import Console
 
@@ -23,11 +23,11 @@ from benchmarks.live_record import query_trace, schedule_run
 from benchmarks.record import circumstances, headline, write
 from relaqs.cli.comparison import tables
 from relaqs.executors.threads import usable_cores
-from relaqs.online_query import OnlineQuery
 from relaqs.options import QueryOptions
-from relaqs.policies import Kind
+from relaqs.queries.online_query import OnlineQuery
 from relaqs.records.schedule_run import ScheduleRun
 from relaqs.session import Session
+from relaqs.sharing.view import Kind
 from relaqs.simulation.workload import poisson_arrivals
 
 

@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.plan import Mode
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import Mode
+from relaqs_engine.sql.binder import Binder
 from relaqs_tpch import QUERIES, query
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD

@@ -14,11 +14,10 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
-from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
@@ -30,9 +29,10 @@ from relaqs_engine.execution.tasks import (
     reads_outliers,
     scheduled_batches,
 )
-from relaqs_engine.plan import Method, OnlinePlan, OutputKind
-from relaqs_engine.planner import plan_query
-from relaqs_engine.schedule import MiniBatch
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import Method, OnlinePlan, OutputKind
+from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.sql.binder import Binder
 
 from benchmarks.tally import FloatArray, Look
 

@@ -21,8 +21,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from relaqs.policies import POLICIES, Jobs, Kind, Policy, Utility, View, fit_quality_curves
-from relaqs.policies.greedy import allocate_greedily
+from relaqs.policies import POLICIES, Utility
+from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.outlook import fit_quality_curves
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Jobs, Kind, View
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.plan import OnlinePlan
-from relaqs_tpch.metered import MeteredExecutor
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_tpch.metered_executor import MeteredExecutor
 
 from benchmarks.plain_duckdb import PlainDuckDB
 from relaqs.executors import ThreadExecutor

@@ -12,8 +12,8 @@ from relaqs_tpch import generate
 from benchmarks import flights
 from benchmarks.live import LiveJob
 from benchmarks.record import DATA
-from relaqs.policies import Kind
 from relaqs.session import Session
+from relaqs.sharing.view import Kind
 from relaqs.training import (
     BoostedClassifier,
     BoostedRegressor,

@@ -19,7 +19,7 @@ from statistics import median
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.tasks import batch_reads, scheduled_batches
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_tpch import QUERIES, query
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -27,8 +27,8 @@ from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.timed import OnlineRun, OnlineSession
+from relaqs.executors.intact_files import IntactFiles
 from relaqs.executors.threads import usable_cores
-from relaqs.intact_files import IntactFiles
 
 HEADINGS = ("query", "MB", "check", "query", "share", "first check", "first estimate", "share")
 

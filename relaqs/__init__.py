@@ -20,15 +20,15 @@ from relaqs_engine.errors import (
 )
 
 if TYPE_CHECKING:
-    from relaqs_engine.advise import Advice
+    from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts import Layout, add_static, shuffle, verify
-    from relaqs_engine.plan import OnlinePlan
+    from relaqs_engine.plans.plan import OnlinePlan
 
-    from relaqs.online_query import OnlineQuery
     from relaqs.opening import connect, online_sql
     from relaqs.options import ArgumentError
-    from relaqs.pacing import Pacer, report
-    from relaqs.publisher import QueryTimeoutError
+    from relaqs.pacing.pacer import Pacer, report
+    from relaqs.queries.online_query import OnlineQuery
+    from relaqs.queries.publisher import QueryTimeoutError
     from relaqs.session import Session
     from relaqs.snapshot import Snapshot
     from relaqs.training.run import TrainingRun
@@ -60,20 +60,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Advice": "relaqs_engine.advise",
+    "Advice": "relaqs_engine.advisor.advise",
     "ArgumentError": "relaqs.options",
     "Layout": "relaqs_engine.layouts",
-    "OnlinePlan": "relaqs_engine.plan",
-    "OnlineQuery": "relaqs.online_query",
-    "Pacer": "relaqs.pacing",
-    "QueryTimeoutError": "relaqs.publisher",
+    "OnlinePlan": "relaqs_engine.plans.plan",
+    "OnlineQuery": "relaqs.queries.online_query",
+    "Pacer": "relaqs.pacing.pacer",
+    "QueryTimeoutError": "relaqs.queries.publisher",
     "Session": "relaqs.session",
     "Snapshot": "relaqs.snapshot",
     "TrainingRun": "relaqs.training.run",
     "add_static": "relaqs_engine.layouts",
     "connect": "relaqs.opening",
     "online_sql": "relaqs.opening",
-    "report": "relaqs.pacing",
+    "report": "relaqs.pacing.pacer",
     "shuffle": "relaqs_engine.layouts",
     "verify": "relaqs_engine.layouts",
 }

@@ -13,10 +13,11 @@ from relaqs_engine.sql.views import check_views
 
 from relaqs.executors import open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
-from relaqs.online_query import OnlineQuery
 from relaqs.options import ArgumentError, check_count
-from relaqs.policies import DEFAULT_POLICY, Policy
+from relaqs.policies import DEFAULT_POLICY
+from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
+from relaqs.sharing.policy import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
 
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.headline import Judge, Weighting
+from relaqs_engine.execution.headline import Judge, Weighting
 
 if TYPE_CHECKING:
     from relaqs.snapshot import Snapshot

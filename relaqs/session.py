@@ -16,25 +16,23 @@ from tempfile import gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.effort import Effort
 from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.explain import explain
-from relaqs_engine.headline import Weighting
-from relaqs_engine.plan import Mode, OnlinePlan, OutputKind
-from relaqs_engine.planner import plan_query, plan_whole
+from relaqs_engine.planning.planner import plan_query, plan_whole
+from relaqs_engine.plans.explain import explain
+from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputKind
+from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.views import expand_views
 
-from relaqs import worker
-from relaqs.background import background_thread
-from relaqs.checkpoint import Keeper
 from relaqs.executors import Executor, ThreadExecutor
-from relaqs.executors.base import user_name
-from relaqs.folding import Asked
-from relaqs.online_query import OnlineQuery, Resort
+from relaqs.executors import duck_process as worker
+from relaqs.jobs.background import background_thread
+from relaqs.jobs.executor import user_name
+from relaqs.jobs.runner import JobRunner
 from relaqs.options import (
     ErrorFunction,
     Fallback,
@@ -45,17 +43,19 @@ from relaqs.options import (
     share_of_weight,
     watched,
 )
-from relaqs.publisher import QueryTimeoutError
-from relaqs.query_job import ExactQueryJob, query_description, query_job
-from relaqs.runner import JobRunner
+from relaqs.queries.checkpoint import Keeper
+from relaqs.queries.mergeable import ExactQueryJob, query_description, query_job
+from relaqs.queries.online_query import OnlineQuery, Resort
+from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.reporting import Asked
 from relaqs.scheduling import ClusterStatus
 
 if TYPE_CHECKING:
-    from relaqs_engine.advise import Advice
+    from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
 
-    from relaqs.foreign_query import QueryPacer
-    from relaqs.pacing import Pacer
+    from relaqs.pacing.pacer import Pacer
+    from relaqs.pacing.query_pacer import QueryPacer
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
@@ -307,7 +307,7 @@ class Session:
         priority: the loop's weight beside queries and training. target_loss: report says to stop at it. name:
         for people. Raises UnsupportedError on a cluster, whose cores a loop of this process does not use.
         """
-        from relaqs.pacing import Pacer
+        from relaqs.pacing.pacer import Pacer
 
         return self._paced(
             partial(Pacer, self._executor, priority=priority, target_loss=target_loss, name=name)
@@ -327,7 +327,7 @@ class Session:
         the relative error at which report_result says to stop. name: for people, e.g. the SQL.
         Raises UnsupportedError on a cluster, as `pace` does.
         """
-        from relaqs.foreign_query import QueryPacer
+        from relaqs.pacing.query_pacer import QueryPacer
 
         return self._paced(
             partial(QueryPacer, self._executor, columns, priority=priority, target=target, name=name)
@@ -365,7 +365,7 @@ class Session:
         would help. A session opened on a warehouse folder finds a new layout there; one on `tables` is to be
         given it, too: tables={"trips": …, "trips@zone": "…/trips@zone"}.
         """
-        from relaqs_engine.advise import advise
+        from relaqs_engine.advisor.advise import advise
 
         effort = self._effort(None, 0.0)
         return self._planned(

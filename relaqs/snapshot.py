@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate
 from relaqs_engine.execution.arrays import arrow_booleans
+from relaqs_engine.execution.estimate import ApproximateColumn, BoolArray, Estimate
 
 from relaqs.arrays import FloatArray
 from relaqs.options import relative_error

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.options import Interval, QueryOptions
-from relaqs.query_job import keeps_state
+from relaqs.queries.mergeable import keeps_state
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.threads import Threads

@@ -11,7 +11,7 @@ import click
 from relaqs.cli.parameters import numbers, share
 
 if TYPE_CHECKING:
-    from relaqs.simulation.trace import Trace
+    from relaqs.records.trace import Trace
 
 RECORDS = "simulate.jsonl"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
@@ -129,7 +129,7 @@ def simulate(
     The policies and predictions are those of a real run. The same seeds give the same results.
     """
     from relaqs.cli.studies import print_runs, run_cases
-    from relaqs.policies import Node
+    from relaqs.sharing.view import Node
     from relaqs.simulation.simulator import Options
     from relaqs.simulation.study import Case, JobMix
 

@@ -10,7 +10,7 @@ import click
 from relaqs.cli.parameters import SqlCommand, cluster_option, data_option, seconds, share, tls_options
 
 if TYPE_CHECKING:
-    from relaqs_engine.headline import Weighting
+    from relaqs_engine.execution.headline import Weighting
 
     from relaqs.options import Fallback, Interval
 

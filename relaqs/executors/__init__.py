@@ -1,4 +1,4 @@
-"""Where tasks run: threads of the user's process, or a Dask cluster, behind one door (`base.Executor`).
+"""Where tasks run: threads of this process, or a Dask cluster, behind one contract (`jobs/executor.py`).
 
 Knows tasks, cores and shares; knows nothing of SQL, estimates or quality. Only `dask` imports distributed.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from relaqs.executors.base import Executor
 from relaqs.executors.threads import ThreadExecutor
+from relaqs.jobs.executor import Executor
 from relaqs.options import ArgumentError
-from relaqs.policies import DEFAULT_POLICY, Policy
+from relaqs.policies import DEFAULT_POLICY
+from relaqs.sharing.policy import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security

@@ -15,14 +15,16 @@ from dataclasses import dataclass, replace
 
 from relaqs_engine.errors import ClusterError
 
-from relaqs import worker
-from relaqs.background import background_thread
-from relaqs.executors.base import Done, client_name, cores_of, run_measured
+from relaqs.executors import duck_process as worker
 from relaqs.executors.fair import FairQueue, Turn
 from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
-from relaqs.job import StepReport, Task
-from relaqs.policies import DEFAULT_POLICY, Policy, chosen_policy
-from relaqs.scheduling import Allocator, ClusterStatus, JobDescription
+from relaqs.jobs.background import background_thread
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Done, client_name, cores_of, run_measured
+from relaqs.jobs.job import StepReport, Task
+from relaqs.policies import DEFAULT_POLICY, chosen_policy
+from relaqs.scheduling import Allocator, ClusterStatus
+from relaqs.sharing.policy import Policy
 
 JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training step in another library
 

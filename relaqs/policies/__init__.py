@@ -4,21 +4,21 @@ Pure: a view of the jobs and the time in, a plan out. No clock, no threads, no r
 here; the live driver and the simulator fill the view and carry the plan out.
 """
 
-from relaqs.policies.base import Policy
 from relaqs.policies.fair import Fair
 from relaqs.policies.fifo import Fifo
-from relaqs.policies.history import History, Observation
 from relaqs.policies.index import Index
 from relaqs.policies.least_attained_service import LeastAttainedService
 from relaqs.policies.max_min import MaxMin
 from relaqs.policies.max_sum import MaxSum
-from relaqs.policies.outlook import fit_quality_curves
-from relaqs.policies.plan import Plan
 from relaqs.policies.registry import DEFAULT_POLICY, POLICIES, PolicyError, chosen_policy, make_policy
 from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
 from relaqs.policies.utility import Utility, UtilityFunction
-from relaqs.policies.view import FinishedJob, Jobs, JobView, Kind, Node, View
 from relaqs.policies.weighted_fair import WeightedFair
+from relaqs.sharing.history import History, Observation
+from relaqs.sharing.outlook import fit_quality_curves
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import FinishedJob, Jobs, JobView, Kind, Node, View
 
 __all__ = [
     "DEFAULT_POLICY",

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from relaqs.policies.fill import fill_evenly
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import View
+from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies.division import Contest, check_share, divide
-from relaqs.policies.fill import fill_in_order
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import View
+from relaqs.sharing.division import Contest, check_share, divide
+from relaqs.sharing.fill import fill_in_order
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
 
 
 @dataclass(frozen=True, slots=True)

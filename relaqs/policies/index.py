@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide, without_quality
-from relaqs.policies.greedy import allocate_greedily
-from relaqs.policies.outlook import Outlook, is_predictable
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import View
+from relaqs.sharing.division import Contest, check_share, divide, without_quality
+from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.outlook import Outlook, is_predictable
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
 
 NEW_CORE_SECONDS = 0.05  # one ordinary task: no first result is expected for less
 FIRST_RESULT_WORTH = 0.1  # of a job's error, which begins at 1 there: what it gains comes after

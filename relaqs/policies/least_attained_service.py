@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from relaqs.arrays import FloatArray
-from relaqs.policies.division import Contest, check_share, divide
-from relaqs.policies.fill import fill_evenly
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import View
+from relaqs.sharing.division import Contest, check_share, divide
+from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
 
 
 @dataclass(frozen=True, slots=True)

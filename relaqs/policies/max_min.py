@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide
-from relaqs.policies.greedy import take_most_valued
-from relaqs.policies.outlook import Outlook, is_predictable
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import View
+from relaqs.sharing.division import Contest, check_share, divide
+from relaqs.sharing.greedy import take_most_valued
+from relaqs.sharing.outlook import Outlook, is_predictable
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
 
 LEAST_GAIN = 1e-12  # of error: a job that gains less by all it could get is not helped
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide, without_quality
-from relaqs.policies.greedy import allocate_greedily
-from relaqs.policies.outlook import fit_quality_curves, step_costs
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import Jobs, Kind, View
 from relaqs.prediction.inverse_square import INVERSE_SQUARE
 from relaqs.prediction.series import Series
+from relaqs.sharing.division import Contest, check_share, divide, without_quality
+from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.outlook import fit_quality_curves, step_costs
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import Jobs, Kind, View
 
 FEWEST_OBSERVATIONS = 2  # for a curve: the first result has nothing before it
 

@@ -7,7 +7,6 @@ from difflib import get_close_matches
 
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.policies.base import Policy
 from relaqs.policies.fair import Fair
 from relaqs.policies.fifo import Fifo
 from relaqs.policies.index import Index
@@ -17,6 +16,7 @@ from relaqs.policies.max_sum import MaxSum
 from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
 from relaqs.policies.utility import Utility
 from relaqs.policies.weighted_fair import WeightedFair
+from relaqs.sharing.policy import Policy
 
 POLICIES: dict[str, type[Policy]] = {
     policy.name: policy

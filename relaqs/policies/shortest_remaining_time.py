@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies.division import Contest, check_share, divide, without_quality
-from relaqs.policies.fill import fill_in_order
-from relaqs.policies.outlook import fit_quality_curves, step_costs
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import Jobs, View
 from relaqs.prediction.curves import Curves
+from relaqs.sharing.division import Contest, check_share, divide, without_quality
+from relaqs.sharing.fill import fill_in_order
+from relaqs.sharing.outlook import fit_quality_curves, step_costs
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import Jobs, View
 
 STEPS_AHEAD = np.unique(np.geomspace(1.0, 1e5, 120).round())  # where the target is looked for
 

@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies.division import Contest, check_share, divide
-from relaqs.policies.greedy import allocate_greedily
-from relaqs.policies.outlook import Outlook, is_predictable
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import Jobs, View
+from relaqs.sharing.division import Contest, check_share, divide
+from relaqs.sharing.greedy import allocate_greedily
+from relaqs.sharing.outlook import Outlook, is_predictable
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import Jobs, View
 
 FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 

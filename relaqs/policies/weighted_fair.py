@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relaqs.policies.fill import fill_evenly
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import View
+from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
-from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate
 
 from relaqs.arrays import BoolArray, FloatArray
 from relaqs.python_values import python_values

@@ -11,8 +11,8 @@ import numpy as np
 
 from relaqs.arrays import FloatArray
 from relaqs.policies import Fair
+from relaqs.records.outcome import LEVELS
 from relaqs.records.schedule_run import REDUCTIONS, ScheduleRun
-from relaqs.simulation.outcome import LEVELS
 
 REFERENCE = Fair.name
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Kind
 from relaqs.records import fields as read
-from relaqs.simulation.trace import Pipeline, Trace
+from relaqs.records.trace import Pipeline, Trace
+from relaqs.sharing.view import Kind
 
 LEAST_CORE_SECONDS = 1e-9  # of a step too quick to measure
 

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Kind
 from relaqs.records import fields as read
+from relaqs.records.outcome import GROUPS, LEVELS, Outcome
 from relaqs.records.query_run import Steps
-from relaqs.simulation.outcome import GROUPS, LEVELS, Outcome
+from relaqs.sharing.view import Kind
 
 Source = Literal["live", "simulated"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from relaqs_engine.errors import DataError
-from relaqs_engine.sealed import SEAL, is_sealed, seal
+from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 
 SCHEMA = 2  # of every record: 2 has a checksum. A change that older readers cannot read makes it 3
 _FIRST_SEALED = 2

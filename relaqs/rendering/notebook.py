@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relaqs.online_query import OnlineQuery
+    from relaqs.queries.online_query import OnlineQuery
 
 
 def display(query: OnlineQuery, **look: Any) -> object:

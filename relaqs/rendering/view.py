@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from relaqs_engine.estimate import ApproximateColumn
+from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.python_values import python_values
 from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible

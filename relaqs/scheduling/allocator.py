@@ -8,16 +8,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from relaqs.job import StepReport
-from relaqs.policies.base import Policy
-from relaqs.policies.plan import Plan
-from relaqs.policies.view import Jobs, View
+from relaqs.jobs.description import JobDescription, check_weight
+from relaqs.jobs.job import StepReport
 from relaqs.policies.weighted_fair import WeightedFair
-from relaqs.scheduling.description import JobDescription, check_weight
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
 from relaqs.scheduling.standing import job_statuses
 from relaqs.scheduling.status import ClusterStatus
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Jobs, View
 
 EPOCH_SECONDS = 0.5
 

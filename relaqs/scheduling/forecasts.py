@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
-from relaqs.policies.outlook import QUALITY_FAMILIES, fit_quality_curves
-from relaqs.policies.view import Jobs
 from relaqs.prediction.curves import Curves
 from relaqs.prediction.runtime import constant_cost, line_cost
 from relaqs.prediction.series import Series
 from relaqs.scheduling.ledger import Account, Curve, StepAhead
+from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
+from relaqs.sharing.view import Jobs
 
 LEAST_STEP_WORK = 1e-9
 LEAST_CORE_SECONDS = 1e-6  # of steps too quick to measure

@@ -7,11 +7,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from relaqs.arrays import FloatArray
-from relaqs.job import StepReport
-from relaqs.policies.history import History, Observation
-from relaqs.policies.view import JobView, Kind
-from relaqs.scheduling.description import JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
 from relaqs.scheduling.usage import Usage
+from relaqs.sharing.history import History, Observation
+from relaqs.sharing.view import JobView, Kind
 
 KEPT_STEPS = 50  # for people; what curves are fitted to is History's to say
 

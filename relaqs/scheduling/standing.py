@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies.outlook import is_predictable
 from relaqs.policies.shortest_remaining_time import remaining_core_seconds
-from relaqs.policies.view import Jobs, Kind, View
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
 from relaqs.scheduling.status import Curve, JobState, JobStatus
+from relaqs.sharing.outlook import is_predictable
+from relaqs.sharing.view import Jobs, Kind, View
 
 AHEAD_POINTS = 16
 AHEAD_FACTOR = 2.0  # how far ahead a job without an end is shown: to so many times its work

@@ -5,10 +5,10 @@ gives the same history. Nothing here decides who gets a core; `relaqs.policies` 
 here.
 """
 
+from relaqs.records.outcome import LEVELS, Outcome
+from relaqs.records.trace import Pipeline, Trace
 from relaqs.simulation.families import FAMILIES, query_trace, training_trace
-from relaqs.simulation.outcome import LEVELS, Outcome
 from relaqs.simulation.simulator import Options, Run, simulate
-from relaqs.simulation.trace import Pipeline, Trace
 from relaqs.simulation.workload import Workload, poisson_arrivals, synthetic_workload, workload_of
 
 __all__ = [

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
-from relaqs.policies import Jobs, Kind, Node, View, fit_quality_curves
-from relaqs.policies.outlook import QUALITY_FAMILIES
 from relaqs.prediction import WINDOW, Curves
 from relaqs.prediction.family import PARAMETERS
+from relaqs.records.trace import TraceTable
 from relaqs.scheduling.forecasts import steps_ahead
-from relaqs.simulation.flight import Flight
-from relaqs.simulation.trace import TraceTable
+from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
+from relaqs.sharing.view import Jobs, Kind, Node, View
+from relaqs.simulation.simulated_job import Flight
 from relaqs.simulation.workload import Workload
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Kind
-from relaqs.simulation.trace import Trace
+from relaqs.records.trace import Trace
+from relaqs.sharing.view import Kind
 
 CONFIDENT = 1.96  # standard errors of a 95 % interval
 COST_SPREAD = 0.2  # steps take this much more or less than their mean

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.policies import Node, Policy
+from relaqs.records.outcome import Decisions, Outcome
 from relaqs.scheduling import EPOCH_SECONDS
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Node
 from relaqs.simulation.columns import JobColumns
-from relaqs.simulation.outcome import Decisions, Outcome
 from relaqs.simulation.workload import Workload
 
 SHORTEST_SECONDS = 1e-6  # between plans: what is nearer than that, rounding may hide

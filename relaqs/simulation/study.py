@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Kind, Node, make_policy
+from relaqs.policies import make_policy
+from relaqs.records.outcome import LEVELS, Outcome
 from relaqs.records.schedule_run import JobTimes, ScheduleRun, Series
-from relaqs.simulation.outcome import LEVELS, Outcome
+from relaqs.records.trace import Trace
+from relaqs.sharing.view import Kind, Node
 from relaqs.simulation.simulator import Options, simulate
-from relaqs.simulation.trace import Trace
 from relaqs.simulation.workload import Workload, poisson_arrivals, synthetic_workload, workload_of
 
 _ARRIVALS, _JOBS = 0, 1  # streams of one seed: who comes does not depend on when

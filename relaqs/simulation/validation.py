@@ -9,9 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Node, make_policy
+from relaqs.policies import make_policy
+from relaqs.records.outcome import Outcome
 from relaqs.records.schedule_run import ScheduleRun
-from relaqs.simulation.outcome import Outcome
+from relaqs.sharing.view import Node
 from relaqs.simulation.simulator import Options, simulate
 from relaqs.simulation.workload import workload_of
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from relaqs.arrays import FloatArray, IntArray
+from relaqs.records.trace import Trace
 from relaqs.simulation.families import FAMILIES
-from relaqs.simulation.trace import Trace
 
 SIZE_SPREAD = 0.5  # jobs need this much more or less than the mean
 DISTINCT_TRACES = 1000  # at most so many are made up; more jobs than these share them

@@ -5,17 +5,17 @@ workers, and the handle; `*_hook.py` and `*_callback.py` report from others' loo
 that `import relaqs` loads; scikit-learn and XGBoost are imported where an estimator is made.
 """
 
-from relaqs.training.boosted_trees import BoostedClassifier, BoostedRegressor
-from relaqs.training.k_means import KMeans
-from relaqs.training.linear_regression import LinearRegression
-from relaqs.training.linear_svm import LinearSVM
-from relaqs.training.logistic_regression import LogisticRegression
-from relaqs.training.perceptron import Perceptron
-from relaqs.training.polynomial_svm import PolynomialSVM
+from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
+from relaqs.training.algorithms.k_means import KMeans
+from relaqs.training.algorithms.linear_regression import LinearRegression
+from relaqs.training.algorithms.linear_svm import LinearSVM
+from relaqs.training.algorithms.logistic_regression import LogisticRegression
+from relaqs.training.algorithms.perceptron import Perceptron
+from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
+from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, Iteration, Rows, Sums, Training, TrainingJob
 from relaqs.training.run import TrainingRun, TrainingStep
-from relaqs.training.topic_model import TopicModel
 
 __all__ = [
     "BoostedClassifier",

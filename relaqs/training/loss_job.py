@@ -8,7 +8,7 @@ from typing import Any
 
 from relaqs_engine.errors import DataError
 
-from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress.loss_delta import LossDelta
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import (

@@ -16,11 +16,11 @@ from relaqs_engine.errors import DataError, SqlError, UnsupportedError
 from relaqs_engine.execution.arrays import doubles, integers
 from relaqs_engine.execution.tasks import partial_reads, partial_sql, scan_order
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plan import Hoist, OnlinePlan
+from relaqs_engine.plans.plan import Hoist, OnlinePlan
 
 from relaqs.arrays import FloatArray
+from relaqs.executors.duck_process import QueryWork
 from relaqs.training.protocol import Rows
-from relaqs.worker import QueryWork
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.executors.base import Executor
-from relaqs.job import StepReport
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Executor
+from relaqs.jobs.job import StepReport
+from relaqs.jobs.runner import JobRunner, RunState, stop_when_forgotten
+from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.options import check_priority, check_seconds
-from relaqs.policies import Kind
-from relaqs.runner import JobRunner, RunState, stop_when_forgotten
-from relaqs.scheduling import JobDescription
-from relaqs.stopping import PIXEL, StopReason, StopRules, curve_pixels
+from relaqs.sharing.view import Kind
 from relaqs.training.arguments import check_count, check_loss
 from relaqs.training.loss_job import LossJob
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
-from relaqs.executors.base import Executor
+from relaqs.jobs.executor import Executor
 from relaqs.options import ArgumentError
 from relaqs.training.arguments import require
 from relaqs.training.loss_job import LossJob

@@ -14,7 +14,7 @@ from benchmarks.live import Clock, Driver, LiveJob, LiveRun
 from benchmarks.live_record import lowest_losses, query_trace, schedule_run, training_trace
 from benchmarks.policies_live import query_job
 from benchmarks.training_data import live_job
-from relaqs.policies import Kind
+from relaqs.sharing.view import Kind
 from relaqs.training import LinearRegression
 
 TRAINED = "SELECT l_quantity, l_discount, l_extendedprice FROM lineitem"

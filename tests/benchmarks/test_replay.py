@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.schedule import MiniBatch
+from relaqs_engine.plans.schedule import MiniBatch
 from relaqs_tpch.answers import difference
 
 import relaqs

@@ -18,7 +18,7 @@ from relaqs_dashboards.server import DashboardServer
 from websockets.sync.client import ClientConnection, connect
 
 import relaqs
-from relaqs.worker import QueryWork
+from relaqs.executors.duck_process import QueryWork
 
 PATIENCE_SECONDS = 30.0
 

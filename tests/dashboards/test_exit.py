@@ -25,7 +25,7 @@ STUCK = {
     "nothing": "",
     "planning": f"relaqs.Session.plan = {BLOCKED}",
     "starting": f"relaqs.Session.start = {BLOCKED}",
-    "a task": f"relaqs.worker.QueryWork.run = {BLOCKED}",
+    "a task": f"relaqs.executors.duck_process.QueryWork.run = {BLOCKED}",
     "the status": f"relaqs.Session.status = {BLOCKED}",
 }
 ENDLESS = (
@@ -37,7 +37,11 @@ ENDLESS = (
 def program(tmp_path: Path, data: Path, stuck: str, sql: str = MODES) -> Iterator[subprocess.Popen[str]]:
     """Run `relaqs dashboard` until its page is open and its twelve panels want to run."""
     (tmp_path / "test.toml").write_text("".join(panel(f"{sql} -- {i}", id=f"p{i}") for i in range(12)))
-    lines = ["import relaqs, relaqs.cli, relaqs.worker, sys, threading", stuck, "sys.argv[0] = 'relaqs'"]
+    lines = [
+        "import relaqs, relaqs.cli, relaqs.executors.duck_process, sys, threading",
+        stuck,
+        "sys.argv[0] = 'relaqs'",
+    ]
     arguments = ["dashboard", "--data", data, "--port", "0", "--page", tmp_path / "test.toml"]
     command = [sys.executable, "-c", "\n".join([*lines, "relaqs.cli.main()"]), *map(str, arguments)]
     with subprocess.Popen(

@@ -63,7 +63,7 @@ def test_a_widget_follows_its_query_to_the_end(db: Session, turnstile: Turnstile
 
 
 def test_a_widget_says_how_its_query_failed(db: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    from relaqs.worker import QueryWork
+    from relaqs.executors.duck_process import QueryWork
 
     def fail(work: QueryWork, job_id: str) -> object:
         raise relaqs.DataError("the file is gone")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from relaqs_engine.estimate import ApproximateColumn, Estimate
-from relaqs_engine.plan import OnlinePlan, OutputKind
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 Row = tuple[Any, ...]
 MOST_ROWS = 1_000  # of an answer that is judged

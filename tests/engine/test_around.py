@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate
 
 from tests.engine.world import World
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.layouts import add_static, shuffle
 
 from tests.conftest import Oracle

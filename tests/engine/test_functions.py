@@ -5,9 +5,9 @@ from __future__ import annotations
 import duckdb
 import pytest
 import sqlglot
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.functions import (
     VOLATILE_NAMES,
     allowed_functions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate
 
 from tests.engine.world import World
 

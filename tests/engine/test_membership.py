@@ -14,7 +14,16 @@ from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.membership import Candidates, Membership, Places
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import Basis, BasisColumn, Decider, Mode, OnlinePlan, OutputColumn, OutputKind, Stream
+from relaqs_engine.plans.plan import (
+    Basis,
+    BasisColumn,
+    Decider,
+    Mode,
+    OnlinePlan,
+    OutputColumn,
+    OutputKind,
+    Stream,
+)
 from scipy.special import ndtri
 
 COUNT = BasisColumn("b0", Basis.COUNT, "COUNT(*)", "BIGINT", "1", lowest=0.0, highest=1.0)

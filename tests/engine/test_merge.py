@@ -13,16 +13,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition
-from relaqs_engine.plan import BLOCK, STATE, OnlinePlan
-from relaqs_engine.planner import plan_query
-from relaqs_engine.schedule import MiniBatch
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import BLOCK, STATE, OnlinePlan
+from relaqs_engine.plans.schedule import MiniBatch
+from relaqs_engine.sql.binder import Binder
 
 from tests.engine.world import difference, own_columns
 

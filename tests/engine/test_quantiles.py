@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_engine.plan import Mode
+from relaqs_engine.plans.plan import Mode
 from relaqs_engine.rewrite import kept_values
 
 from tests.engine.world import World

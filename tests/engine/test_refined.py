@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution import refined
-from relaqs_engine.plan import Mode
-from relaqs_engine.refinement import Range
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.plans.plan import Mode
+from relaqs_engine.plans.refinement import Range
 
-from relaqs.folding import Asked
-from relaqs.job import Step, TaskResult
-from relaqs.query_job import query_job
-from relaqs.refined_job import RefinedQueryJob
+from relaqs.jobs.job import Step, TaskResult
+from relaqs.queries.mergeable import query_job
+from relaqs.queries.refined import RefinedQueryJob
+from relaqs.queries.reporting import Asked
 from tests.engine.world import World, own_columns
 
 ABOVE_MEAN = (

@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution import estimator
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.tasks import (
     VALUE_BYTES,

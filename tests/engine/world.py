@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.estimate import ApproximateColumn, Estimate
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.plan import OnlinePlan
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.sql.binder import Binder
 
-from relaqs.folding import Asked
-from relaqs.job import TaskResult
-from relaqs.query_job import query_job
+from relaqs.jobs.job import TaskResult
+from relaqs.queries.mergeable import query_job
+from relaqs.queries.reporting import Asked
 from tests.conftest import Oracle
 from tests.engine.soundness import Tally, unsound
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 import pytest
-from relaqs_engine.estimate import ApproximateColumn, Estimate
-from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
+from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputColumn, OutputKind
 
 from relaqs.executors import ThreadExecutor
-from relaqs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.online_query import OnlineQuery
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
-from relaqs.query_job import query_description
+from relaqs.queries.mergeable import query_description
+from relaqs.queries.online_query import OnlineQuery
 
 NUMBERS = np.random.default_rng(7).gamma(2.0, 3.0, size=(40, 50))
 PLAN = OnlinePlan(

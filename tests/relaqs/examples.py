@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-from relaqs_engine.estimate import ApproximateColumn
+from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.snapshot import Snapshot
 

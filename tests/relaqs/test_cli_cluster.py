@@ -17,10 +17,12 @@ from rich.console import Console
 
 from relaqs.cli import cluster as module
 from relaqs.cli import program
-from relaqs.job import StepReport
-from relaqs.policies import Fair, Kind
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+from relaqs.policies import Fair
 from relaqs.rendering.jobs import status_table
-from relaqs.scheduling import Allocator, ClusterStatus, JobDescription
+from relaqs.scheduling import Allocator, ClusterStatus
+from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     address_of,

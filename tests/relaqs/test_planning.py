@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from relaqs_engine.binder import Binder
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.layouts import shuffle
+from relaqs_engine.sql.binder import Binder
 
 import relaqs
-from relaqs.publisher import QueryTimeoutError
+from relaqs.queries.publisher import QueryTimeoutError
 from relaqs.session import Session
 
 WIDE = "SELECT " + ", ".join(f"sum(x + {k}) AS s{k}" for k in range(200)) + " FROM t"

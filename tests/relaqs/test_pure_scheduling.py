@@ -11,19 +11,34 @@ RELAQS = Path(__file__).resolve().parents[2] / "relaqs"
 
 # What each part may import of this project; below it, only numpy and harmless parts of the standard library.
 MAY_IMPORT = {
-    "progress": {"relaqs.progress", "relaqs.arrays", "relaqs.python_values", "relaqs_engine.estimate"},
+    "progress": {
+        "relaqs.progress",
+        "relaqs.arrays",
+        "relaqs.python_values",
+        "relaqs_engine.execution.estimate",
+    },
     "prediction": {"relaqs.prediction", "relaqs.arrays"},
-    "policies": {"relaqs.policies", "relaqs.prediction", "relaqs.arrays", "relaqs_engine.errors"},
+    "sharing": {"relaqs.sharing", "relaqs.prediction", "relaqs.arrays"},
+    "policies": {
+        "relaqs.policies",
+        "relaqs.sharing",
+        "relaqs.prediction",
+        "relaqs.arrays",
+        "relaqs_engine.errors",
+    },
     "scheduling": {
         "relaqs.scheduling",
         "relaqs.policies",
+        "relaqs.sharing",
         "relaqs.prediction",
-        "relaqs.job",
+        "relaqs.jobs.description",
+        "relaqs.jobs.job",
         "relaqs.arrays",
     },
+    "jobs/description.py": {"relaqs.sharing"},
     "executors/shares.py": set(),
     "executors/fair.py": {"relaqs.executors.shares"},
-    "stopping.py": {"relaqs.arrays"},
+    "jobs/stopping.py": {"relaqs.arrays"},
 }
 HARMLESS = {
     "__future__",

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from relaqs_engine.estimate import ApproximateColumn
+from relaqs_engine.execution.estimate import ApproximateColumn
 from rich.cells import cell_len
 from rich.console import Console
 

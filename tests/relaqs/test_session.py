@@ -15,17 +15,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from relaqs_engine.plan import OnlinePlan
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import OnlinePlan
 
 import relaqs
 from relaqs import session as session_module
 from relaqs.executors import ThreadExecutor
-from relaqs.job import StepReport
+from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
-from relaqs.query_job import query_job
+from relaqs.queries.mergeable import query_job
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
@@ -282,7 +282,7 @@ def test_a_container_may_run_as_a_user_without_a_name(
     def nameless() -> str:
         raise KeyError("getpwuid(): uid not found: 54321")
 
-    monkeypatch.setattr("relaqs.executors.base.getuser", nameless)
+    monkeypatch.setattr("relaqs.jobs.executor.getuser", nameless)
     with connect(tpch_warehouse, threads=1) as db:
         query = db.online_sql("SELECT count(*) AS n FROM region")
         assert query.result().estimate["n"].to_pylist() == [5]

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.estimate import ApproximateColumn, Estimate
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.snapshot import snapshot_of
 from tests.relaqs.examples import REVENUE, revenue, snapshot

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from relaqs_engine.sealed import SEAL, seal
-from relaqs_tpch.metered import MeteredExecutor
+from relaqs_engine.layouts.sealed import SEAL, seal
+from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import arrivals, in_words
 from relaqs_tpch.warehouse import Warehouse
 from rich.console import Console
 
 from relaqs.executors import ThreadExecutor
-from relaqs.policies import Kind
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
+from relaqs.sharing.view import Kind
 from relaqs.simulation.validation import agreement
 from tests.conftest import TPCH_PARTITIONS
 from tests.tpch.command_line import MIX, run

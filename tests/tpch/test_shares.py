@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_tpch.metered import Held
+from relaqs_tpch.metered_executor import Held
 from relaqs_tpch.shares import SPAN_SECONDS, cores_in, decisions_of
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Fair, Node
+from relaqs.policies import Fair
+from relaqs.records.outcome import Decisions, Outcome
+from relaqs.sharing.view import Node
 from relaqs.simulation import Options, synthetic_workload
-from relaqs.simulation.outcome import Decisions, Outcome
 from relaqs.simulation.simulator import simulate
 
 CORES = 4.0

@@ -20,9 +20,9 @@ from relaqs.cli.parameters import command_words
 from relaqs.cli.progress import progress_bar
 from relaqs.cli.studies import said_if_stopped
 from relaqs.executors.threads import usable_cores
-from relaqs.policies import Kind
 from relaqs.records import QueryRun, RecordFile, circumstances
 from relaqs.records.store import json_value
+from relaqs.sharing.view import Kind
 from relaqs_tpch.parameters import RUNS, algorithms, out_option, query_numbers
 from relaqs_tpch.queries import QUERIES
 from relaqs_tpch.run import Bench, Measurement

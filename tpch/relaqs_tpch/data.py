@@ -15,7 +15,7 @@ from relaqs_engine.layouts.build import Progress
 
 from relaqs_tpch import record as records
 from relaqs_tpch.generator import write_tables
-from relaqs_tpch.meter import Meter
+from relaqs_tpch.progress import Meter
 from relaqs_tpch.record import Recipe, Record
 from relaqs_tpch.tables import SECOND_LAYOUTS, TABLES, TpchTable, layouts_at
 

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from relaqs.policies import Plan, Policy, View
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import View
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.plan import Mode
+from relaqs_engine.plans.plan import Mode
 
 from relaqs.executors import ThreadExecutor
 from relaqs.options import QueryOptions
-from relaqs.policies import Kind
 from relaqs.records.query_run import QueryRun
 from relaqs.session import Session
+from relaqs.sharing.view import Kind
 from relaqs_tpch.answers import difference
 from relaqs_tpch.exact import ExactDuckDB
-from relaqs_tpch.metered import MeteredExecutor
+from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.queries import query
 from relaqs_tpch.steps import steps_of_query, steps_of_training
 from relaqs_tpch.training import MOST_STEPS, training_job

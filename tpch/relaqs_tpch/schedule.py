@@ -12,20 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from relaqs.background import background_thread
 from relaqs.executors import open_executor
-from relaqs.online_query import OnlineQuery
+from relaqs.jobs.background import background_thread
 from relaqs.options import QueryOptions
-from relaqs.policies import Kind, make_policy
+from relaqs.policies import make_policy
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.records.outcome import Outcome
 from relaqs.records.schedule_run import Ran, ScheduleRun
+from relaqs.records.trace import TraceTable
 from relaqs.scheduling import ClusterStatus
 from relaqs.session import Session
-from relaqs.simulation.outcome import Outcome
+from relaqs.sharing.view import Kind
 from relaqs.simulation.study import load, record_of
-from relaqs.simulation.trace import TraceTable
 from relaqs.snapshot import Snapshot
 from relaqs.training.run import TrainingRun
-from relaqs_tpch.metered import MeteredExecutor
+from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import Arrival
 from relaqs_tpch.noted import NotedPolicy
 from relaqs_tpch.queries import query

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.simulation.outcome import Decisions, Outcome
-from relaqs_tpch.metered import Held
+from relaqs.records.outcome import Decisions, Outcome
+from relaqs_tpch.metered_executor import Held
 
 SPAN_SECONDS = 0.05
 

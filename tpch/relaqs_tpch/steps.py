@@ -11,7 +11,7 @@ import numpy as np
 from relaqs.records.query_run import Steps
 from relaqs.snapshot import Snapshot
 from relaqs.training.run import TrainingStep
-from relaqs_tpch.metered import StepMeter
+from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.truth import Truth, Verdict
 
 Meters = Mapping[int, StepMeter]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.execution.arrays import doubles
-from relaqs_engine.plan import OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.snapshot import Snapshot

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.plan import Mode, OnlinePlan
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.sql.binder import Binder
 
 from relaqs.executors import Executor
 from relaqs.memory import machine_memory_bytes

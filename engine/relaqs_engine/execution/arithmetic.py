@@ -14,7 +14,7 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.estimate import FloatArray
+from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.sql.parse import DIALECT
 
 Arrays = Mapping[str, FloatArray]

@@ -10,13 +10,13 @@ import pyarrow as pa
 from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.arrays import arrow, doubles, integers
+from relaqs_engine.execution.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
-from relaqs_engine.plan import GROUP, GROUP_ROWS, Around, OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, Around, OnlinePlan, OutputKind
 
 # Rows of all variants of an answer together on which the query around it is computed, at most: about 50 ms.
 MAX_VARIANT_ROWS = 50_000

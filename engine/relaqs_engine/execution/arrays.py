@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from relaqs_engine.estimate import BoolArray, FloatArray
+from relaqs_engine.execution.estimate import BoolArray, FloatArray
 
 
 def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> FloatArray:

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.execution.cells import ShownGroups, own_columns
+from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.state import PartialRows
-from relaqs_engine.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, Basis, BasisColumn, OnlinePlan
+from relaqs_engine.plans.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, Basis, BasisColumn, OnlinePlan
 
 IntArray = NDArray[np.int64]
 

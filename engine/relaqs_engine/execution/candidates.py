@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.membership import Candidates
-from relaqs_engine.plan import ROWS, OnlinePlan, outlier_column
+from relaqs_engine.plans.plan import ROWS, OnlinePlan, outlier_column
 
 _PASSES = "passes_having"
 _GROUPS, _LEAST = "crowd_groups", "crowd_least_rows"

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.execution.arrays import arrow, doubles
-from relaqs_engine.plan import (
+from relaqs_engine.execution.estimate import FloatArray
+from relaqs_engine.plans.plan import (
     ROWS,
     SCALE,
     Basis,
@@ -25,7 +25,7 @@ from relaqs_engine.plan import (
     OutputKind,
     outlier_column,
 )
-from relaqs_engine.refinement import SHARED_SCALE
+from relaqs_engine.plans.refinement import SHARED_SCALE
 
 
 @dataclass(frozen=True, slots=True)

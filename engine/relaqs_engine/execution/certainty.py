@@ -8,7 +8,7 @@ from math import floor, log10
 
 from relaqs_engine.execution.candidates import Crowd
 from relaqs_engine.execution.membership import Places
-from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 # A group with more rows than are advised has at least so many in what was read: enough to be judged.
 _ROWS_TO_JUDGE = 50

@@ -11,7 +11,6 @@ import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
 from relaqs_engine.execution.cells import (
@@ -21,6 +20,7 @@ from relaqs_engine.execution.cells import (
     shown_groups,
 )
 from relaqs_engine.execution.certainty import words_of
+from relaqs_engine.execution.estimate import BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.interval import (
     CellIntervals,
     IntervalEstimator,
@@ -33,7 +33,7 @@ from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import (
+from relaqs_engine.plans.plan import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,

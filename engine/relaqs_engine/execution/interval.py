@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
 
-from relaqs_engine.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import Basis, BasisColumn, Method, OnlinePlan
+from relaqs_engine.plans.plan import Basis, BasisColumn, Method, OnlinePlan
 
 _ROUNDING = 1e-9
 MOST_WIDENED = 2.0  # what luck in the selection may make of a half-width

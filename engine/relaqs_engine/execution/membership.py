@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap import most_in_all
 
-from relaqs_engine.estimate import BoolArray, FloatArray
+from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import RIVALS, BasisColumn, Decider, OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import RIVALS, BasisColumn, Decider, OnlinePlan, OutputKind
 
 IntArray = NDArray[np.int64]
 # A group with fewer rows is too small to be judged: its standard error is itself too uncertain.

@@ -9,11 +9,11 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import arrow, doubles
+from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.rows import RowsEstimator
-from relaqs_engine.plan import GROUP, GROUP_ROWS, OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, OnlinePlan, OutputKind
 
 # Where a part's answer comes from: what estimates it, or the answer itself, when it is final.
 PartSource: TypeAlias = Estimator | RowsEstimator | pa.Table

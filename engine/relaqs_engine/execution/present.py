@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from relaqs_engine.estimate import ApproximateColumn, BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
+from relaqs_engine.execution.estimate import ApproximateColumn, BoolArray, Estimate, FloatArray
 from relaqs_engine.execution.interval import CellIntervals
-from relaqs_engine.plan import OnlinePlan, OutputColumn, OutputKind
-from relaqs_engine.sign import Sign
+from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plans.sign import Sign
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
 

@@ -15,12 +15,12 @@ from relaqs_bootstrap import (
 )
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.arrays import arrow, doubles, integers
+from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.present import CellBounds
 from relaqs_engine.execution.variance import Scan
-from relaqs_engine.plan import BLOCK, STATE, Method, OnlinePlan, OutputKind, QuantileOf
+from relaqs_engine.plans.plan import BLOCK, STATE, Method, OnlinePlan, OutputKind, QuantileOf
 
 IntArray = NDArray[np.int64]
 # Per group a quantile takes a few calls of numpy: above so many groups they have no intervals.

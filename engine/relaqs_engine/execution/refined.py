@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import DataError
-from relaqs_engine.estimate import Estimate
 from relaqs_engine.execution.arrays import arrow
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.present import present_estimate, present_exact
@@ -21,9 +21,9 @@ from relaqs_engine.execution.stage import Replicates, StageState
 from relaqs_engine.execution.state import GroupState, PartialRows
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import STATE, OnlinePlan
-from relaqs_engine.refinement import SHARED, SHARED_SCALE, Range
-from relaqs_engine.schedule import MiniBatch
+from relaqs_engine.plans.plan import STATE, OnlinePlan
+from relaqs_engine.plans.refinement import SHARED, SHARED_SCALE, Range
+from relaqs_engine.plans.schedule import MiniBatch
 
 # Standard errors either side of a stage's value that rows must be outside of to be decided. What is looked at
 # later, three smaller standard errors about another value, leaves six of them about once in a million looks;

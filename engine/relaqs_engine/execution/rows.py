@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import Estimate
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 
 
 class RowsEstimator:

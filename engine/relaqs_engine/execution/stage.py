@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 from relaqs_bootstrap import jackknife_variance, leave_one_out
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns, shown_groups
+from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import ROWS, SCALE, Method, OutputKind
-from relaqs_engine.refinement import Range, Stage
-from relaqs_engine.schedule import MiniBatch
+from relaqs_engine.plans.plan import ROWS, SCALE, Method, OutputKind
+from relaqs_engine.plans.refinement import Range, Stage
+from relaqs_engine.plans.schedule import MiniBatch
 
 # Rows a stage's one value must come from before anything is decided or certified by it: with fewer its
 # standard error is too uncertain, and its expression not yet near linear.

@@ -17,8 +17,18 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.tasks import reads_outliers
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, UNITS, VALUE, Basis, Method, OnlinePlan
-from relaqs_engine.schedule import MiniBatch
+from relaqs_engine.plans.plan import (
+    BLOCK,
+    OUTLIER_BLOCK,
+    ROWS,
+    STATE,
+    UNITS,
+    VALUE,
+    Basis,
+    Method,
+    OnlinePlan,
+)
+from relaqs_engine.plans.schedule import MiniBatch
 
 # Partial rows, and their bytes where rows hold lists, kept in Arrow before they move to DuckDB.
 ARROW_ROWS = 50_000

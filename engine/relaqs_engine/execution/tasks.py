@@ -10,10 +10,9 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.reads import TableRead, read_of_outliers, read_of_partitions
-from relaqs_engine.plan import Basis, Method, OnlinePlan
-from relaqs_engine.refinement import RANGE_HIGH, RANGE_LOW, Range, Refinement
-from relaqs_engine.rewrite.method import MANY_GROUPS
-from relaqs_engine.schedule import (
+from relaqs_engine.plans.plan import Basis, Method, OnlinePlan
+from relaqs_engine.plans.refinement import RANGE_HIGH, RANGE_LOW, Range, Refinement
+from relaqs_engine.plans.schedule import (
     BATCH_SHARE,
     BATCH_SHARE_OF_MANY_GROUPS,
     BLOCK_SHARE,
@@ -21,6 +20,7 @@ from relaqs_engine.schedule import (
     mini_batches,
     partition_order,
 )
+from relaqs_engine.rewrite.method import MANY_GROUPS
 
 VALUE_BYTES = 16  # of a column in a row of a partial result: a decimal, or a short text
 

@@ -15,12 +15,12 @@ from relaqs_bootstrap import (
 )
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.estimate import FloatArray
 from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plan import Method, OnlinePlan
+from relaqs_engine.plans.plan import Method, OnlinePlan
 
 # Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
 MAX_REPLICATE_CELLS = 20_000

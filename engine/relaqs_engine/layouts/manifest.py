@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
-from relaqs_engine.sealed import SEAL, is_sealed, seal
+from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relaqs_engine.bounds import UNKNOWN, Bounds
-from relaqs_engine.effort import STEPS_OF_A_VALUE
+from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
+from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.layouts.manifest import Column
-from relaqs_engine.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
+from relaqs_engine.plans.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.quantiles import MergedValue, OfValues, of_distinct, of_values
 from relaqs_engine.rewrite.so_far import value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.sql.effort import STEPS_OF_A_VALUE
 from relaqs_engine.sql.parse import DIALECT
-from relaqs_engine.value_bounds import value_bounds
 
 
 def output_name(position: int) -> str:

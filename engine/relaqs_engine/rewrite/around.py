@@ -8,7 +8,7 @@ from functools import reduce
 from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
-from relaqs_engine.plan import (
+from relaqs_engine.plans.plan import (
     GROUP,
     GROUP_ROWS,
     Around,
@@ -17,11 +17,11 @@ from relaqs_engine.plan import (
     OutputColumn,
     OutputKind,
 )
+from relaqs_engine.plans.sign import Sign, sign_of
 from relaqs_engine.rewrite.carve import Carved, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
 from relaqs_engine.rewrite.outputs import is_number
-from relaqs_engine.sign import Sign, sign_of
 from relaqs_engine.sql.parse import DIALECT
 
 # Rows that an answer may have: the query around it is computed anew, where the answers are, each time.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.plan import OnlinePlan
+from relaqs_engine.plans.plan import OnlinePlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys

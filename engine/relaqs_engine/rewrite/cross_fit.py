@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plan import ROWS, SCALE, Basis, BasisColumn, OutputKind
-from relaqs_engine.refinement import Stage
+from relaqs_engine.plans.plan import ROWS, SCALE, Basis, BasisColumn, OutputKind
+from relaqs_engine.plans.refinement import Stage
 from relaqs_engine.rewrite.draft import Draft, Source
 from relaqs_engine.sql.parse import DIALECT
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from relaqs_engine.binder import Binder
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout
-from relaqs_engine.plan import BasisColumn, Decider, Hoist, Method, OutputColumn
+from relaqs_engine.plans.plan import BasisColumn, Decider, Hoist, Method, OutputColumn
 from relaqs_engine.rewrite.quantiles import MergedValue
+from relaqs_engine.sql.binder import Binder
 
 
 class NotOnlineError(Exception):

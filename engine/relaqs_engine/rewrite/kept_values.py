@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs_engine.plan import Basis
+from relaqs_engine.plans.plan import Basis
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
 # Values that a query may keep of its sampled tables, however much memory there is: each mini-batch computes

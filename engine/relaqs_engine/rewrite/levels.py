@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from sqlglot import exp
 
-from relaqs_engine.plan import GROUP, GROUP_ROWS, Method, OnlinePlan, OutputKind
+from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, Method, OnlinePlan, OutputKind
 from relaqs_engine.rewrite.carve import aggregates, answer_index
 from relaqs_engine.rewrite.draft import NotOnlineError
 from relaqs_engine.rewrite.outputs import is_number

@@ -13,8 +13,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.plan import DISTINCT_ESTIMATE, SCALE, Decider, OutputColumn, OutputKind
-from relaqs_engine.refinement import SHARED_SCALE
+from relaqs_engine.plans.plan import DISTINCT_ESTIMATE, SCALE, Decider, OutputColumn, OutputKind
+from relaqs_engine.plans.refinement import SHARED_SCALE
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
 from relaqs_engine.rewrite.outputs import is_number, plain_total
 from relaqs_engine.rewrite.render import merged_columns

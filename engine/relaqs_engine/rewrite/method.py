@@ -9,7 +9,7 @@ from math import prod
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
-from relaqs_engine.plan import Basis, BasisColumn, Method, OutputKind
+from relaqs_engine.plans.plan import Basis, BasisColumn, Method, OutputKind
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.sources import groups_are_complete
 

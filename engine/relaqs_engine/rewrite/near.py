@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs_engine.plan import RIVALS
+from relaqs_engine.plans.plan import RIVALS
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.membership import fixed_conditions
 from relaqs_engine.rewrite.render import attempted, valued

@@ -14,12 +14,12 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
+from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.layouts.outliers import outlier_condition
-from relaqs_engine.plan import Basis, BasisColumn, Method
+from relaqs_engine.plans.plan import Basis, BasisColumn, Method
 from relaqs_engine.rewrite.draft import Draft, Source
 from relaqs_engine.sql.parse import DIALECT
-from relaqs_engine.value_bounds import value_bounds
 
 _SUMMED = (Basis.SUM, Basis.MEAN, Basis.M2)
 

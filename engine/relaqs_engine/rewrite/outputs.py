@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plan import (
+from relaqs_engine.plans.plan import (
     DISTINCT_ESTIMATE,
     DISTINCT_SEEN,
     ROWS,
@@ -18,11 +18,11 @@ from relaqs_engine.plan import (
     OutputColumn,
     OutputKind,
 )
-from relaqs_engine.refinement import SHARED_SCALE
+from relaqs_engine.plans.refinement import SHARED_SCALE
+from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.quantiles import MergedValue
 from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
-from relaqs_engine.sign import Sign, sign_of, sign_of_bounds
 from relaqs_engine.sql.parse import DIALECT
 
 _NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from relaqs_engine.layouts.reads import read_of_table
-from relaqs_engine.plan import Hoist, Mode, OnlinePlan, OutputColumn, OutputKind
-from relaqs_engine.refinement import Refinement
+from relaqs_engine.plans.plan import Hoist, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plans.refinement import Refinement
 from relaqs_engine.rewrite.draft import (
     Draft,
     NotOnlineError,

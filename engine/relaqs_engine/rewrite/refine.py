@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plan import Basis, Method, Mode, OnlinePlan, OutputColumn, OutputKind, Stream
-from relaqs_engine.refinement import Refinement
+from relaqs_engine.plans.plan import Basis, Method, Mode, OnlinePlan, OutputColumn, OutputKind, Stream
+from relaqs_engine.plans.refinement import Refinement
 from relaqs_engine.rewrite import AGGREGATING, SAMPLING
-from relaqs_engine.rewrite.belonging import Late, belonging_of, cross_fits, kept_plan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
 from relaqs_engine.rewrite.hoist import hoist_statics
+from relaqs_engine.rewrite.kept_rows import Late, belonging_of, cross_fits, kept_plan
 from relaqs_engine.rewrite.method import MANY_GROUPS
 from relaqs_engine.rewrite.shape import check_shape
 from relaqs_engine.rewrite.shared import push_arithmetic_inside, share_values

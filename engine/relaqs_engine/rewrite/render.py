@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
 from relaqs_engine.layouts.reads import columns_named
-from relaqs_engine.plan import (
+from relaqs_engine.plans.plan import (
     BLOCK,
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
@@ -29,7 +29,7 @@ from relaqs_engine.plan import (
     Stream,
     outlier_column,
 )
-from relaqs_engine.refinement import SHARED, SHARED_SCALE
+from relaqs_engine.plans.refinement import SHARED, SHARED_SCALE
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import stream_token

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.casts import cast_step
+from relaqs_engine.bounds.casts import cast_step
 
 _STEPS = (exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign)
 _MOST_DECIMALS = 300

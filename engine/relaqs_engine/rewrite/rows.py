@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plan import STATE
+from relaqs_engine.plans.plan import STATE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.sql.parse import DIALECT
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plan import SCALE, BasisColumn, OutputKind
-from relaqs_engine.refinement import SHARED_SCALE
+from relaqs_engine.plans.plan import SCALE, BasisColumn, OutputKind
+from relaqs_engine.plans.refinement import SHARED_SCALE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, SharedValue, conjuncts_of
 from relaqs_engine.rewrite.stages import StageMaker, child_queries, look_up_of
 from relaqs_engine.sql.parse import DIALECT

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plan import OnlinePlan
-from relaqs_engine.refinement import Stage
+from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.refinement import Stage
 from relaqs_engine.rewrite.cross_fit import Correlation
 from relaqs_engine.rewrite.draft import (
     Draft,

@@ -14,7 +14,7 @@ from math import prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plan import BasisColumn, OutputColumn, OutputKind
+from relaqs_engine.plans.plan import BasisColumn, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
 from relaqs_engine.sql.parse import DIALECT
 

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
-from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.functions import check_functions, mark_aggregates
 from relaqs_engine.sql.guards import guard_functions
 from relaqs_engine.sql.read import read_statements

@@ -8,8 +8,8 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
 
-from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
 from relaqs_engine.sql.units import check_units
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.effort import Effort
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.parse import DIALECT, is_cte_reference, parse_query
 from relaqs_engine.sql.read import read_statements
 

@@ -23,7 +23,6 @@ from distributed import Client, Future, Security
 from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.base import Done, client_name
 from relaqs.executors.dask.connection import checked, connect, named_versions, secured
 from relaqs.executors.dask.errors import (
     CONNECTION_LOST,
@@ -37,9 +36,12 @@ from relaqs.executors.dask.flights import Flight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
 from relaqs.executors.dask.task import run_task
-from relaqs.job import StepReport, Task, TaskKey, TaskResult
-from relaqs.policies import DEFAULT_POLICY, Policy, chosen_policy
-from relaqs.scheduling import ClusterStatus, JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Done, client_name
+from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.policies import DEFAULT_POLICY, chosen_policy
+from relaqs.scheduling import ClusterStatus
+from relaqs.sharing.policy import Policy
 
 CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 60.0  # for a scheduler to be started again

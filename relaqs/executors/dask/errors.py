@@ -10,8 +10,8 @@ from pathlib import Path
 from distributed import KilledWorker
 from relaqs_engine.errors import ClusterError, RelaqsError
 
-from relaqs.intact_files import UnseenFileError
-from relaqs.job import TaskKey, TaskResult
+from relaqs.executors.intact_files import UnseenFileError
+from relaqs.jobs.job import TaskKey, TaskResult
 
 # Why Dask cancels a task that nobody asked to cancel; such a task is simply sent again.
 CONNECTION_LOST = "scheduler-connection-lost"

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from distributed import Future
 
-from relaqs.executors.base import Done
-from relaqs.job import StepReport, TaskKey, TaskResult
-from relaqs.scheduling import JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Done
+from relaqs.jobs.job import StepReport, TaskKey, TaskResult
 
 KEPT_REPORTS = 50  # as many as a scheduler that comes back learns of
 

@@ -19,8 +19,8 @@ from relaqs.executors.dask.connection import check_workers, workers_of
 from relaqs.executors.dask.names import HELLO_RPC, RELAQS_VERSION, STATUS_RPC, STREAM_OP, Hello
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
-from relaqs.policies import Policy
 from relaqs.scheduling import ClusterStatus
+from relaqs.sharing.policy import Policy
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there
 PLUGIN_SECONDS = 2.0  # for workers to take a plugin; one that hangs takes it when it goes on

@@ -21,10 +21,10 @@ import numpy as np
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
-from relaqs.executors.dask.absence import Absence, NoWorkersWarning
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import broken_contract, chosen_credit
 from relaqs.executors.dask.departed import Departed
+from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.names import (
     CORE_SECONDS,
@@ -37,14 +37,15 @@ from relaqs.executors.dask.names import (
     Mechanism,
     job_of,
 )
+from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
 from relaqs.executors.dask.past import PastSpans
-from relaqs.executors.dask.silence import Silence, SilentWorkerWarning
-from relaqs.executors.dask.wishes import Wishes
+from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.shares import FairShares
-from relaqs.job import StepReport
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
 from relaqs.policies import DEFAULT_POLICY, make_policy
-from relaqs.policies.plan import Plan
-from relaqs.scheduling import EPOCH_SECONDS, Allocator, JobDescription
+from relaqs.scheduling import EPOCH_SECONDS, Allocator
+from relaqs.sharing.plan import Plan
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

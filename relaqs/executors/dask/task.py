@@ -15,13 +15,13 @@ from distributed.protocol import pickle
 from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError, RelaqsError
 
-from relaqs import worker
-from relaqs.executors.base import run_measured
+from relaqs.executors import duck_process as worker
 from relaqs.executors.dask.connection import named_versions
 from relaqs.executors.dask.errors import UnseenThereError
 from relaqs.executors.dask.names import CORE_SECONDS, job_of
-from relaqs.intact_files import UnseenFileError
-from relaqs.job import Task, TaskResult
+from relaqs.executors.intact_files import UnseenFileError
+from relaqs.jobs.executor import run_measured
+from relaqs.jobs.job import Task, TaskResult
 
 
 def run_task(wanted: str, pickled: bytes) -> TaskResult:

@@ -18,7 +18,7 @@ from relaqs_engine.layouts.manifest import (
     read_manifest,
     write_manifest,
 )
-from relaqs_engine.sealed import SEAL, seal
+from relaqs_engine.layouts.sealed import SEAL, seal
 
 
 def make_layout(directory: Path, **changes: Any) -> Layout:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlglot
-from relaqs_engine.plan import Mode, OnlinePlan, OutputColumn
-from relaqs_engine.refinement import Refinement
+from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputColumn
+from relaqs_engine.plans.refinement import Refinement
 from relaqs_engine.sql.parse import DIALECT
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rewrite"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from itertools import groupby
 
 import pytest
-from relaqs_engine.binder import Binder
-from relaqs_engine.planner import plan_query
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.sql.binder import Binder
 
 from tests.engine.rewrite.cases import Case, all_cases, recording, write_cases
 from tests.engine.rewrite.in_memory import CATALOG

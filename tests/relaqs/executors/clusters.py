@@ -14,7 +14,7 @@ from pathlib import Path
 from distributed import Client
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.runner import JobRunner, RunState
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.toy_jobs import ToyJob
 
 Process = subprocess.Popen[bytes]

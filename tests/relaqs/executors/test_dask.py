@@ -17,17 +17,17 @@ import pytest
 from distributed import Client
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import ClusterError, DataError, RelaqsError
-from relaqs_engine.plan import Hoist
+from relaqs_engine.plans.plan import Hoist
 
 from relaqs.executors import open_executor
 from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.past import KEPT_SPANS
-from relaqs.intact_files import UnseenFileError
-from relaqs.job import StepReport, Task, TaskKey, TaskResult
-from relaqs.runner import JobRunner, RunState
-from relaqs.scheduling import JobDescription
-from relaqs.worker import QueryWork
+from relaqs.executors.duck_process import QueryWork
+from relaqs.executors.intact_files import UnseenFileError
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,
@@ -180,7 +180,7 @@ def running(dask_scheduler: Any) -> list[int]:
 CLIENT = """
 import sys
 from relaqs.executors import open_executor
-from relaqs.runner import JobRunner
+from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.toy_jobs import KillsItsWorker, LongQuery, ToyJob
 
 address, *pipes = sys.argv[1:]

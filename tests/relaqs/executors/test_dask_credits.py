@@ -14,9 +14,9 @@ from distributed import Client
 
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.link import CreditsWarning
-from relaqs.job import StepReport
-from relaqs.runner import JobRunner, RunState
-from relaqs.scheduling import JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+from relaqs.jobs.runner import JobRunner, RunState
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, run_to_end, running_cluster
 from tests.relaqs.executors.test_dask_faults import OTHER_CLIENT
 from tests.relaqs.executors.toy_jobs import (

@@ -17,11 +17,12 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask import client as dask_client
-from relaqs.executors.dask.silence import SilentWorkerWarning
-from relaqs.job import StepReport, Work
-from relaqs.policies import Kind
-from relaqs.runner import JobRunner, RunState
-from relaqs.scheduling import JobDescription, JobStatus
+from relaqs.executors.dask.hung_workers import SilentWorkerWarning
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport, Work
+from relaqs.jobs.runner import JobRunner, RunState
+from relaqs.scheduling import JobStatus
+from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,
@@ -296,8 +297,8 @@ def test_a_worker_that_joins_late_with_another_duckdb_is_named(tmp_path: Path) -
 OTHER_CLIENT = """
 import sys
 from relaqs.executors import open_executor
-from relaqs.runner import JobRunner
-from relaqs.scheduling import JobDescription
+from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.description import JobDescription
 from tests.relaqs.executors.toy_jobs import counting_job
 
 job = counting_job("theirs", steps=100_000, tasks=8, core_seconds=0.02)

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import broken_contract, broken_source, chosen_credit
+from relaqs.executors.dask.hung_workers import chosen_silence
 from relaqs.executors.dask.names import CORE_SECONDS, FOREIGN, job_of
 from relaqs.executors.dask.plugin import core_seconds_of
+from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.queue import JobQueue
-from relaqs.executors.dask.silence import chosen_silence
-from relaqs.executors.dask.wishes import Wishes
 from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.policies import make_policy
 

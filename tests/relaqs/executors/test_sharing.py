@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 
 from relaqs.executors import ThreadExecutor
-from relaqs.job import StepReport, Task, TaskKey, TaskResult
-from relaqs.policies import Index, Kind, Plan, Policy, View
-from relaqs.runner import JobRunner
-from relaqs.scheduling import JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.runner import JobRunner
+from relaqs.policies import Index
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind, View
 from tests.relaqs.executors.toy_jobs import Number, ToyJob, Waits
 
 CORES = 2

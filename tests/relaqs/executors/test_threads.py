@@ -18,10 +18,10 @@ from relaqs_engine.duck import Interrupted
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import open_executor
-from relaqs.executors.base import Done
 from relaqs.executors.threads import ThreadExecutor, usable_cores
-from relaqs.job import Task, TaskKey, TaskResult, Work
-from relaqs.scheduling import JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Done
+from relaqs.jobs.job import Task, TaskKey, TaskResult, Work
 from tests.relaqs.executors.toy_jobs import Fails, LongQuery, Number, query_work
 
 SHORT_SQL = "SELECT sum(a)::BIGINT AS n FROM range(3_000_000) t(a)"
@@ -168,8 +168,8 @@ def test_close_interrupts_joins_and_takes_no_more(pipe: Path) -> None:
 ENDLESS = """
 import sys
 from relaqs.executors import open_executor
-from relaqs.executors.base import Done
-from relaqs.runner import JobRunner
+from relaqs.jobs.executor import Done
+from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.toy_jobs import LONG_SQL, LongQuery, ToyJob, query_work
 
 works = [query_work(LONG_SQL), LongQuery(sys.argv[1])]

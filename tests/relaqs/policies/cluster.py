@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from relaqs.policies import History, Jobs, JobView, Kind, Observation, Plan, Policy, View
+from relaqs.sharing.history import History, Observation
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Jobs, JobView, Kind, View
 
 EPOCH_SECONDS = 0.5
 WATCHED_CELLS = 10

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relaqs.policies import Jobs, JobView, Kind, Policy, View, fit_quality_curves
-from relaqs.policies.division import FEWEST_UNITS
-from relaqs.policies.fill import fill_evenly
+from relaqs.sharing.division import FEWEST_UNITS
+from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.outlook import fit_quality_curves
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Jobs, JobView, Kind, View
 from tests.relaqs.policies.views import any_job, any_view, every_policy
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

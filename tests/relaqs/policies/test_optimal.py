@@ -8,18 +8,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from relaqs.policies import (
-    History,
-    Index,
-    Jobs,
-    JobView,
-    Kind,
-    LeastAttainedService,
-    MaxSum,
-    Observation,
-    Policy,
-    View,
-)
+from relaqs.policies import Index, LeastAttainedService, MaxSum
+from relaqs.sharing.history import History, Observation
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Jobs, JobView, Kind, View
 
 STEPS = 12  # of every query
 UNKNOWN = 1.0  # relative error before the first result

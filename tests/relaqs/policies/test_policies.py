@@ -11,18 +11,16 @@ import pytest
 from relaqs.policies import (
     Fair,
     Fifo,
-    History,
     Index,
-    JobView,
-    Kind,
     LeastAttainedService,
     MaxMin,
     MaxSum,
-    Observation,
     ShortestRemainingTime,
     Utility,
     WeightedFair,
 )
+from relaqs.sharing.history import History, Observation
+from relaqs.sharing.view import JobView, Kind
 from tests.relaqs.policies.views import cores, query, training
 
 

@@ -6,7 +6,8 @@ import pickle
 
 import pytest
 
-from relaqs.policies import POLICIES, Index, Policy, PolicyError, make_policy
+from relaqs.policies import POLICIES, Index, PolicyError, make_policy
+from relaqs.sharing.policy import Policy
 from tests.relaqs.policies.views import every_policy
 
 

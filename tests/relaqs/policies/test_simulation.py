@@ -12,15 +12,15 @@ from relaqs.policies import (
     Fair,
     Fifo,
     Index,
-    Kind,
     LeastAttainedService,
     MaxSum,
-    Policy,
     ShortestRemainingTime,
     Utility,
     WeightedFair,
 )
-from relaqs.policies.fill import fill_evenly
+from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind
 from tests.relaqs.policies.cluster import (
     EPOCH_SECONDS,
     Epoch,

@@ -8,18 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from relaqs.policies import (
-    POLICIES,
-    FinishedJob,
-    History,
-    Jobs,
-    JobView,
-    Kind,
-    Observation,
-    Policy,
-    Utility,
-    View,
-)
+from relaqs.policies import POLICIES, Utility
+from relaqs.sharing.history import History, Observation
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import FinishedJob, Jobs, JobView, Kind, View
 
 STEPS_OF_A_QUERY = 50
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from relaqs_engine.estimate import ApproximateColumn, Estimate
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.progress import Cells, LossDelta, ResultDelta, UserDelta, cells_of
 

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_engine.sealed import seal
+from relaqs_engine.layouts.sealed import seal
 
-from relaqs.policies import Node
 from relaqs.records import RecordFile, ScheduleRun
 from relaqs.records.comparison import compare, settings
+from relaqs.sharing.view import Node
 from relaqs.simulation.simulator import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 

@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.job import StepReport
-from relaqs.policies import Fair, Index, Kind, MaxSum, Plan, Policy, View, WeightedFair
-from relaqs.policies.fill import fill_evenly
-from relaqs.scheduling import EPOCH_SECONDS, Allocator, JobDescription, forecasts
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+from relaqs.policies import Fair, Index, MaxSum, WeightedFair
+from relaqs.scheduling import EPOCH_SECONDS, Allocator, forecasts
+from relaqs.sharing.fill import fill_evenly
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind, View
 
 CORES = 4.0
 

@@ -6,11 +6,13 @@ import math
 
 import pytest
 
-from relaqs.job import StepReport
-from relaqs.policies import Fair, Kind
-from relaqs.scheduling import Allocator, JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+from relaqs.policies import Fair
+from relaqs.scheduling import Allocator
 from relaqs.scheduling.ledger import KEPT_STEPS
 from relaqs.scheduling.usage import WINDOW_SECONDS, Usage
+from relaqs.sharing.view import Kind
 
 
 def test_a_query_half_way() -> None:

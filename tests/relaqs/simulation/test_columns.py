@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from relaqs.job import StepReport
-from relaqs.policies import Index, Kind, LeastAttainedService, MaxSum, Node, Policy, ShortestRemainingTime
-from relaqs.scheduling import Allocator, JobDescription
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+from relaqs.policies import Index, LeastAttainedService, MaxSum, ShortestRemainingTime
+from relaqs.scheduling import Allocator
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind, Node
 from relaqs.simulation import synthetic_workload
 from relaqs.simulation.columns import JobColumns
 

@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from relaqs.policies import Fair, Fifo, Index, Kind, Node, Policy
+from relaqs.policies import Fair, Fifo, Index
+from relaqs.records.outcome import Decisions, Outcome
 from relaqs.records.schedule_run import Series
+from relaqs.records.trace import Trace
+from relaqs.sharing.policy import Policy
+from relaqs.sharing.view import Kind, Node
 from relaqs.simulation import (
     Options,
-    Outcome,
-    Trace,
     poisson_arrivals,
     query_trace,
     simulate,
@@ -20,7 +22,6 @@ from relaqs.simulation import (
     training_trace,
     workload_of,
 )
-from relaqs.simulation.outcome import Decisions
 from relaqs.simulation.workload import Workload
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet
 import pytest
-from relaqs_engine.sealed import SEAL, seal
+from relaqs_engine.layouts.sealed import SEAL, seal
 from relaqs_tpch.report.alone import rank_correlation
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
 from relaqs_tpch.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
@@ -22,9 +22,9 @@ from relaqs_tpch.report.shared import in_order, shared, styles
 from relaqs_tpch.report.style import COLOURS, picture
 
 from relaqs.cli.comparison import HEADINGS, cells
-from relaqs.policies import Node
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.records.comparison import compare, settings
+from relaqs.sharing.view import Node
 from relaqs.simulation import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 from tests.tpch.command_line import run

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Kind
 from relaqs.records import QueryRun
+from relaqs.sharing.view import Kind
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
 from relaqs_tpch.report.style import (
     SERIES,

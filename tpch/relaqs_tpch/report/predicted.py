@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relaqs.arrays import FloatArray
-from relaqs.policies import Kind
 from relaqs.prediction import (
     GEOMETRIC,
     HARMONIC,
@@ -24,6 +23,7 @@ from relaqs.prediction import (
     spacing,
 )
 from relaqs.records import QueryRun
+from relaqs.sharing.view import Kind
 from relaqs_tpch.report.alone import measured_on
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent
 from relaqs_tpch.report.style import SERIES, Palette, legend_below, picture, plain_numbers, shared_legend

@@ -13,7 +13,7 @@ from relaqs.cli.comparison import either, policy_label, signed, title_of
 from relaqs.policies import POLICIES
 from relaqs.records import ScheduleRun
 from relaqs.records.comparison import REFERENCE, Row, compare, settings
-from relaqs.simulation.outcome import GROUPS, LEVELS
+from relaqs.records.outcome import GROUPS, LEVELS
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, Part, commands_of, in_percent
 from relaqs_tpch.report.policies import SOURCE, policy_tables, table_title
 from relaqs_tpch.report.style import SERIES, Palette, picture, shared_legend

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from relaqs.cli.comparison import policy_label, signed
-from relaqs.policies import Kind
 from relaqs.records import ScheduleRun
 from relaqs.records.comparison import REFERENCE, compare, settings
+from relaqs.sharing.view import Kind
 from relaqs_tpch.report.exhibit import Exhibit, Finding, Missing, commands_of
 from relaqs_tpch.report.shared import in_order, mean_over, most_alike, names_of, sentence, styles
 from relaqs_tpch.report.style import Palette, picture, plain_numbers, shared_legend

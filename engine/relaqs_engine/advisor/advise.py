@@ -1,0 +1,262 @@
+"""Which further layouts would help a query: found by planning over layouts that are not there.
+
+Pure: nothing is read but the catalog. Tables are given other layouts than they have, one table or two at a
+time; what the planner makes of the query then is compared with what it makes of the tables as they are.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlglot.errors import SqlglotError
+
+from relaqs_engine.advisor.imagined import gauges, is_static, table_of, with_further
+from relaqs_engine.advisor.join_columns import JoinColumns, join_columns
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.flatten import flatten
+from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.parse import ParsedQuery, parse_query
+
+FEWEST_ROWS = 10_000  # fewer are read whole within milliseconds
+NOTABLE_SHARE = 0.1  # of the query's rows: so many fewer to wait for are worth a layout
+SMALL_GROUP_ROWS = 100  # a tenth of fewer rows certifies nothing; complete groups, a few at first, say more
+
+Further = tuple[Layout, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FurtherLayout:
+    """A layout to be made of a table. cluster_key: empty where rows are the units. source, into: folders."""
+
+    table: str
+    cluster_key: tuple[str, ...]
+    partitions: int
+    seed: int
+    source: Path
+    into: Path
+
+    @property
+    def command(self) -> str:
+        """Return the command that makes it, as a shell takes it."""
+        words = ["relaqs", "shuffle", str(self.source), "--into", str(self.into)]
+        for column in self.cluster_key:
+            words += ["--cluster-by", column]
+        words += ["--partitions", str(self.partitions), "--seed", str(self.seed)]
+        return shlex.join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What a plan comes to. streams: the layouts it samples. rows: of its tables. streamed_rows: of streams.
+
+    The other rows are read whole before the first estimate. group_rows: rows an average group has at least.
+    is_two_level: whether it is computed from other answers so far, or from rows that are decided by them.
+    """
+
+    mode: Mode
+    reasons: tuple[str, ...]
+    streams: tuple[str, ...]
+    rows: int
+    streamed_rows: int
+    groups_are_local: bool
+    group_rows: float
+    is_two_level: bool
+
+    @property
+    def is_progressive(self) -> bool:
+        return self.mode is not Mode.EXACT
+
+    @property
+    def directness(self) -> int:
+        """Return how directly it is answered: at the end only, from two levels of estimates, or from one."""
+        if not self.is_progressive:
+            return 0
+        return 1 if self.is_two_level else 2
+
+    @property
+    def completes_small_groups(self) -> bool:
+        """Whether groups too small to be estimated soon are complete as soon as they are seen."""
+        return self.groups_are_local and self.group_rows < SMALL_GROUP_ROWS
+
+    @property
+    def rows_to_wait_for(self) -> int:
+        return rows_to_wait_for(self.streamed_rows, self.rows)
+
+    @property
+    def rank(self) -> tuple[int, int, bool, int]:
+        """Return what is better in order of importance."""
+        return (
+            self.directness,
+            -self.rows_to_wait_for,
+            self.completes_small_groups,
+            self.streamed_rows,
+        )
+
+    def is_notably_better_than(self, other: Outlook) -> bool:
+        """Whether it is worth one more layout."""
+        if self.directness != other.directness:
+            return self.directness > other.directness
+        gained = other.rows_to_wait_for - self.rows_to_wait_for
+        completes = self.completes_small_groups and not other.groups_are_local
+        return gained >= NOTABLE_SHARE * self.rows or (gained >= 0 and completes)
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """Which layouts to make for a query: none where none is needed, and none where none would help.
+
+    now, then: how it is answered without and with them. obstacle: why it would run exactly however its
+    tables were laid out; empty where it would not.
+    """
+
+    layouts: tuple[FurtherLayout, ...]
+    now: Outlook
+    then: Outlook
+    obstacle: str = ""
+
+    @property
+    def commands(self) -> tuple[str, ...]:
+        return tuple(layout.command for layout in self.layouts)
+
+    def __str__(self) -> str:
+        return "\n".join(_in_words(self))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A change of layouts and what the query would come to. sampled_rows: of its tables' in any sample."""
+
+    further: Further
+    outlook: Outlook
+    sampled_rows: int
+
+
+def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = None) -> Advice:
+    """Return which further layouts, of two tables at most, would help a SELECT.
+
+    effort: what may end it. Raises SqlError when the SQL is wrong, as planning it does.
+    """
+    with binder.spending(effort or Effort()) as own:
+        return _advice(parse_query(sql, catalog.tables, own.effort), catalog, own)
+
+
+def _advice(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> Advice:
+    best = now = _tried((), catalog, parsed, binder)
+    if now.outlook.rows < FEWEST_ROWS:
+        return Advice((), now.outlook, now.outlook)
+    trials: list[_Trial] = []
+    for contenders in _contenders(catalog, parsed, binder):
+        tried = [_tried(further, catalog, parsed, binder) for further in contenders]
+        better = [each for each in tried if each.outlook.is_notably_better_than(best.outlook)]
+        best = max(better, key=lambda each: each.outlook.rank, default=best)
+        trials += tried
+    layouts = tuple(_further_layout(catalog, layout) for layout in best.further)
+    obstacle = "" if best.outlook.is_progressive else _obstacle(now, trials)
+    return Advice(layouts, now.outlook, best.outlook, obstacle)
+
+
+def _tried(further: Further, catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> _Trial:
+    imagined = with_further(catalog, further)
+    layouts = [imagined.table(name) for name in parsed.tables]
+    plan = plan_query(parsed.sql, imagined, binder, effort=binder.effort.anew())
+    outlook = _outlook(plan, imagined, layouts)
+    return _Trial(further, outlook, sum(layout.row_count for layout in layouts if layout.is_sampled))
+
+
+def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
+    """Return why the query runs exactly as it is, and why it does with the change that comes furthest."""
+    reason = now.outlook.reasons[0]
+    others = [each for each in trials if each.outlook.reasons[0] != reason]
+    if not others:
+        return reason
+    last = max(reversed(others), key=lambda each: each.sampled_rows)
+    names = " and ".join(layout.table for layout in last.further)
+    return f"{reason}; and with {names}, {last.outlook.reasons[0]}"
+
+
+def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> Outlook:
+    streams = tuple(stream.table for stream in plan.streams)
+    leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0
+    return Outlook(
+        mode=plan.mode,
+        reasons=plan.reasons,
+        streams=streams,
+        rows=sum(layout.row_count for layout in layouts),
+        streamed_rows=sum(catalog.table(name).row_count for name in streams),
+        groups_are_local=plan.groups_are_local,
+        group_rows=leading_rows / plan.expected_groups,
+        is_two_level=plan.mode is Mode.REFINED or plan.around is not None,
+    )
+
+
+def _contenders(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> tuple[list[Further], list[Further]]:
+    """Return the changes worth trying: of one table, then of two that the query equates."""
+    columns = _columns_of(catalog, parsed, binder)
+    statics = [name for name in sorted(parsed.tables) if is_static(catalog, name)]
+    one: list[Further] = []
+    two: list[Further] = []
+    for gauge in gauges(catalog, parsed.tables):
+        clustered = {column: gauge.clustered(catalog, column) for column in columns.columns}
+        single = [*(gauge.rows_of(catalog, name) for name in statics), *clustered.values()]
+        one += [(layout,) for layout in single if layout is not None]
+        for left, right in columns.equated:
+            pair = clustered[left], clustered[right]
+            if left[0] != right[0] and pair[0] is not None and pair[1] is not None:
+                two.append((pair[0], pair[1]))
+    return one, two
+
+
+def _columns_of(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> JoinColumns:
+    try:
+        draft = flatten(Draft(parsed.sql, catalog, binder, parsed.tree, schema=()))
+    except (NotOnlineError, SqlglotError):
+        return JoinColumns((), ())  # it runs exactly whatever its tables are clustered by
+    return join_columns(draft.tree, {name: catalog.table(name) for name in parsed.tables})
+
+
+def _further_layout(catalog: Catalog, layout: Layout) -> FurtherLayout:
+    table = table_of(layout)
+    source = catalog.table(table).directory
+    return FurtherLayout(
+        table, layout.cluster_key, len(layout.partitions), layout.seed, source, layout.directory
+    )
+
+
+def _in_words(advice: Advice) -> Iterator[str]:
+    now, then = advice.now, advice.then
+    if not advice.layouts:
+        yield _why_none(advice)
+        return
+    yield "A further layout would help." if len(advice.layouts) == 1 else "Two further layouts would help."
+    yield ""
+    if now.mode is not then.mode:
+        yield f"mode     {now.mode.value} → {then.mode.value} (now {now.reasons[0]})"
+    elif now.directness != then.directness:
+        yield "levels   from other answers so far, without intervals of its own → estimated at once"
+    yield f"streams  {', '.join(now.streams) or 'none'} → {', '.join(then.streams)}"
+    yield f"rows     {now.streamed_rows:,} → {then.streamed_rows:,} streamed, of {then.rows:,} in its tables"
+    if then.completes_small_groups and not now.groups_are_local:
+        yield "groups   in all partitions → each in one, and complete as soon as it is seen"
+    yield ""
+    yield from advice.commands
+
+
+def _why_none(advice: Advice) -> str:
+    now = advice.now
+    if advice.obstacle:
+        return f"No layout would help, it runs exactly: {advice.obstacle}."
+    if not now.is_progressive:
+        return f"No layout is needed: its tables have {now.rows:,} rows together, which are read at once."
+    return (
+        f"No further layout is needed: it is answered progressively, and streams {', '.join(now.streams)}, "
+        f"{now.streamed_rows:,} of the {now.rows:,} rows in its tables."
+    )

@@ -1,0 +1,111 @@
+"""Provable bounds of what SQL takes from dates: their parts, their differences, the seconds since 1970."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlglot import exp
+
+from relaqs_engine.bounds.casts import type_name
+from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds, hull
+from relaqs_engine.layouts.manifest import Column
+
+ColumnLookup = Callable[[exp.Column], Column | None]
+
+_MOMENTS = ("DATE", "TIMESTAMP")
+_SECONDS_A_DAY = 86_400.0
+# Parts of a date that have the same few values in any year.
+_DATE_PARTS = {
+    "month": Bounds(1.0, 12.0),
+    "quarter": Bounds(1.0, 4.0),
+    "week": Bounds(1.0, 53.0),
+    "weekofyear": Bounds(1.0, 53.0),
+    "day": Bounds(1.0, 31.0),
+    "dayofmonth": Bounds(1.0, 31.0),
+    "dayofweek": Bounds(0.0, 7.0),
+    "weekday": Bounds(0.0, 7.0),
+    "dow": Bounds(0.0, 7.0),
+    "dayofweekiso": Bounds(1.0, 7.0),
+    "isodow": Bounds(1.0, 7.0),
+    "dayofyear": Bounds(1.0, 366.0),
+    "doy": Bounds(1.0, 366.0),
+    "hour": Bounds(0.0, 23.0),
+    "minute": Bounds(0.0, 59.0),
+    "second": Bounds(0.0, 60.0),
+}
+_DAYS_OF = {"day": 1.0, "week": 7.0, "hour": 1 / 24, "minute": 1 / 1440, "second": 1 / 86_400}
+
+
+def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of a date or a time, in days since the year 1."""
+    expression = expression.unnest()
+    if isinstance(expression, exp.Cast):
+        is_day = type_name(expression).startswith(_MOMENTS)
+        return day_bounds(expression.this, column_of).widened(1.0) if is_day else UNKNOWN
+    if isinstance(expression, exp.Literal) and expression.is_string:
+        day = _days(expression.this)
+        return Bounds(day, day)
+    column = column_of(expression) if isinstance(expression, exp.Column) else None
+    if column is None or not column.type.startswith(_MOMENTS):
+        return UNKNOWN
+    return Bounds(_days(column.minimum), _days(column.maximum))
+
+
+def _days(text: object) -> float | None:
+    try:
+        moment = datetime.fromisoformat(str(text)).replace(tzinfo=None)
+    except ValueError:
+        return None
+    return (moment - datetime.min).total_seconds() / _SECONDS_A_DAY
+
+
+def date_difference(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of DATE_DIFF, which counts the unit's borders between two moments."""
+    days = _DAYS_OF.get(call.args["unit"].name.lower() if call.args.get("unit") else "day")
+    if days is None:
+        return UNKNOWN
+    between = day_bounds(call.this, column_of) - day_bounds(call.expression, column_of)
+    either = hull([between, -between])  # which argument comes first is the dialect's
+    return (either * Bounds(1.0 / days, 1.0 / days)).widened(1.0)
+
+
+def date_part(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of MONTH(d), EXTRACT(month FROM d), DATE_PART('month', d); unknown for all else."""
+    name, argument = _named_part(expression)
+    if name == "year" and argument is not None:
+        return (
+            day_bounds(argument, column_of)
+            .rising(lambda day: float(datetime.min.year + math.floor(day / 365.2425)))
+            .widened(1.0)
+        )
+    if name == "epoch" and argument is not None:
+        since_1970 = day_bounds(argument, column_of) - Bounds.exactly(_days("1970-01-01") or 0.0)
+        return since_1970.widened(1.0) * Bounds.exactly(_SECONDS_A_DAY)
+    return _DATE_PARTS.get(name, UNKNOWN) if _is_moment(argument, column_of) else UNKNOWN
+
+
+def _is_moment(expression: exp.Expr | None, column_of: ColumnLookup) -> bool:
+    """Whether an expression is a date or a time: the days of an interval may be any number."""
+    expression = expression.unnest() if expression is not None else None
+    if isinstance(expression, exp.Cast):
+        return type_name(expression).startswith((*_MOMENTS, "TIME"))
+    column = column_of(expression) if isinstance(expression, exp.Column) else None
+    return column is not None and column.type.startswith((*_MOMENTS, "TIME"))
+
+
+def _named_part(expression: exp.Expr) -> tuple[str, exp.Expr | None]:
+    """Return the name of the part of a date that a call takes, and the date."""
+    if isinstance(expression, exp.Extract):
+        return expression.this.name.lower(), expression.expression
+    if isinstance(expression, exp.Anonymous):
+        arguments = expression.expressions
+        if expression.name.lower() in ("date_part", "datepart") and len(arguments) == 2:
+            return arguments[0].name.lower(), arguments[1]
+        return expression.name.lower(), arguments[0] if arguments else None
+    if isinstance(expression, exp.TimeToUnix):
+        return "epoch", expression.this
+    if isinstance(expression, exp.Func):
+        return type(expression).__name__.lower(), expression.args.get("this")
+    return "", None

@@ -1,0 +1,87 @@
+"""Plans of queries with inner aggregates over all partitions: the choice of layouts, then the two kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
+from relaqs_engine.rewrite.over_stages import refine_over_stages
+from relaqs_engine.rewrite.refine import refine_rows
+from relaqs_engine.rewrite.stages import child_queries
+from relaqs_engine.sql.parse import DIALECT
+
+PlanDraft = Callable[[Draft], OnlinePlan]
+
+
+def plan_refined(
+    draft: Draft, tables: frozenset[str], *, complete: PlanDraft, plan_flat: PlanDraft
+) -> OnlinePlan:
+    """Return the refined plan of a flattened query, with the best choice of layouts.
+
+    complete: makes a plan of a draft to which all rules were applied. plan_flat: plans one SELECT, its
+    layouts chosen. Raises NotOnlineError if it has no such plan.
+    """
+    if not child_queries(draft.select):
+        raise NotOnlineError("it has no subquery")
+    draft = read_no_outputs_of_exists(draft)
+    refused = NotOnlineError("no choice of layouts was tried")
+    found: list[tuple[int, OnlinePlan]] = []
+    for choice in draft.catalog.choices(tables):
+        chosen = replace(draft, catalog=choice)
+        try:
+            plan = _plan(chosen, complete, plan_flat)
+        except NotOnlineError as reason:
+            refused = reason
+            continue
+        streamed = sum(choice.table(stream.table).row_count for stream in plan.streams)
+        rows = sum(choice.table(name).row_count for name in tables)
+        found.append((rows_to_wait_for(streamed, rows), plan))
+    if not found:
+        raise refused
+    return min(found, key=lambda each: each[0])[1]
+
+
+def _plan(draft: Draft, complete: PlanDraft, plan_flat: PlanDraft) -> OnlinePlan:
+    def plan_stage(select: exp.Select, around: Draft) -> OnlinePlan:
+        sql = select.sql(DIALECT)
+        schema = tuple(around.binder.describe(sql))
+        # What is looked up per group is compared as it is; error bars are known of one value for all.
+        intervals = around.intervals and select.args.get("group") is None
+        plan = plan_flat(
+            Draft(
+                sql,
+                around.catalog,
+                around.binder,
+                select,
+                schema,
+                intervals,
+                around.state_bytes,
+                around.names,
+            )
+        )
+        if plan.returns_rows or plan.mode is not Mode.MERGEABLE:
+            raise NotOnlineError("an inner query without aggregates is known at the end only")
+        return plan
+
+    if _samples_itself(draft):
+        return refine_rows(draft, plan_stage, complete)
+    return refine_over_stages(draft, plan_stage)
+
+
+def _samples_itself(draft: Draft) -> bool:
+    """Whether the query's own FROM names a sampled table."""
+    select = draft.select
+    from_ = select.args.get("from_")
+    items = [*([from_.this] if from_ else []), *(join.this for join in select.args.get("joins") or [])]
+    return any(
+        isinstance(item, exp.Table)
+        and isinstance(item.this, exp.Identifier)
+        and draft.catalog.table(item.name).is_sampled
+        for item in items
+    )

@@ -1,0 +1,51 @@
+"""Types and names of SQL, without data: DuckDB's own binder over empty tables of the catalog's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
+from relaqs_engine.sql.effort import Effort
+
+_MEMORY_LIMIT_BYTES = 256 << 20
+
+
+class Binder:
+    """Answers what columns a SELECT would give. Holds empty tables only: planning never reads data."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
+        self._cursor: Cursor = self._database.cursor()
+        self.effort = Effort()
+        for name, layout in catalog.tables.items():
+            columns = ", ".join(f"{quote_name(column.name)} {column.type}" for column in layout.columns)
+            self._cursor.run(f"CREATE TABLE {quote_name(name)} ({columns})")
+
+    @contextmanager
+    def spending(self, effort: Effort) -> Iterator[Binder]:
+        """Yield this binder for one statement: with a cursor of its own, so that many are planned at once.
+
+        effort: what each call is counted on, and what may end the planning between two.
+        """
+        own = copy(self)
+        own.effort, own._cursor = effort, self._database.cursor()
+        try:
+            yield own
+        finally:
+            own._cursor.close()
+
+    def describe(self, sql: str) -> list[tuple[str, str]]:
+        """Return (name, DuckDB type) of each output column. Raises SqlError where DuckDB would."""
+        self.effort.spend(len(sql))
+        return self._cursor.describe(sql)
+
+    def functions(self) -> frozenset[str]:
+        """Return the names of DuckDB's scalar and aggregate functions and macros, in lower case."""
+        rows = self._cursor.rows(
+            "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "
+            "WHERE function_type IN ('scalar', 'aggregate', 'macro')"
+        )
+        return frozenset(name for (name,) in rows)

@@ -1,0 +1,39 @@
+"""Which policy a cluster follows, where several sessions may ask for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaqs.sharing.policy import Policy
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    client: str
+    policy: Policy
+
+
+class Wishes:
+    """The policies that open sessions asked for; the first one holds until its session ends.
+
+    A session without a wish follows the others'. Where nobody has one, the default holds.
+    """
+
+    def __init__(self, default: Policy) -> None:
+        self._default = default
+        self._wishes: dict[str, _Wish] = {}  # by session, the oldest first
+
+    @property
+    def in_force(self) -> Policy:
+        return next((wish.policy for wish in self._wishes.values()), self._default)
+
+    def ask(self, session: str, client: str, policy: Policy) -> None:
+        """Take a wish in if it is the first or agrees with what holds, else pass it over."""
+        if not self._wishes or policy.name == self.in_force.name:
+            self._wishes.setdefault(session, _Wish(client, policy))
+
+    def end_session(self, session: str) -> None:
+        self._wishes.pop(session, None)
+
+    def end_client(self, client: str) -> None:
+        self._wishes = {each: wish for each, wish in self._wishes.items() if wish.client != client}

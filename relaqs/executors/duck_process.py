@@ -1,0 +1,312 @@
+"""What runs queries inside one process, the user's own or a Dask worker: databases, hoists, statements.
+
+All of it belongs to the process and is shared by every job that runs here. A task carries what it needs
+(`QueryWork`), so a worker that joins late, or replaces a dead one, prepares itself at its first task.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
+from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.plans.plan import Hoist
+
+from relaqs.executors.intact_files import HOW_TO_MEND, IntactFiles, UnseenFileError
+
+HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
+DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
+MARK_COUNT = 4096  # interrupted owners remembered; what starts later than that many is long gone
+REPEAT_SECONDS = 0.005  # between two interruptions of one statement
+
+Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
+
+_QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
+
+
+class Statements:
+    """Which cursor runs a statement for which owner, so that an interrupted one runs no more of them.
+
+    An owner is whatever can be interrupted as one: a job in the user's process, one run of a task elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._running: dict[str, list[Cursor]] = {}
+        self._interrupted: OrderedDict[str, None] = OrderedDict()
+
+    def check(self, owner: str) -> None:
+        """Raise Interrupted if the owner was."""
+        if owner in self._interrupted:
+            raise Interrupted(f"{owner} was interrupted before this statement started")
+
+    @contextmanager
+    def running(self, owner: str, cursor: Cursor) -> Iterator[None]:
+        """Register the statement run inside the block. Raises Interrupted if its owner already was."""
+        with self._changed:
+            self.check(owner)
+            self._running.setdefault(owner, []).append(cursor)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._running[owner].remove(cursor)
+                if not self._running[owner]:
+                    del self._running[owner]
+                self._changed.notify_all()
+
+    def interrupt(self, owner: str) -> None:
+        """Stop the owner's statements, refuse later ones, and return when none runs.
+
+        DuckDB forgets an interruption that arrives just before a statement starts, and a statement that
+        was registered may not have started yet: so it is repeated until the statement has ended.
+        """
+        with self._changed:
+            self._interrupted[owner] = None
+            while len(self._interrupted) > MARK_COUNT:
+                self._interrupted.popitem(last=False)
+            while cursors := self._running.get(owner):
+                for cursor in cursors:
+                    cursor.interrupt()
+                self._changed.wait(REPEAT_SECONDS)
+
+    def release(self, owner: str) -> None:
+        """Forget that the owner was interrupted: nothing of it can start here any more."""
+        with self._changed:
+            self._interrupted.pop(owner, None)
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A hoist of this process. uses: tasks that hold it now. is_ready: its table exists."""
+
+    building: threading.Lock = field(default_factory=threading.Lock)
+    uses: int = 0
+    is_ready: bool = False
+
+
+class HoistStore:
+    """The hoisted tables of one database: each built once, shared, and dropped when room is needed.
+
+    Over the budget the least recently used tables go first, but never one that a running task holds.
+    """
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._lock = threading.Lock()
+        self._prepared: OrderedDict[str, _Prepared] = OrderedDict()  # least recently used first
+        self._is_crowded = False
+
+    @contextmanager
+    def held(
+        self,
+        hoists: Sequence[Hoist],
+        cursor: Cursor,
+        interruptible: Interruptible,
+        check: Callable[[Sequence[TableRead]], None] = lambda reads: None,
+    ) -> Iterator[None]:
+        """Have the hoists' tables there inside the block.
+
+        interruptible: to build them in. check: called with what one reads before it is built.
+        """
+        taken: list[str] = []
+        try:
+            for hoist in hoists:
+                prepared = self._take(hoist.name)
+                taken.append(hoist.name)
+                self._build(hoist, prepared, cursor, interruptible, check)
+            self._make_room(cursor)
+            yield
+        finally:
+            self._give_back(taken)
+            self._make_room(cursor)
+
+    def _take(self, name: str) -> _Prepared:
+        with self._lock:
+            prepared = self._prepared.setdefault(name, _Prepared())
+            self._prepared.move_to_end(name)
+            prepared.uses += 1
+            return prepared
+
+    def _build(
+        self,
+        hoist: Hoist,
+        prepared: _Prepared,
+        cursor: Cursor,
+        interruptible: Interruptible,
+        check: Callable[[Sequence[TableRead]], None],
+    ) -> None:
+        with prepared.building:
+            if prepared.is_ready:
+                return
+            check(hoist.reads)
+            with interruptible():
+                # OR REPLACE: an earlier task may have been interrupted between commit and is_ready.
+                cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
+            prepared.is_ready = True
+        with self._lock:
+            self._is_crowded = True
+
+    def _give_back(self, names: Sequence[str]) -> None:
+        with self._lock:
+            for name in names:
+                prepared = self._prepared[name]
+                prepared.uses -= 1
+                if not prepared.uses and not prepared.is_ready:
+                    del self._prepared[name]
+
+    def _make_room(self, cursor: Cursor) -> None:
+        if not self._is_crowded:  # measuring costs a millisecond, so only after something was built
+            return
+        with self._lock:
+            idle = [name for name, each in self._prepared.items() if each.is_ready and not each.uses]
+            while (is_crowded := held_bytes(cursor) > self._budget_bytes) and idle:
+                name = idle.pop(0)
+                cursor.run(f"DROP TABLE {quote_name(name)}")
+                del self._prepared[name]
+            self._is_crowded = is_crowded
+
+
+def held_bytes(cursor: Cursor) -> int:
+    """Return what the tables of the cursor's database take, in memory and spilled."""
+    [(size,)] = cursor.rows(
+        "SELECT coalesce(sum(memory_usage_bytes + temporary_storage_bytes), 0)::BIGINT "
+        "FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
+    )
+    return int(size)
+
+
+class OpenDatabase:
+    """A database of this process, one cursor of it for each thread, and its hoists."""
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        self._database = Database(config)
+        self._of_thread = threading.local()
+        self.hoists = HoistStore(int(config.memory_limit_bytes * HOIST_SHARE))
+        self.uses = 0
+
+    def cursor(self) -> Cursor:
+        """Return the calling thread's cursor; it closes when the thread or the database goes."""
+        cursor: Cursor | None = getattr(self._of_thread, "cursor", None)
+        if cursor is None:
+            cursor = self._of_thread.cursor = self._database.cursor()
+        return cursor
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class Runtime:
+    """The databases of one process, the statements that run on them, and which files were found intact."""
+
+    def __init__(self) -> None:
+        self.statements = Statements()
+        self._files = IntactFiles()
+        self._lock = threading.Lock()
+        self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
+
+    def query(self, work: QueryWork, owner: str) -> pa.Table:
+        """Return the SELECT's result, run on the calling thread, its hoists prepared first.
+
+        The files that are read are checked before that, those of a hoist when it is prepared.
+        """
+        config, hoists, sql = work.config, work.hoists, work.sql
+        with self._using(config) as database:
+            still_wanted = partial(self.statements.check, owner)
+            check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
+            check(work.reads)
+            cursor = database.cursor()
+            interruptible = partial(self.statements.running, owner, cursor)
+            with database.hoists.held(hoists, cursor, interruptible, check), interruptible():
+                return cursor.table(sql)
+
+    def close_database(self, config: DatabaseConfig) -> None:
+        """Free the database and its hoists, unless a task uses it now."""
+        with self._lock:
+            database = self._open.get(config)
+            if database is not None and not database.uses:
+                self._open.pop(config).close()
+
+    @contextmanager
+    def _using(self, config: DatabaseConfig) -> Iterator[OpenDatabase]:
+        with self._lock:
+            if config not in self._open:
+                self._open[config] = OpenDatabase(config)
+            database = self._open[config]
+            self._open.move_to_end(config)
+            database.uses += 1
+            self._close_surplus()
+        try:
+            yield database
+        finally:
+            with self._lock:
+                database.uses -= 1
+
+    def _close_surplus(self) -> None:
+        idle = [config for config, database in self._open.items() if not database.uses]
+        for config in idle[: max(0, len(self._open) - DATABASE_COUNT)]:
+            self._open.pop(config).close()
+
+
+_RUNTIME = Runtime()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWork:
+    """The work of a query's task: one SELECT over files and hoists, to an Arrow table.
+
+    reads: the files, and what it can read of them. Their bytes are checked.
+    """
+
+    config: DatabaseConfig
+    hoists: tuple[Hoist, ...]
+    sql: str
+    reads: tuple[TableRead, ...] = ()
+
+    @property
+    def cores(self) -> int:
+        """Return how many cores the statement occupies."""
+        return self.config.threads
+
+    def run(self, owner: str) -> pa.Table:
+        """Return the result.
+
+        Raises UnseenFileError where a file is not there, DataError where one is damaged, Interrupted on
+        request.
+        """
+        try:
+            return _RUNTIME.query(self, owner)
+        except UnseenFileError:
+            raise
+        except DataError as error:
+            quoted = [path for _, path in _QUOTED_PATH.findall(str(error))]
+            paths = [path for path in quoted if path.startswith(self.config.readable)]
+            if unseen := [path for path in paths if not Path(path).exists()]:
+                raise UnseenFileError(unseen[0]) from error
+            if paths:
+                raise DataError(f"{error}; {HOW_TO_MEND}") from error
+            raise
+
+
+def interrupt(owner: str) -> None:
+    """Stop every statement that runs for the owner in this process; those yet to start will not run."""
+    _RUNTIME.statements.interrupt(owner)
+
+
+def release(owner: str) -> None:
+    """Forget that an owner was interrupted, once nothing of it can start here any more."""
+    _RUNTIME.statements.release(owner)
+
+
+def close_database(config: DatabaseConfig) -> None:
+    """Free a database of this process and its hoists, unless a task uses it now."""
+    _RUNTIME.close_database(config)

@@ -1,0 +1,66 @@
+"""Reports from scikit-learn's own `fit` and `partial_fit`: `report_fits(model)` inside a pacer's block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, SupportsFloat, TypeVar
+
+from relaqs.options import ArgumentError
+from relaqs.pacing.pacer import report
+
+Estimator = TypeVar("Estimator")
+
+
+def report_fits(estimator: Estimator, loss: Callable[[Estimator], SupportsFloat] | None = None) -> Estimator:
+    """Return the estimator, which from now on reports its loss after each `partial_fit` and `fit`.
+
+    For loops over either, the latter with warm_start=True. loss: of the estimator as it is then, e.g. over
+    data held back. Without it the loss is what the estimator keeps of its own fit: `loss_`, `inertia_` or the
+    last of `train_score_` or `loss_curve_`.
+    Raises ArgumentError if it has no such method, or, at the first fit, if it keeps no loss.
+    """
+    names = [name for name in ("partial_fit", "fit") if callable(getattr(estimator, name, None))]
+    if not names:
+        raise ArgumentError(f"{estimator!r} has no fit and no partial_fit; give a scikit-learn estimator")
+    depth = [0]  # partial_fit may call fit, or the other way round: the outermost call reports
+    for name in names:
+        setattr(estimator, name, _Reporting(estimator, name, loss or kept_loss, depth))
+    return estimator
+
+
+def kept_loss(estimator: Any) -> float:
+    """Return the loss that an estimator keeps of its own fit. Raises ArgumentError if it keeps none."""
+    for name in ("loss_", "inertia_", "train_score_", "loss_curve_"):
+        kept = getattr(estimator, name, None)
+        if kept is not None:
+            return float(kept[-1]) if hasattr(kept, "__len__") else float(kept)
+    raise ArgumentError(
+        f"{type(estimator).__name__} keeps no loss; say how to measure it: report_fits(model, loss), where "
+        "loss(model) is a number"
+    )
+
+
+class _Reporting:
+    """A method that reports when it has run. A copy of the estimator, saved or not, has the plain one."""
+
+    def __init__(
+        self, estimator: Any, name: str, measure: Callable[[Any], SupportsFloat], depth: list[int]
+    ) -> None:
+        self._estimator, self._name = estimator, name
+        self._method = getattr(estimator, name)
+        self._measure, self._depth = measure, depth
+        update_wrapper(self, self._method)  # scikit-learn looks at signatures
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        self._depth[0] += 1
+        try:
+            result = self._method(*arguments, **named)
+        finally:
+            self._depth[0] -= 1
+        if not self._depth[0]:
+            report(self._measure(self._estimator))
+        return result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._estimator, self._name)

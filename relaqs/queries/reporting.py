@@ -1,0 +1,78 @@
+"""What jobs of queries share: what they are asked for, results as Arrow, and the report of a fold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge
+from relaqs_engine.execution.interval import IntervalRequest
+
+from relaqs.jobs.job import Step, StepReport, TaskResult
+from relaqs.progress import ResultDelta, cells_of
+
+MOST_CELLS = 2_000  # whose moves are followed, 3 ms a snapshot; of larger answers the error must tell
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a query's job is asked for. database_config: of the database that its tasks run on.
+
+    seed: of the order of partitions. batches: so many equal mini-batches, instead of growing ones. watch: the
+    columns whose error counts, None for all. judge: how their cells' errors become one.
+    """
+
+    database_config: DatabaseConfig
+    request: IntervalRequest = field(default_factory=IntervalRequest)
+    seed: int = 0
+    batches: int | None = None
+    watch: tuple[str, ...] | None = None
+    judge: Judge = DEFAULT_JUDGE
+
+
+def arrow_of(result: TaskResult) -> pa.Table:
+    assert isinstance(result.value, pa.Table), result
+    return result.value
+
+
+class Reporter:
+    """Reports what a query's folds gave.
+
+    watch: the columns that define its error and its progress. judge: what makes one error of theirs.
+    """
+
+    def __init__(self, watch: tuple[str, ...] | None, judge: Judge = DEFAULT_JUDGE) -> None:
+        self._watch = watch
+        self._judge = judge
+        self._moved = ResultDelta()
+
+    def report(self, step: Step, results: Sequence[TaskResult], estimate: Estimate) -> StepReport:
+        return StepReport(
+            step=step.index,
+            quality=self.error(estimate),
+            work_done=estimate.fraction,
+            core_seconds=sum(result.core_seconds for result in results),
+            is_final=estimate.is_exact,
+            progress=self.progress(estimate),
+        )
+
+    def error(self, estimate: Estimate) -> float:
+        return estimate.relative_error(self._watch, self._judge)
+
+    def progress(self, estimate: Estimate) -> float:
+        """Return how far the watched cells moved since the last estimate; call it once for each.
+
+        NaN where they are too many to follow, or none, and at the end, which is no estimate. While none is
+        certified, as in answers without error bars, all count.
+        """
+        if estimate.is_exact or not 0 < estimate.values.size <= MOST_CELLS:
+            return math.nan
+        cells = cells_of(estimate, self._watch)
+        if not cells.counts.any():
+            cells = replace(cells, counts=np.isfinite(cells.values))
+        return self._moved.update(cells) if cells.counts.any() else math.nan

@@ -1,0 +1,22 @@
+"""The one door to every policy."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from relaqs.sharing.plan import Plan
+from relaqs.sharing.view import View
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A pure function from what is known to who gets the cores: equal views, equal plans.
+
+    Laws, held by tests for every policy of this package: never more than the capacity; all of it while jobs
+    could use it; the order of the jobs in the view changes nothing; more weight never means fewer cores.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    def plan(self, view: View) -> Plan: ...

@@ -1,0 +1,169 @@
+"""Gradient-boosted trees for classes and for numbers: histograms over partitions, one level a pass.
+
+The trees are those of XGBoost's `hist` method: same gains, same leaves, one tree a class and round. A pass
+sums the gradients by feature and bin for each node that may still be split; between two passes the driver
+splits them. The tree that grows already counts as far as it has come, so each pass has a loss of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from relaqs.arrays import FloatArray, IntArray
+from relaqs.training.algorithms.bins import Cuts, binned, cuts_of
+from relaqs.training.algorithms.boosting_losses import BoostingLoss, LogLoss, SquaredLoss
+from relaqs.training.algorithms.trees import Bins, Growth, Tree, grown, histograms, leaves_of, root
+from relaqs.training.algorithms.xgboost_model import booster_of, check_names
+from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
+from relaqs.training.profile import Profile
+from relaqs.training.protocol import Iteration, Rows, Sums
+
+if TYPE_CHECKING:
+    import xgboost
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Trees so far. A round has a tree for each score; the newest may still be growing.
+
+    rounds: the complete ones. growing: a tree for each output, or none once all rounds are complete.
+    open_nodes: the leaves of each growing tree that may be split. level: their depth.
+    """
+
+    loss: BoostingLoss
+    cuts: Cuts
+    rounds: tuple[tuple[Tree, ...], ...] = ()
+    growing: tuple[Tree, ...] = ()
+    open_nodes: tuple[IntArray, ...] = ()
+    level: int = 0
+
+    def with_roots(self) -> Forest:
+        """Return the forest with a new round, still without effect."""
+        outputs = range(len(self.loss.start))
+        return replace(
+            self,
+            growing=tuple(root() for _ in outputs),
+            open_nodes=tuple(np.zeros(1, dtype=np.int64) for _ in outputs),
+            level=0,
+        )
+
+    def completed(self) -> Forest:
+        """Return the forest with its growing round complete."""
+        return replace(self, rounds=(*self.rounds, self.growing), growing=(), open_nodes=(), level=0)
+
+
+@dataclass(frozen=True, slots=True)
+class BoostedTrees:
+    """Hyperparameters of boosted trees; one of the two classes below says what they predict.
+
+    sql: the rows; every column but the target is a feature. trees: rounds of boosting. depth: of a tree.
+    learning_rate, ridge, least_hessian: XGBoost's learning_rate, reg_lambda and min_child_weight. bins: of
+    each feature; cuts are quantiles of the sample, or all its values where there are no more than bins.
+    """
+
+    sql: str
+    target: str
+    trees: int = 100
+    depth: int = 6
+    learning_rate: float = 0.3
+    ridge: float = 1.0
+    least_hessian: float = 1.0
+    bins: int = 256
+
+    def __post_init__(self) -> None:
+        require("xgboost")
+        check_count("trees", self.trees)
+        check_count("depth", self.depth)
+        check_count("bins", self.bins, least=2)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("ridge", self.ridge)
+        check_not_negative("least_hessian", self.least_hessian)
+
+    def partial(self, model: Forest, rows: Rows) -> Sums:
+        """Return the loss, and for each growing tree the sums of its open nodes' rows by feature and bin."""
+        assert rows.target is not None
+        bins, scores = _prepared(model, rows)
+        leaves = [leaves_of(tree, bins) for tree in model.growing]
+        now = scores + _values(model.growing, leaves) if leaves else scores
+        loss = np.asarray(model.loss.total(now, rows.target))
+        if not leaves:
+            return (loss,)
+        slopes = model.loss.slopes(scores, rows.target)
+        return loss, *(
+            histograms(bins, leaf, open_nodes, slopes[:, output], model.cuts.width)
+            for output, (leaf, open_nodes) in enumerate(zip(leaves, model.open_nodes, strict=True))
+        )
+
+    def estimator(self, profile: Profile, model: Forest) -> xgboost.Booster:
+        """Return the trees as a booster. It predicts classes by their position in its attribute "classes"."""
+        rounds = [*model.rounds, *([model.growing] if model.level else [])]
+        return booster_of(rounds, model.cuts, model.loss.xgboost_parameters, profile)
+
+    def _boost(self, profile: Profile, loss: BoostingLoss) -> Iteration:
+        check_names(profile.names)
+        growth = Growth(self.learning_rate, self.ridge, self.least_hessian)
+
+        def update(forest: Forest, sums: Sums) -> tuple[float, Forest, bool]:
+            total, *histograms = sums
+            is_final = not forest.growing
+            following = forest if is_final else self._grown(forest, histograms, growth)
+            return float(total) / profile.row_count, following, is_final
+
+        return Iteration(Forest(loss, cuts_of(profile.sample, self.bins)).with_roots(), update)
+
+    def _grown(self, forest: Forest, sums: Sequence[FloatArray], growth: Growth) -> Forest:
+        """Return the forest one level deeper; after the last level of the last round, without new roots."""
+        levels = [
+            grown(tree, nodes, each, forest.cuts.counts, growth)
+            for tree, nodes, each in zip(forest.growing, forest.open_nodes, sums, strict=True)
+        ]
+        forest = replace(
+            forest,
+            growing=tuple(tree for tree, _ in levels),
+            open_nodes=tuple(nodes for _, nodes in levels),
+            level=forest.level + 1,
+        )
+        if forest.level < self.depth and any(len(nodes) for nodes in forest.open_nodes):
+            return forest
+        forest = forest.completed()
+        return forest if len(forest.rounds) == self.trees else forest.with_roots()
+
+
+@dataclass(frozen=True, slots=True)
+class BoostedClassifier(BoostedTrees):
+    """Boosted trees that tell classes apart, numbers or text. The loss is the mean log loss."""
+
+    def begin(self, profile: Profile) -> Iteration:
+        return self._boost(profile, LogLoss.of(profile, self.target))
+
+
+@dataclass(frozen=True, slots=True)
+class BoostedRegressor(BoostedTrees):
+    """Boosted trees that predict a number. The loss is the mean squared error."""
+
+    def begin(self, profile: Profile) -> Iteration:
+        return self._boost(profile, SquaredLoss.of(profile, self.target))
+
+
+def _prepared(model: Forest, rows: Rows) -> tuple[Bins, FloatArray]:
+    """Return the rows' bins, and their scores by all complete rounds; what is kept need not be made again."""
+    if "bins" not in rows.kept:
+        rows.kept["bins"] = (0, binned(rows.features, model.cuts))
+    _, bins = rows.kept["bins"]
+    start = np.broadcast_to(model.loss.start, (len(rows), len(model.loss.start)))
+    done, scores = rows.kept.get("scores", (0, start))
+    if done > len(model.rounds):  # a task of an earlier pass, run again
+        done, scores = 0, start
+    for trees in model.rounds[done:]:
+        scores = scores + _values(trees, [leaves_of(tree, bins) for tree in trees])
+    rows.kept["scores"] = (len(model.rounds), scores)
+    return bins, scores
+
+
+def _values(trees: Sequence[Tree], leaves: Sequence[IntArray]) -> FloatArray:
+    """Return what the trees add to each row's scores, shape (rows, outputs)."""
+    return np.column_stack([tree["value"][leaf] for tree, leaf in zip(trees, leaves, strict=True)])

@@ -1,0 +1,86 @@
+"""K-Means by Lloyd's algorithm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from scipy import sparse
+
+from relaqs.arrays import FloatArray, IntArray
+from relaqs.options import ArgumentError
+from relaqs.training.algorithms.estimators import fitted
+from relaqs.training.arguments import check_count, check_not_negative, require
+from relaqs.training.profile import Profile
+from relaqs.training.protocol import Iteration, Rows, Sums
+
+if TYPE_CHECKING:
+    import sklearn.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class KMeans:
+    """Clusters of rows around centres. The loss is the mean squared distance to the nearest centre.
+
+    sql: the rows; every column is a feature. clusters: how many. tolerance: it has converged when the centres
+    move by less, squared and summed, than so many mean variances of the features; 0 waits until they stand
+    still. seed: of the initial centres, chosen by k-means++ from the sample. A cluster that loses all its
+    rows keeps its centre (scikit-learn moves it to the farthest row).
+    """
+
+    sql: str
+    clusters: int = 8
+    tolerance: float = 1e-4
+    seed: int = 0
+
+    target: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        require("sklearn")
+        check_count("clusters", self.clusters)
+        check_count("seed", self.seed, least=0)
+        check_not_negative("tolerance", self.tolerance)
+
+    def begin(self, profile: Profile) -> Iteration:
+        from sklearn.cluster import kmeans_plusplus
+
+        if len(profile.sample) < self.clusters:
+            raise ArgumentError(
+                f"clusters is {self.clusters}, but the SELECT has {len(profile.sample)} rows; ask for fewer"
+            )
+        centres, _ = kmeans_plusplus(profile.sample, self.clusters, random_state=self.seed)
+        least = self.tolerance * float(profile.variance.mean())
+
+        def update(model: FloatArray, sums: Sums) -> tuple[float, FloatArray, bool]:
+            totals, counts, inertia = sums
+            moved = np.where(counts[:, None] > 0, totals / np.maximum(counts, 1)[:, None], model)
+            is_final = bool(((moved - model) ** 2).sum() <= least)
+            return float(inertia) / profile.row_count, moved, is_final
+
+        return Iteration(centres, update)
+
+    def partial(self, model: FloatArray, rows: Rows) -> Sums:
+        """Return the clusters' sums of rows, their counts, and the rows' squared distances."""
+        nearest, distances = _nearest(rows.features, model)
+        counts = np.bincount(nearest, minlength=len(model)).astype(np.float64)
+        membership = sparse.csr_array(
+            (np.ones(len(rows)), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(model))
+        )
+        return membership.T @ rows.features, counts, np.asarray(distances.sum())
+
+    def estimator(self, profile: Profile, model: FloatArray) -> sklearn.cluster.KMeans:
+        """Return the fitted estimator, without what it does not know: labels_, inertia_, n_iter_."""
+        from sklearn.cluster import KMeans as Estimator
+
+        estimator = Estimator(self.clusters, init=model, n_init=1, max_iter=1, tol=self.tolerance)
+        estimator.fit(model)  # each centre is its own cluster: this sets up what `predict` needs
+        del estimator.labels_, estimator.inertia_, estimator.n_iter_
+        return fitted(estimator, profile.names, cluster_centers_=model)
+
+
+def _nearest(features: FloatArray, centres: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Return each row's nearest centre and its squared distance to it, shape (rows,) each."""
+    distances = (centres**2).sum(axis=1) - 2.0 * (features @ centres.T)  # but for the row's own square
+    nearest = distances.argmin(axis=1)
+    return nearest, ((features - centres[nearest]) ** 2).sum(axis=1)

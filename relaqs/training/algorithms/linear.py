@@ -1,0 +1,134 @@
+"""What linear models share: scores, gradients over a partition, and the descent of their coefficients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from relaqs.arrays import FloatArray
+from relaqs.training.algorithms.axes import Axes
+from relaqs.training.algorithms.optimiser import Descent
+from relaqs.training.profile import class_codes
+from relaqs.training.protocol import Fold, Sums
+
+
+@dataclass(frozen=True, slots=True)
+class Coefficients:
+    """weights: shape (outputs, features). intercepts: shape (outputs,). classes: what is told apart, if any.
+
+    Two classes have one output, which is positive for the second; more have one each.
+    """
+
+    weights: FloatArray
+    intercepts: FloatArray
+    classes: NDArray[Any] | None = None
+
+    def scores(self, features: FloatArray) -> FloatArray:
+        """Return each row's score for each output, shape (rows, outputs)."""
+        return features @ self.weights.T + self.intercepts
+
+    def signs(self, target: NDArray[Any] | None) -> FloatArray:
+        """Return whether each row is of each output's class, 1 or -1, shape (rows, outputs)."""
+        assert self.classes is not None
+        codes = class_codes(target, self.classes)
+        wanted = np.arange(len(self.classes)) if len(self.intercepts) > 1 else np.array([1])
+        return np.where(codes[:, None] == wanted, 1.0, -1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What is minimised: (Σ loss + ½ penalty·‖weights‖²) / row_count.
+
+    penalises_intercepts: they count among the weights. score_mean, score_unit: where scores lie, and in what
+    they are measured; losses are measured in its square. So the unit of a target does not matter.
+    """
+
+    row_count: int
+    penalty: float = 0.0
+    penalises_intercepts: bool = False
+    score_mean: float = 0.0
+    score_unit: float = 1.0
+
+    def curvature(self, mean: FloatArray, covariance: FloatArray) -> FloatArray:
+        """Return about how the objective curves over weights and score at the mean, see `Axes.of`.
+
+        mean: shape (features,). covariance: shape (features, features), or the variances alone. For squared
+        errors it is half of the hessian; hinge and log loss curve less where rows are far from the margin.
+        """
+        ridge = self.penalty / self.row_count
+        ridge_of_intercept = ridge if self.penalises_intercepts else 0.0
+        if covariance.ndim == 1:
+            return np.append(covariance + ridge + ridge_of_intercept * mean**2, 1.0 + ridge_of_intercept)
+        found = np.pad(covariance + ridge * np.eye(len(mean)), (0, 1))
+        found[-1, -1] = 1.0
+        slopes = np.append(-mean, 1.0)  # of the intercept, which is the score at zero
+        return found + ridge_of_intercept * np.outer(slopes, slopes)
+
+
+def gradient_sums(features: FloatArray, losses: FloatArray, slopes: FloatArray) -> Sums:
+    """Return one partition's loss, and its gradient for weights and intercepts.
+
+    losses: any shape. slopes: of the loss for each score, shape (rows, outputs).
+    """
+    return np.asarray(losses.sum()), slopes.T @ features, slopes.sum(axis=0)
+
+
+class LinearDescent:
+    """L-BFGS over the coefficients of a linear model, from constant scores.
+
+    The optimiser sees weights and the score at the mean, along axes in which the objective is about as
+    steep; it is the same objective, so it has the same minimum. mean, covariance: of the features, see
+    `Objective.curvature`. classes: for a classifier.
+    """
+
+    def __init__(
+        self,
+        mean: FloatArray,
+        covariance: FloatArray,
+        objective: Objective,
+        tolerance: float,
+        classes: NDArray[Any] | None = None,
+    ) -> None:
+        outputs = 1 if classes is None or len(classes) == 2 else len(classes)
+        self._shape = (outputs, len(mean) + 1)
+        self._classes = classes
+        self._mean = mean
+        self._axes = Axes.of(objective.curvature(mean, covariance))
+        self._objective = objective
+        self._descent = Descent(np.zeros(outputs * (len(mean) + 1)), tolerance)
+        self.model = self._coefficients(self._descent.best)
+
+    def fold(self, sums: Sums) -> Fold:
+        objective = self._objective
+        loss, weight_slopes, intercept_slopes = sums
+        weights, intercepts = self.model.weights, self.model.intercepts
+        total = float(loss) + objective.penalty / 2 * float((weights**2).sum())
+        weight_slopes = weight_slopes + objective.penalty * weights
+        if objective.penalises_intercepts:
+            total += objective.penalty / 2 * float((intercepts**2).sum())
+            intercept_slopes = intercept_slopes + objective.penalty * intercepts
+        self._tell(total, weight_slopes, intercept_slopes)
+        best = self._coefficients(self._descent.best)
+        return Fold(best, self._descent.loss * objective.score_unit**2, self._descent.wanted is None)
+
+    def close(self) -> None:
+        self._descent.close()
+
+    def _tell(self, total: float, weight_slopes: FloatArray, intercept_slopes: FloatArray) -> None:
+        """Tell the optimiser, in its own coordinates and unit, and take over where it goes next."""
+        count, unit = self._objective.row_count, self._objective.score_unit
+        centred = weight_slopes - intercept_slopes[:, None] * self._mean
+        gradient = self._axes.slopes(np.column_stack([centred, intercept_slopes]))
+        self._descent.tell(total / (count * unit**2), gradient.ravel() / (count * unit))
+        if self._descent.wanted is not None:
+            self.model = self._coefficients(self._descent.wanted)
+
+    def _coefficients(self, point: FloatArray) -> Coefficients:
+        """Return the coefficients for the features as they are."""
+        position = self._axes.position(point.reshape(self._shape)) * self._objective.score_unit
+        weights = position[:, :-1]
+        intercepts = self._objective.score_mean + position[:, -1] - weights @ self._mean
+        return Coefficients(weights, intercepts, self._classes)

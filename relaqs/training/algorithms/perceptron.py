@@ -1,0 +1,166 @@
+"""Multi-layer perceptron that tells classes apart, by L-BFGS on summed gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_softmax
+
+from relaqs.arrays import FloatArray
+from relaqs.options import ArgumentError
+from relaqs.training.algorithms.estimators import fitted
+from relaqs.training.algorithms.optimiser import Descent
+from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
+from relaqs.training.profile import Profile, class_codes, known_classes
+from relaqs.training.protocol import Fold, Rows, Sums
+
+LEAST_DECREASE = 1e7 * np.finfo(float).eps  # scipy's default, which scikit-learn leaves as it is here
+
+if TYPE_CHECKING:
+    import sklearn.neural_network
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """The weights between layers, shape (inputs, outputs) each, and biases, shape (outputs,) each.
+
+    The last layer has one output for two classes, one each for more. classes: what is told apart.
+    """
+
+    weights: tuple[FloatArray, ...]
+    biases: tuple[FloatArray, ...]
+    classes: NDArray[Any]
+
+    def activations(self, features: FloatArray) -> list[FloatArray]:
+        """Return what each layer gives, the features first and the scores last, shape (rows, width) each."""
+        found = [features]
+        for weights, biases in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            found.append(np.maximum(found[-1] @ weights + biases, 0.0))
+        return [*found, found[-1] @ self.weights[-1] + self.biases[-1]]
+
+
+@dataclass(frozen=True, slots=True)
+class Perceptron:
+    """Layers of rectified linear units, and a softmax of the classes on top, or a sigmoid of two.
+
+    sql: the rows; every column but the target is a feature: scale them, by SQL. target: the column of
+    classes, numbers or text. hidden: the widths of the layers between. penalty: scikit-learn's alpha.
+    tolerance: of the gradient. seed: of the initial weights (Glorot, Bengio 2010), drawn as scikit-learn
+    draws them. The loss is the mean log loss plus penalty · ‖weights‖² / (2 · rows), as there.
+    """
+
+    sql: str
+    target: str
+    hidden: tuple[int, ...] = (100,)
+    penalty: float = 1e-4
+    tolerance: float = 1e-4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require("sklearn")
+        if not isinstance(self.hidden, tuple):
+            raise ArgumentError(f"hidden is {self.hidden!r}; it must be a tuple of widths, such as (100,)")
+        for width in self.hidden:
+            check_count("hidden", width)
+        check_not_negative("penalty", self.penalty)
+        check_positive("tolerance", self.tolerance)
+        check_count("seed", self.seed, least=0)
+
+    def begin(self, profile: Profile) -> PerceptronDescent:
+        classes = known_classes(profile, self.target)
+        widths = [len(profile.names), *self.hidden, 1 if len(classes) == 2 else len(classes)]
+        start = _initial(widths, classes, np.random.RandomState(self.seed))
+        return PerceptronDescent(start, self.penalty, profile.row_count, self.tolerance)
+
+    def partial(self, model: Layers, rows: Rows) -> Sums:
+        """Return the log loss and its gradient for all weights, then all biases."""
+        activations = model.activations(rows.features)
+        loss, slope = _log_loss(activations[-1], class_codes(rows.target, model.classes))
+        weight_slopes, bias_slopes = [], []
+        for layer in reversed(range(len(model.weights))):
+            weight_slopes.append(activations[layer].T @ slope)
+            bias_slopes.append(slope.sum(axis=0))
+            if layer:
+                slope = (slope @ model.weights[layer].T) * (activations[layer] > 0)
+        return np.asarray(loss), *reversed(weight_slopes), *reversed(bias_slopes)
+
+    def estimator(self, profile: Profile, model: Layers) -> sklearn.neural_network.MLPClassifier:
+        from sklearn.neural_network import MLPClassifier
+
+        estimator = MLPClassifier(
+            self.hidden, alpha=self.penalty, tol=self.tolerance, random_state=self.seed, solver="lbfgs"
+        )
+        with warnings.catch_warnings():  # it has not converged, of course
+            warnings.simplefilter("ignore")
+            estimator.set_params(max_iter=1).fit(
+                np.zeros((len(model.classes), len(profile.names))), model.classes
+            )
+        estimator.set_params(max_iter=200)
+        return fitted(estimator, profile.names, coefs_=list(model.weights), intercepts_=list(model.biases))
+
+
+class PerceptronDescent:
+    """L-BFGS over all weights and biases, as one vector."""
+
+    def __init__(self, start: Layers, penalty: float, row_count: int, tolerance: float) -> None:
+        self.model = start
+        self._penalty, self._row_count = penalty, row_count
+        vector = _vector([*start.weights, *start.biases])
+        self._descent = Descent(vector, tolerance, least_decrease=LEAST_DECREASE)
+
+    def fold(self, sums: Sums) -> Fold:
+        loss, *slopes = sums
+        weights = self.model.weights
+        total = float(loss) + self._penalty / 2 * sum(float((each**2).sum()) for each in weights)
+        for layer, each in enumerate(weights):
+            slopes[layer] = slopes[layer] + self._penalty * each
+        self._descent.tell(total / self._row_count, _vector(slopes) / self._row_count)
+        if self._descent.wanted is not None:
+            self.model = self._layers(self._descent.wanted)
+        return Fold(self._layers(self._descent.best), self._descent.loss, self._descent.wanted is None)
+
+    def close(self) -> None:
+        self._descent.close()
+
+    def _layers(self, point: FloatArray) -> Layers:
+        model = self.model
+        arrays = list(_shaped(point, [*model.weights, *model.biases]))
+        count = len(model.weights)
+        return Layers(tuple(arrays[:count]), tuple(arrays[count:]), model.classes)
+
+
+def _initial(widths: Sequence[int], classes: NDArray[Any], random: np.random.RandomState) -> Layers:
+    weights, biases = [], []
+    for inputs, outputs in pairwise(widths):
+        bound = np.sqrt(6.0 / (inputs + outputs))
+        weights.append(random.uniform(-bound, bound, (inputs, outputs)))
+        biases.append(random.uniform(-bound, bound, outputs))
+    return Layers(tuple(weights), tuple(biases), classes)
+
+
+def _log_loss(scores: FloatArray, codes: NDArray[np.int64]) -> tuple[float, FloatArray]:
+    """Return the rows' log loss, summed, and its slope for each score, shape (rows, outputs)."""
+    if scores.shape[1] == 1:
+        signs = np.where(codes[:, None] == 1, 1.0, -1.0)
+        return -float(log_expit(signs * scores).sum()), -signs * expit(-signs * scores)
+    shares = log_softmax(scores, axis=1)
+    is_class = codes[:, None] == np.arange(scores.shape[1])
+    return -float(shares[is_class].sum()), np.exp(shares) - is_class
+
+
+def _vector(arrays: Sequence[FloatArray]) -> FloatArray:
+    return np.concatenate([array.ravel() for array in arrays])
+
+
+def _shaped(vector: FloatArray, like: Sequence[FloatArray]) -> Iterator[FloatArray]:
+    """Yield the vector's pieces in the shapes of other arrays."""
+    start = 0
+    for array in like:
+        yield vector[start : start + array.size].reshape(array.shape)
+        start += array.size

@@ -1,0 +1,104 @@
+"""Laws of the schedule: every partition once, in order, whatever the sizes asked for."""
+
+from __future__ import annotations
+
+from itertools import chain, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from relaqs_engine.plans.schedule import (
+    BATCH_RESULT_BYTES,
+    TASK_BYTES,
+    MiniBatch,
+    mini_batches,
+    partition_order,
+)
+
+COUNTS = st.integers(1, 400)
+BYTES = st.floats(0, 4 * TASK_BYTES)
+
+
+def sizes(batches: tuple[MiniBatch, ...]) -> list[int]:
+    return [len(batch.partitions) for batch in batches]
+
+
+@given(COUNTS, BYTES, st.none() | st.integers(1, 500), st.floats(0.01, 1), st.integers(0, 3))
+def test_every_partition_is_folded_once_in_order(
+    count: int, partition_bytes: float, batches: int | None, share: float, seed: int
+) -> None:
+    order = partition_order(count, seed)
+    made = mini_batches(order, partition_bytes, batches=batches, batch_share=share)
+    assert tuple(chain.from_iterable(batch.partitions for batch in made)) == order
+    assert [batch.index for batch in made] == list(range(len(made)))
+    assert all(task for batch in made for task in batch.tasks)
+
+
+@given(COUNTS, st.integers(1, 500))
+def test_so_many_equal_mini_batches_as_asked_for(count: int, batches: int) -> None:
+    made = sizes(mini_batches(range(count), 1.0, batches=batches))
+    assert len(made) == min(batches, count)
+    assert max(made) - min(made) <= 1
+
+
+@given(COUNTS, st.floats(0.05, 0.5))
+def test_mini_batches_grow_from_one_partition_to_their_share(count: int, share: float) -> None:
+    made = sizes(mini_batches(range(count), 1.0, batch_share=share))
+    assert made[0] == 1
+    assert all(a <= b for a, b in pairwise(made[:-1]))
+    # The last takes in a rest that is smaller than half of it.
+    assert max(made) <= max(1.0, 1.5 * max(1.0, count * share))
+
+
+@given(COUNTS, BYTES, st.floats(0, 1))
+def test_a_task_reads_no_more_than_its_bytes(count: int, partition_bytes: float, share: float) -> None:
+    made = mini_batches(range(count), partition_bytes, batch_share=max(share, 0.01))
+    widest = max(len(task) for batch in made for task in batch.tasks)
+    assert widest == 1 or widest * partition_bytes <= TASK_BYTES
+
+
+@given(COUNTS, st.floats(0, 1))
+def test_partials_are_kept_by_block_at_the_start_alone(count: int, share: float) -> None:
+    made = mini_batches(range(count), 1.0, block_share=share)
+    by_block = [batch.by_block for batch in made]
+    assert by_block[0] == (share > 0)
+    assert by_block == sorted(by_block, reverse=True)
+    assert sum(len(batch.partitions) for batch in made if batch.by_block) <= max(1.0, count * share)
+
+
+def test_hundred_partitions() -> None:
+    """What a table of a hundred partitions of 10 MB gives: snapshots soon, then one after every tenth."""
+    made = mini_batches(range(100), 10 << 20)
+    assert sizes(made) == [1, 1, 2, 3, 5, 7, 10, 10, 10, 10, 10, 10, 10, 11]
+    assert [len(batch.tasks) for batch in made][:7] == [1, 1, 1, 1, 2, 2, 3]
+
+
+@given(COUNTS, st.integers(0, 10**9))
+def test_an_order_is_a_permutation_that_its_seed_decides(count: int, seed: int) -> None:
+    order = partition_order(count, seed)
+    assert sorted(order) == list(range(count))
+    assert order == partition_order(count, seed)
+
+
+def test_seeds_give_different_orders() -> None:
+    assert len({partition_order(50, seed) for seed in range(20)}) == 20
+
+
+@pytest.mark.parametrize("partition", [0, 7, 49])
+def test_no_partition_is_favoured(partition: int) -> None:
+    """A partition comes among the first ten of fifty in a fifth of the seeds: 400 ± 5·√(2000·.2·.8) = 89."""
+    early = sum(partition in partition_order(50, seed)[:10] for seed in range(2_000))
+    assert abs(early - 400) < 89
+
+
+@given(COUNTS, BYTES, st.floats(0, 2 * BATCH_RESULT_BYTES))
+def test_what_a_mini_batch_returns_is_bounded(
+    count: int, partition_bytes: float, result_bytes: float
+) -> None:
+    made = mini_batches(range(count), partition_bytes, result_bytes=result_bytes)
+    for batch in made[:-1]:
+        assert len(batch.partitions) == 1 or len(batch.partitions) * result_bytes <= BATCH_RESULT_BYTES
+        for task in batch.tasks:
+            assert len(task) == 1 or len(task) * (partition_bytes + result_bytes) <= TASK_BYTES
+    # The last takes in a rest that is smaller than half of it.
+    assert len(made[-1].partitions) * result_bytes <= 1.5 * max(BATCH_RESULT_BYTES, result_bytes)

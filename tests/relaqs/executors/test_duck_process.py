@@ -1,0 +1,234 @@
+"""The runtime of one process: hoists built once, within a budget, and statements stopped without races."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted
+from relaqs_engine.errors import DataError, SqlError
+from relaqs_engine.plans.plan import Hoist
+
+from relaqs.executors import duck_process as worker
+from relaqs.executors.duck_process import DATABASE_COUNT, HoistStore, QueryWork, Runtime, held_bytes
+from relaqs.executors.intact_files import UnseenFileError
+from tests.relaqs.executors.toy_jobs import DATABASE, LONG_SQL, LongQuery, query_work
+
+SMALL_BYTES = 256 << 20
+
+
+def numbers(name: str, count: int = 10) -> Hoist:
+    """A hoist of so many 8-byte numbers that DuckDB cannot compress."""
+    return Hoist(name, f"SELECT hash(a) AS h FROM range({count}) t(a)", ())
+
+
+def has_table(cursor: Cursor, name: str) -> bool:
+    return bool(cursor.rows(f"SELECT 1 FROM duckdb_tables() WHERE table_name = '{name}'"))
+
+
+class CountingCursor(Cursor):
+    """Counts the tables that are built through it."""
+
+    def __init__(self, database: Database, built: list[str]) -> None:
+        super().__init__(database.cursor()._connection)
+        self._built = built
+
+    def run(self, sql: str) -> None:
+        if sql.startswith("CREATE"):
+            self._built.append(sql)
+        super().run(sql)
+
+
+@pytest.fixture
+def database() -> Iterator[Database]:
+    database = Database(DatabaseConfig(readable=(), memory_limit_bytes=SMALL_BYTES))
+    yield database
+    database.close()
+
+
+def test_threads_that_need_a_hoist_at_once_build_it_once(database: Database) -> None:
+    store = HoistStore(SMALL_BYTES)
+    built: list[str] = []
+    together = threading.Barrier(4)
+
+    def count(_: int) -> int:
+        cursor = CountingCursor(database, built)
+        together.wait()
+        with store.held([numbers("shared", 2_000_000)], cursor, nullcontext):  # slow enough to collide
+            return int(cursor.rows("SELECT count(*) FROM shared")[0][0])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(count, range(4))) == [2_000_000] * 4
+    assert len(built) == 1
+
+
+def test_a_hoist_may_read_the_hoists_before_it(database: Database) -> None:
+    store, cursor = HoistStore(SMALL_BYTES), database.cursor()
+    with store.held(
+        [numbers("first"), Hoist("second", "SELECT * FROM first LIMIT 3", ())], cursor, nullcontext
+    ):
+        assert cursor.rows("SELECT count(*) FROM second") == [(3,)]
+
+
+def test_over_the_budget_the_least_recently_used_go(database: Database) -> None:
+    rows = 1_000_000  # 8 MB a table
+    store, cursor = HoistStore(20_000_000), database.cursor()
+    for name in ("a", "b", "a", "c"):
+        with store.held([numbers(name, rows)], cursor, nullcontext):
+            pass
+    assert [has_table(cursor, name) for name in ("a", "b", "c")] == [True, False, True]
+    assert 16_000_000 <= held_bytes(cursor) <= 20_000_000
+    with store.held([numbers("b", rows)], cursor, nullcontext):  # built again when asked for
+        assert cursor.rows("SELECT count(*) FROM b") == [(rows,)]
+
+
+def test_a_hoist_in_use_is_never_dropped_and_goes_when_it_is_free(database: Database) -> None:
+    store, cursor, other = HoistStore(0), database.cursor(), database.cursor()
+    with store.held([numbers("mine")], cursor, nullcontext):
+        with store.held([numbers("theirs")], other, nullcontext):
+            assert has_table(cursor, "mine")
+            assert has_table(cursor, "theirs")
+        assert has_table(cursor, "mine")
+        assert not has_table(cursor, "theirs")
+    assert not has_table(cursor, "mine")
+
+
+def test_a_hoist_that_failed_can_be_tried_again(database: Database) -> None:
+    store, cursor = HoistStore(SMALL_BYTES), database.cursor()
+    with (
+        pytest.raises(DataError, match="Conversion"),
+        store.held([Hoist("h", "SELECT 'x'::INT AS h", ())], cursor, nullcontext),
+    ):
+        pass
+    with store.held([numbers("h")], cursor, nullcontext):
+        assert cursor.rows("SELECT count(*) FROM h") == [(10,)]
+
+
+def test_a_task_brings_its_hoists_along() -> None:
+    work = QueryWork(DATABASE, (numbers("carried", 7),), "SELECT count(*) AS n FROM carried")
+    assert work.run("job").to_pydict() == {"n": [7]}
+    assert pickle.loads(pickle.dumps(work)) == work
+
+
+def test_each_thread_has_one_cursor_of_a_shared_database() -> None:
+    runtime, sql = Runtime(), "SELECT 1 AS one"
+    with ThreadPoolExecutor(1) as pool:
+        ids = [pool.submit(cursor_of, runtime, sql).result() for _ in range(2)]
+    assert ids[0] is ids[1]
+    assert ids[0] is not cursor_of(runtime, sql)
+
+
+def cursor_of(runtime: Runtime, sql: str) -> Cursor:
+    runtime.query(QueryWork(DATABASE, (), sql), "job")
+    with runtime._using(DATABASE) as database:
+        return database.cursor()
+
+
+def test_a_database_that_is_no_longer_wanted_is_closed() -> None:
+    runtime = Runtime()
+    configs = [DatabaseConfig((), SMALL_BYTES + i) for i in range(DATABASE_COUNT + 1)]
+    for config in configs:
+        runtime.query(QueryWork(config, (), "SELECT 1"), "job")
+    assert list(runtime._open) == configs[1:]
+    runtime.close_database(configs[1])
+    assert list(runtime._open) == configs[2:]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    config = DatabaseConfig((str(tmp_path),), SMALL_BYTES)
+    work = QueryWork(config, (), f"SELECT * FROM read_parquet('{tmp_path}/part-3.parquet')")
+    with pytest.raises(UnseenFileError, match=r"part-3\.parquet is not there; restore it") as raised:
+        work.run("job")
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
+
+
+def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+    (tmp_path / "broken.parquet").write_text("not parquet")
+    config = DatabaseConfig((str(tmp_path),), SMALL_BYTES)
+    with pytest.raises(DataError, match=r"broken\.parquet' .*; restore the file, or lay the table") as raised:
+        QueryWork(config, (), f"SELECT * FROM read_parquet('{tmp_path}/broken.parquet')").run("job")
+    assert not isinstance(raised.value, UnseenFileError)
+    assert "LINE" not in str(raised.value)
+    assert str(raised.value).startswith("the data could not be read: ")
+    with pytest.raises(DataError, match=r"Could not convert string '/a' to INT32$"):
+        query_work("SELECT '/a'::INTEGER + x FROM range(3) AS t(x)").run("job")
+    with pytest.raises(SqlError, match="nothing"):
+        query_work("SELECT nothing").run("job")
+
+
+@pytest.mark.parametrize("expression", ["sum(x) // 0", "min(strptime('/' || x, '%Y'))", "error('x')"])
+def test_an_expression_without_a_value_is_no_damaged_file(expression: str) -> None:
+    """DuckDB raises the same class for both."""
+    with pytest.raises(DataError, match=r"^DuckDB could not run the statement: Invalid Input Error: "):
+        query_work(f"SELECT {expression} FROM range(3) AS t(x)").run("job")
+
+
+def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, errors
+
+
+def test_interrupt_stops_the_job_s_statements_and_no_other_s(tmp_path: Path) -> None:
+    pipe = tmp_path / "running"
+    os.mkfifo(pipe)
+    thread, errors = in_thread(lambda: LongQuery(str(pipe)).run("long"))
+    pipe.read_text()
+    worker.interrupt("other")
+    assert query_work("SELECT 1 AS one").run("another").num_rows == 1
+    assert thread.is_alive()
+    worker.interrupt("long")
+    thread.join(10)
+    assert [type(error) for error in errors] == [Interrupted]
+
+
+def test_an_interrupted_job_starts_no_statement_until_it_is_released() -> None:
+    worker.interrupt("early")
+    with pytest.raises(Interrupted, match="before this statement started"):
+        query_work(LONG_SQL).run("early")
+    worker.release("early")
+    assert query_work("SELECT 1 AS one").run("early").num_rows == 1
+
+
+def test_an_interruption_at_any_moment_of_a_statement_s_start_is_kept() -> None:
+    """DuckDB alone loses those that come between the call and the start of its execution."""
+    for round_number in range(40):
+        job = f"race-{round_number}"
+        is_about_to_start = threading.Event()
+
+        def start(job: str = job, is_about_to_start: threading.Event = is_about_to_start) -> None:
+            is_about_to_start.set()
+            query_work(LONG_SQL).run(job)
+
+        thread, errors = in_thread(start)
+        is_about_to_start.wait()
+        for _ in range(round_number * 50):  # lets more and more of the start pass, without a clock
+            pass
+        worker.interrupt(job)
+        thread.join(10)
+        assert [type(error) for error in errors] == [Interrupted], job
+
+
+def test_a_hoist_under_construction_is_interrupted_and_built_by_the_next_job() -> None:
+    held = "SELECT count(*) AS n FROM slow_hoist"
+    slow = QueryWork(DATABASE, (Hoist("slow_hoist", LONG_SQL, ()),), held)
+    thread, errors = in_thread(lambda: slow.run("builder"))
+    worker.interrupt("builder")
+    thread.join(10)
+    assert [type(error) for error in errors] == [Interrupted]
+    quick = QueryWork(DATABASE, (numbers("slow_hoist", 5),), held)
+    assert quick.run("next").to_pydict() == {"n": [5]}
