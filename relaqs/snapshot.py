@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.execution.arrays import arrow_booleans
-from relaqs_engine.execution.estimate import ApproximateColumn, BoolArray, Estimate
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
-from relaqs.arrays import FloatArray
+from relaqs.arrays import BoolArray, FloatArray
 from relaqs.options import relative_error
 from relaqs.prediction.arrival import REACHED, Course, Expected, expected
 

@@ -4,29 +4,35 @@ Arrays in, arrays out. Shapes are G groups, C output columns, K basis columns, R
 Nothing here knows SQL, Arrow, files, clocks or random generators; numpy and scipy.special only.
 """
 
-from relaqs_bootstrap.anytime import anytime_multiplier
-from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
-from relaqs_bootstrap.certify import is_certified, largest_influence
-from relaqs_bootstrap.closed_form import closed_form_variance
-from relaqs_bootstrap.distinct import distinct_interval
-from relaqs_bootstrap.intervals import (
-    Intervals,
-    Level,
-    confidence_intervals,
-    gamma_interval,
-    student_interval,
-    unseen_units_bound,
-)
-from relaqs_bootstrap.jackknife import jackknife_variance
-from relaqs_bootstrap.linearised import linearised_variance
-from relaqs_bootstrap.order_statistics import (
-    quantile_ranks,
-    share_variance_of_blocks,
-    share_variance_of_rows,
-)
-from relaqs_bootstrap.selection import selection_factor
-from relaqs_bootstrap.unseen import most_in_all, unseen_groups
-from relaqs_bootstrap.variance import Variance
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaqs_bootstrap.anytime import anytime_multiplier
+    from relaqs_bootstrap.blocks import block_weights, leave_one_out, scale_factor
+    from relaqs_bootstrap.certify import is_certified, largest_influence
+    from relaqs_bootstrap.closed_form import closed_form_variance
+    from relaqs_bootstrap.distinct import distinct_interval
+    from relaqs_bootstrap.intervals import (
+        Intervals,
+        Level,
+        confidence_intervals,
+        gamma_interval,
+        student_interval,
+        unseen_units_bound,
+    )
+    from relaqs_bootstrap.jackknife import jackknife_variance
+    from relaqs_bootstrap.linearised import linearised_variance
+    from relaqs_bootstrap.order_statistics import (
+        quantile_ranks,
+        share_variance_of_blocks,
+        share_variance_of_rows,
+    )
+    from relaqs_bootstrap.selection import selection_factor
+    from relaqs_bootstrap.unseen import most_in_all, unseen_groups
+    from relaqs_bootstrap.variance import Variance
 
 __all__ = [
     "Intervals",
@@ -53,3 +59,37 @@ __all__ = [
     "unseen_groups",
     "unseen_units_bound",
 ]
+
+# Names are loaded when they are first used: scipy takes a third of a second, and the array types need none.
+_HOMES = {
+    "Intervals": "relaqs_bootstrap.intervals",
+    "Level": "relaqs_bootstrap.intervals",
+    "Variance": "relaqs_bootstrap.variance",
+    "anytime_multiplier": "relaqs_bootstrap.anytime",
+    "block_weights": "relaqs_bootstrap.blocks",
+    "closed_form_variance": "relaqs_bootstrap.closed_form",
+    "confidence_intervals": "relaqs_bootstrap.intervals",
+    "distinct_interval": "relaqs_bootstrap.distinct",
+    "gamma_interval": "relaqs_bootstrap.intervals",
+    "is_certified": "relaqs_bootstrap.certify",
+    "jackknife_variance": "relaqs_bootstrap.jackknife",
+    "largest_influence": "relaqs_bootstrap.certify",
+    "leave_one_out": "relaqs_bootstrap.blocks",
+    "linearised_variance": "relaqs_bootstrap.linearised",
+    "most_in_all": "relaqs_bootstrap.unseen",
+    "quantile_ranks": "relaqs_bootstrap.order_statistics",
+    "scale_factor": "relaqs_bootstrap.blocks",
+    "selection_factor": "relaqs_bootstrap.selection",
+    "share_variance_of_blocks": "relaqs_bootstrap.order_statistics",
+    "share_variance_of_rows": "relaqs_bootstrap.order_statistics",
+    "student_interval": "relaqs_bootstrap.intervals",
+    "unseen_groups": "relaqs_bootstrap.unseen",
+    "unseen_units_bound": "relaqs_bootstrap.intervals",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'relaqs_bootstrap' has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value

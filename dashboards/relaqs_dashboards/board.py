@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from relaqs_dashboards.panel import Panel
-from relaqs_dashboards.requests import Act, Add, Change, Discard, Name, Remove, Request, Save
+from relaqs_dashboards.requests import Act, Add, Discard, Name, Remove, Request, Save, SettingsChange
 from relaqs_dashboards.runs import Run, Runs
 from relaqs_dashboards.settings import PageSettings, PanelSettings, changed_panel, panel_of
 from relaqs_dashboards.wire import Change as ChangeNote
@@ -105,7 +105,7 @@ class Board:
             viewer.shown_name = request.name or viewer.user
         elif isinstance(request, Act):
             self._act(viewer, self._panel(request.panel), request.act)
-        elif isinstance(request, Change):
+        elif isinstance(request, SettingsChange):
             self._change(viewer, self._panel(request.panel), request)
         elif isinstance(request, Add):
             self._add(viewer, request)
@@ -152,7 +152,7 @@ class Board:
             self.runs.restart(run)
         self._record(viewer, panel, _PAST[act])
 
-    def _change(self, viewer: Viewer, panel: Panel, request: Change) -> None:
+    def _change(self, viewer: Viewer, panel: Panel, request: SettingsChange) -> None:
         settings = changed_panel(panel.settings, request.entries)
         changed = [
             name for name in request.entries if getattr(settings, name) != getattr(panel.settings, name)

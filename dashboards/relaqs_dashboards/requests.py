@@ -31,7 +31,7 @@ class Act:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingsChange:
     """Other settings of one panel: of how it runs (target, priority) or of what it is (sql, title, …)."""
 
     panel: str
@@ -63,7 +63,7 @@ class Name:
     name: str
 
 
-Request = Ack | Act | Change | Add | Remove | Save | Discard | Name
+Request = Ack | Act | SettingsChange | Add | Remove | Save | Discard | Name
 
 
 def parse_request(text: str) -> Request:
@@ -94,20 +94,20 @@ def _act(message: dict[str, Any]) -> Act:
     return Act(_panel(message), act)
 
 
-def _set(message: dict[str, Any]) -> Change:
+def _set(message: dict[str, Any]) -> SettingsChange:
     panel = _panel(message)
     entries: dict[str, Any] = {name: message[name] for name in ("target", "priority") if name in message}
     if not entries or set(message) - {"panel", *entries}:
         raise RequestError("set has a panel, and a target or a priority")
-    return Change(panel, entries)
+    return SettingsChange(panel, entries)
 
 
-def _edit(message: dict[str, Any]) -> Change:
+def _edit(message: dict[str, Any]) -> SettingsChange:
     panel = _panel(message)
     entries = {name: value for name, value in message.items() if name != "panel"}
     if not entries or set(entries) - _EDITABLE:
         raise RequestError(f"edit has a panel, and any of {', '.join(sorted(_EDITABLE))}")
-    return Change(panel, entries)
+    return SettingsChange(panel, entries)
 
 
 def _add(message: dict[str, Any]) -> Add:

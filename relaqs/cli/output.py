@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.live import Live
 
 from relaqs.python_values import python_values
-from relaqs.rendering.terminal import Fitted, plain_text
+from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 from relaqs.snapshot import Snapshot
 
 FORMATS = ("table", "jsonl", "csv")
@@ -53,7 +53,7 @@ def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | Non
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             for last in snapshots:
-                live.update(Fitted(last), refresh=True)
+                live.update(SnapshotOnScreen(last), refresh=True)
     finally:
         if last is not None:
             console.print(last)

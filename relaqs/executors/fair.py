@@ -13,7 +13,7 @@ Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn(Generic[Item]):
+class Grant(Generic[Item]):
     """An item that was given a core. charged_core_seconds: put on its job's account in advance."""
 
     job: str
@@ -49,7 +49,7 @@ class FairQueue(Generic[Item]):
             self._shares.wake(job)
         self._waiting.setdefault(job, deque()).extend(items)
 
-    def pop(self) -> Turn[Item] | None:
+    def pop(self) -> Grant[Item] | None:
         """Take the next item of the job whose turn it is, or None where nothing waits."""
         prepared = [job for job in self._waiting if job not in self._preparing]
         if (job := self._shares.next(prepared or self._waiting)) is None:
@@ -59,12 +59,12 @@ class FairQueue(Generic[Item]):
             self._fresh.discard(job)
             self._preparing.add(job)
         waiting = self._waiting[job]
-        turn = Turn(job, waiting.popleft(), self._shares.start(job, in_turn=in_turn))
+        turn = Grant(job, waiting.popleft(), self._shares.start(job, in_turn=in_turn))
         if not waiting:
             del self._waiting[job]
         return turn
 
-    def settle(self, turn: Turn[Item], core_seconds: float) -> None:
+    def settle(self, turn: Grant[Item], core_seconds: float) -> None:
         """Charge what the item took instead of what was charged in advance."""
         self._shares.settle(turn.job, turn.charged_core_seconds, core_seconds)
         self._preparing.discard(turn.job)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
-from relaqs.executors.fair import FairQueue, Turn
+from relaqs.executors.fair import FairQueue, Grant
 from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
@@ -154,7 +154,7 @@ class ThreadExecutor:
         turn.item.done(result)
         return True
 
-    def _next_turn(self) -> Turn[_Order] | None:
+    def _next_turn(self) -> Grant[_Order] | None:
         """Wait for work; None once the executor is closed."""
         with self._changed:
             while not self._is_closed:
@@ -178,7 +178,7 @@ class ThreadExecutor:
         if self._is_closed:
             raise ClusterError("this session is closed; open another with relaqs.connect")
 
-    def _settle(self, turn: Turn[_Order], core_seconds: float) -> None:
+    def _settle(self, turn: Grant[_Order], core_seconds: float) -> None:
         with self._changed:
             self._queue.settle(turn, core_seconds)
             self._allocator.charge(turn.job, core_seconds, time.monotonic())

@@ -29,7 +29,7 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PacedTurn:
     """What became of a turn. reports: made in it, oldest first. core_seconds: how long the core was held."""
 
     reports: tuple[Reported, ...]
@@ -51,7 +51,7 @@ class Turns:
     def is_over(self) -> bool:
         return self._is_over
 
-    def lend(self) -> Turn:
+    def lend(self) -> PacedTurn:
         """Give the loop the calling thread's core, and return once it was given back."""
         with self._changed:
             started = self._since_seconds = time.perf_counter()
@@ -59,7 +59,7 @@ class Turns:
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._is_lent)
             reports, self._reports = tuple(self._reports), []
-            return Turn(reports, time.perf_counter() - started, self._is_over)
+            return PacedTurn(reports, time.perf_counter() - started, self._is_over)
 
     def wait(self) -> bool:
         """Wait for a turn; False if there will be none."""
@@ -88,7 +88,7 @@ class _TurnWork:
 
     turns: Turns
 
-    def run(self, owner: str) -> Turn:
+    def run(self, owner: str) -> PacedTurn:
         return self.turns.lend()
 
 
@@ -116,7 +116,7 @@ class PacedJob:
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._folded += 1
         [result] = results
-        assert isinstance(result.value, Turn), result
+        assert isinstance(result.value, PacedTurn), result
         newest = self._newest = self._summed_up(result.value.reports)
         return StepReport(
             step.index,

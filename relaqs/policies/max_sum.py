@@ -47,7 +47,7 @@ class MaxSum:
 
 
 def _most_progress(contest: Contest) -> FloatArray:
-    progress = _Progress(contest.view)
+    progress = _ProgressSums(contest.view)
 
     def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
         made = progress.made(chosen, contest.core_seconds(chosen, units))
@@ -56,7 +56,7 @@ def _most_progress(contest: Contest) -> FloatArray:
     return contest.unit_cores * allocate_greedily(gains, contest.most_units, contest.units)
 
 
-class _Progress:
+class _ProgressSums:
     """Predicted sums of progress of the jobs of a view."""
 
     def __init__(self, view: View) -> None:

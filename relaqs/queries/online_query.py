@@ -26,7 +26,7 @@ from relaqs.queries.reader import Reader
 from relaqs.snapshot import Snapshot
 
 
-class QueryJob(Job, EstimatingJob, Protocol):
+class EstimatingQueryJob(Job, EstimatingJob, Protocol):
     """A job whose steps give estimates of one query's answer."""
 
 
@@ -34,7 +34,7 @@ class QueryJob(Job, EstimatingJob, Protocol):
 class Resort:
     """Another way to answer a query, where the first failed. job: under an id of its own."""
 
-    job: QueryJob
+    job: EstimatingQueryJob
     plan: OnlinePlan
     description: JobDescription
 
@@ -50,7 +50,7 @@ class OnlineQuery:
 
     def __init__(
         self,
-        job: QueryJob,
+        job: EstimatingQueryJob,
         plan: OnlinePlan,
         executor: Executor,
         options: QueryOptions,

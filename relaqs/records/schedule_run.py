@@ -14,7 +14,7 @@ from relaqs.records.outcome import GROUPS, LEVELS, Outcome
 from relaqs.records.query_run import Steps
 from relaqs.sharing.view import Kind
 
-Source = Literal["live", "simulated"]
+RunSource = Literal["live", "simulated"]
 
 REDUCTIONS = np.array([0.7, 0.9, 0.95])  # told of each job; the mean over jobs is told of all LEVELS
 SERIES_POINTS = 200
@@ -74,7 +74,7 @@ class JobTimes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Series:
+class RunSeries:
     """The run over time, shape (points,) each; third_shares: (3, points), of the cores, see `GROUPS`.
 
     Of a run that was over before anybody looked who has the cores, jobs, used_share and third_shares are NaN.
@@ -88,7 +88,7 @@ class Series:
     third_shares: FloatArray
 
     @classmethod
-    def of(cls, outcome: Outcome, capacity_cores: float) -> Series:
+    def of(cls, outcome: Outcome, capacity_cores: float) -> RunSeries:
         at = np.linspace(0.0, outcome.end_seconds, SERIES_POINTS)
         error, progress = outcome.over_time(at)
         table = outcome.decisions.table
@@ -102,7 +102,7 @@ class Series:
         return cls(at, error, progress, jobs, used / capacity_cores, shares)
 
     @classmethod
-    def of_record(cls, content: Mapping[str, Any]) -> Series:
+    def of_record(cls, content: Mapping[str, Any]) -> RunSeries:
         columns = ("at_seconds", "mean_error", "mean_progress", "jobs", "used_share")
         thirds = np.array([read.array(row) for row in content["third_shares"]])
         if thirds.shape[0] != len(GROUPS):
@@ -146,7 +146,7 @@ class ScheduleRun:
 
     kind_of_record: ClassVar[str] = "schedule run"
 
-    source: Source
+    source: RunSource
     policy: str
     seed: int
     arrival_seconds: float
@@ -157,7 +157,7 @@ class ScheduleRun:
     epoch_seconds: float
     jobs: JobTimes
     mean_level_seconds: FloatArray
-    series: Series
+    series: RunSeries
     plans: int
     decision_ms_mean: float
     decision_ms_most: float
@@ -195,7 +195,7 @@ class ScheduleRun:
             cores_most=read.number(content, "cores_most", np.inf),
             jobs=JobTimes.of_record(content["jobs"]),
             mean_level_seconds=levels,
-            series=Series.of_record(content["series"]),
+            series=RunSeries.of_record(content["series"]),
             plans=int(content["plans"]),
             ran=tuple(Ran.of_record(each) for each in content["ran"]),
             circumstances=dict(content["circumstances"]),

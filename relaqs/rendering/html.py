@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html import escape
 
 from relaqs.rendering.rounding import Shown
-from relaqs.rendering.view import Bar, Column, View, view_of
+from relaqs.rendering.view import AnswerView, Bar, Column, view_of
 from relaqs.snapshot import Snapshot
 
 MAX_ROWS = 30
@@ -25,7 +25,7 @@ def render(snapshot: Snapshot) -> str:
     return "".join(_fragment(view))
 
 
-def _fragment(view: View) -> Iterator[str]:
+def _fragment(view: AnswerView) -> Iterator[str]:
     label, _, rest = view.heading.partition(" · ")
     yield '<div style="font:13px/1.5 system-ui,sans-serif;color:inherit;overflow-x:auto">'
     yield f'<div><b>{escape(label)}</b><span style="opacity:.75"> · {escape(rest)}</span></div>'
@@ -53,7 +53,7 @@ def _progress(fraction: float) -> str:
     )
 
 
-def _header_row(view: View) -> str:
+def _header_row(view: AnswerView) -> str:
     cells = []
     for column in view.columns:
         span = 2 if column.is_approximate else 1

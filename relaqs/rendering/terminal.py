@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from relaqs.rendering.rounding import Shown
-from relaqs.rendering.view import Bar, Column, View, view_of
+from relaqs.rendering.view import AnswerView, Bar, Column, view_of
 from relaqs.snapshot import Snapshot
 
 MAX_ROWS = 20
@@ -38,7 +38,7 @@ def render(snapshot: Snapshot, options: ConsoleOptions) -> Iterator[Text]:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class SnapshotOnScreen:
     """A snapshot with as many rows as the screen has room for: what a live display redraws in place."""
 
     snapshot: Snapshot
@@ -60,7 +60,7 @@ class Fitted:
 class _Page:
     """A view, the width it is drawn in, and whether the terminal knows ASCII alone."""
 
-    view: View
+    view: AnswerView
     width: int
     ascii_only: bool = False
 

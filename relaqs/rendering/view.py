@@ -35,7 +35,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AnswerView:
     """Everything a renderer draws. hidden_rows: rows of the answer beyond those shown. notes: in words."""
 
     heading: str
@@ -52,11 +52,11 @@ class View:
         return f"… {self.hidden_rows:,} more row{'s' if self.hidden_rows > 1 else ''}"
 
 
-def view_of(snapshot: Snapshot, max_rows: int) -> View:
+def view_of(snapshot: Snapshot, max_rows: int) -> AnswerView:
     """Return what to draw, with at most `max_rows` rows of the answer."""
     shown = snapshot.table.slice(0, max_rows)
     columns = _columns(snapshot, shown)
-    return View(
+    return AnswerView(
         heading=heading(snapshot),
         fraction=snapshot.fraction,
         interval_name=_interval_name(snapshot),

@@ -10,7 +10,7 @@ from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.curves import Curves
 from relaqs.prediction.runtime import constant_cost, line_cost
 from relaqs.prediction.series import Series
-from relaqs.scheduling.ledger import Account, Curve, StepAhead
+from relaqs.scheduling.ledger import Account, QualityCurve, StepAhead
 from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
 from relaqs.sharing.view import Jobs
 
@@ -26,7 +26,7 @@ def refresh(accounts: Sequence[Account]) -> None:
     _look_at_costs([account for account in stale if not account.is_new])
     curves = fit_quality_curves(Jobs.of([account.view() for account in stale]))
     for row, account in enumerate(stale):
-        account.curve = Curve(int(curves.chosen[row]), curves.parameters[row])
+        account.curve = QualityCurve(int(curves.chosen[row]), curves.parameters[row])
 
 
 def curves_of(accounts: Sequence[Account]) -> Curves:

@@ -26,7 +26,7 @@ class StepAhead:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class QualityCurve:
     """The quality that lies ahead of a job: its row of `Curves`."""
 
     chosen: int
@@ -45,7 +45,7 @@ class Account:
     is_waiting: bool = True
     history: History = field(default_factory=History)
     ahead: StepAhead = StepAhead()
-    curve: Curve | None = None
+    curve: QualityCurve | None = None
     attained_core_seconds: float = 0.0
     newest: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
     _reported_core_seconds: float = 0.0

@@ -62,11 +62,13 @@ class Contest:
         return cores * self.view.epoch_seconds
 
 
-Rule = Callable[[Contest], FloatArray]
+DivisionRule = Callable[[Contest], FloatArray]
 """A contest → what each of its jobs gets on top of its floor, shape (J,), in sum at most its cores."""
 
 
-def divide(view: View, rule: Rule, *, minimum_share: float = 0.0, reserved: BoolArray | None = None) -> Plan:
+def divide(
+    view: View, rule: DivisionRule, *, minimum_share: float = 0.0, reserved: BoolArray | None = None
+) -> Plan:
     """Return the plan that gives the reserved jobs their fair share, the others a minimum, and asks the rule.
 
     minimum_share: a fraction of each job's fair share, in [0, 1]; 1 is fair sharing. reserved: which jobs get

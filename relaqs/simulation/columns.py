@@ -11,7 +11,7 @@ from relaqs.records.trace import TraceTable
 from relaqs.scheduling.forecasts import steps_ahead
 from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
 from relaqs.sharing.view import Jobs, Kind, Node, View
-from relaqs.simulation.simulated_job import Flight
+from relaqs.simulation.simulated_job import StepsInFlight
 from relaqs.simulation.workload import Workload
 
 
@@ -33,7 +33,7 @@ class JobColumns:
         self.step_seconds = np.full((count, len(self.traces.cost_to[0])), np.nan)  # when each ended
         self._ids = np.array([f"job {index:06}" for index in range(count)], dtype=object)
         self._kind = np.array([trace.kind for trace in workload.traces], dtype=np.int64)[self.trace]
-        self.flight = Flight(
+        self.flight = StepsInFlight(
             self.traces, self.trace, self._kind, self.cost_scale, self.arrival_seconds, capacity_cores
         )
         self._weight = workload.weight

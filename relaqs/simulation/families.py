@@ -66,6 +66,6 @@ def _costs(random: np.random.Generator, core_seconds: float, steps: int) -> Floa
     return core_seconds / steps * random.uniform(1 - COST_SPREAD, 1 + COST_SPREAD, steps)
 
 
-Family = Callable[[np.random.Generator, float], Trace]
+TraceFamily = Callable[[np.random.Generator, float], Trace]
 
-FAMILIES: dict[str, Family] = {"query": query_trace, "training": training_trace}
+FAMILIES: dict[str, TraceFamily] = {"query": query_trace, "training": training_trace}

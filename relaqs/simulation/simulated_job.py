@@ -15,7 +15,7 @@ INSTANT_SECONDS = 1e-9  # what ends so soon has ended
 LEAST_SHARE = 1e-9  # of the cores: what a job without a share counts with where others leave some
 
 
-class Flight:
+class StepsInFlight:
     """How far the steps of J jobs are worked off. head: the earliest step of each not folded, shape (J,).
 
     A step's tasks, one a core at most, are worked off evenly, and a job's cores go to its earliest step

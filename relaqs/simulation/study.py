@@ -13,7 +13,7 @@ import numpy as np
 from relaqs.arrays import FloatArray
 from relaqs.policies import make_policy
 from relaqs.records.outcome import LEVELS, Outcome
-from relaqs.records.schedule_run import JobTimes, ScheduleRun, Series
+from relaqs.records.schedule_run import JobTimes, RunSeries, ScheduleRun
 from relaqs.records.trace import Trace
 from relaqs.sharing.view import Kind, Node
 from relaqs.simulation.simulator import Options, simulate
@@ -171,7 +171,7 @@ def record_of(
     return ScheduleRun(
         jobs=JobTimes.of(outcome, names, kinds),
         mean_level_seconds=outcome.seconds_to(LEVELS).mean(axis=0),
-        series=Series.of(outcome, capacity_cores),
+        series=RunSeries.of(outcome, capacity_cores),
         plans=len(decision_seconds),
         decision_ms_mean=float(decision_seconds.mean() * 1e3) if has_decided else math.nan,
         decision_ms_most=float(decision_seconds.max() * 1e3) if has_decided else math.nan,

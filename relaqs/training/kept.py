@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 IDLE_SECONDS = 30.0  # what nobody asked for that long is let go
 
-Arrays = Mapping[str, tuple[int, NDArray[Any]]]
+VersionedArrays = Mapping[str, tuple[int, NDArray[Any]]]
 """Named arrays, each with its version."""
 
 
@@ -21,7 +21,7 @@ class _Group:
     """What one owner keeps, by partition. Times are on the monotonic clock."""
 
     used_seconds: float
-    of_partition: dict[int, Arrays] = field(default_factory=dict)
+    of_partition: dict[int, VersionedArrays] = field(default_factory=dict)
 
 
 class Kept:
@@ -41,14 +41,14 @@ class Kept:
     def byte_count(self) -> int:
         return self._byte_count
 
-    def get(self, owner: str, partition: int) -> Arrays | None:
+    def get(self, owner: str, partition: int) -> VersionedArrays | None:
         with self._lock:
             if (group := self._groups.get(owner)) is None:
                 return None
             group.used_seconds = time.monotonic()
             return group.of_partition.get(partition)
 
-    def put(self, owner: str, partition: int, arrays: Arrays, budget_bytes: int) -> None:
+    def put(self, owner: str, partition: int, arrays: VersionedArrays, budget_bytes: int) -> None:
         """Keep arrays in the place of earlier ones, if all that is kept is within the budget then."""
         with self._lock:
             now = time.monotonic()
@@ -95,7 +95,7 @@ class Kept:
                 self._sweep_later()
 
 
-def _byte_count(arrays: Arrays) -> int:
+def _byte_count(arrays: VersionedArrays) -> int:
     return sum(array.nbytes for _, array in arrays.values())
 
 

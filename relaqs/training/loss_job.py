@@ -14,9 +14,9 @@ from relaqs.training.kept import KEPT
 from relaqs.training.passes import (
     FIRST_PIECES,
     PIECE_ROWS,
+    PartitionSource,
     PassWork,
     ProfileWork,
-    Source,
     Summed,
     add_sums,
     in_pairs,
@@ -32,7 +32,7 @@ SAMPLE_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class BestModel:
     """The best model of a run so far, and all it takes to make an estimator of it."""
 
     job: TrainingJob
@@ -52,7 +52,7 @@ class LossJob:
 
     def __init__(self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int) -> None:
         self.id = id
-        self.latest: Fitted | None = None
+        self.latest: BestModel | None = None
         self._job = job
         self._data = data
         self._budget_bytes = budget_bytes
@@ -91,7 +91,7 @@ class LossJob:
             assert self._profile is not None
             fold = self._training.fold(in_pairs([summed.sums for summed in values], add_sums))
             loss, is_final = fold.loss, fold.is_final
-            self.latest = Fitted(self._job, self._profile, fold.model)
+            self.latest = BestModel(self._job, self._profile, fold.model)
             self._per_task = self._grouped(core_seconds, values)
         progress = self._progress.update(loss)
         return StepReport(step.index, loss, None, core_seconds, is_final, progress)
@@ -140,5 +140,5 @@ class LossJob:
         least = self._cut if any(summed.reads for summed in values) else 1
         return max(least, pieces_per_task(core_seconds, len(self._data.reads) * self._cut))
 
-    def _source(self, first: int, end: int) -> Source:
-        return Source(self._data.digest, self._budget_bytes, first, self._data.reads[first:end])
+    def _source(self, first: int, end: int) -> PartitionSource:
+        return PartitionSource(self._data.digest, self._budget_bytes, first, self._data.reads[first:end])

@@ -30,7 +30,7 @@ Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PartitionSource:
     """Where a task's partitions come from.
 
     data: owner of the arrays kept. budget_bytes: for all that is kept in the process. first: the position of
@@ -63,7 +63,7 @@ class Source:
 class ProfileWork:
     """Returns the profile of some partitions. sample_rows: how many rows of each are part of the sample."""
 
-    source: Source
+    source: PartitionSource
     sample_rows: tuple[int, ...]
 
     def run(self, owner: str) -> Profile:
@@ -95,7 +95,7 @@ class PassWork:
     run_id: str
     job: TrainingJob
     model: Any
-    source: Source
+    source: PartitionSource
     cut: int
     first: int
     end: int

@@ -54,7 +54,7 @@ class TrainingStep:
     elapsed_seconds: float
 
 
-class _Progress:
+class _RunProgress:
     """What the runner's thread writes and the handle reads. It knows the job and not the handle."""
 
     def __init__(self, job: LossJob, options: TrainingOptions, elapsed_seconds: Callable[[], float]) -> None:
@@ -114,7 +114,7 @@ class TrainingRun:
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         """Set the run up. elapsed_seconds: since it was submitted. on_end: called when it is over."""
-        progress = _Progress(job, options, elapsed_seconds)
+        progress = _RunProgress(job, options, elapsed_seconds)
         timer: threading.Timer | None = None
 
         def end() -> None:

@@ -13,7 +13,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn
 from rich.cells import cell_len
 from rich.console import Console
 
-from relaqs.rendering.terminal import Fitted, plain_text
+from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 from relaqs.snapshot import Snapshot
 from tests.relaqs.examples import NATIONS, revenue, snapshot
 
@@ -117,7 +117,7 @@ def test_many_rows_are_counted_and_not_all_shown() -> None:
 @pytest.mark.parametrize("height", [4, 8, 12, 40])
 def test_a_live_display_stays_inside_its_screen(height: int) -> None:
     for copies in (1, 5):
-        assert printed(Fitted(revenue(copies=copies)), width=60, height=height).count("\n") < height
+        assert printed(SnapshotOnScreen(revenue(copies=copies)), width=60, height=height).count("\n") < height
 
 
 def test_text_with_control_characters_and_wide_text() -> None:

@@ -55,7 +55,7 @@ class FurtherLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class LayoutOutlook:
     """What a plan comes to. streams: the layouts it samples. rows: of its tables. streamed_rows: of streams.
 
     The other rows are read whole before the first estimate. group_rows: rows an average group has at least.
@@ -101,7 +101,7 @@ class Outlook:
             self.streamed_rows,
         )
 
-    def is_notably_better_than(self, other: Outlook) -> bool:
+    def is_notably_better_than(self, other: LayoutOutlook) -> bool:
         """Whether it is worth one more layout."""
         if self.directness != other.directness:
             return self.directness > other.directness
@@ -119,8 +119,8 @@ class Advice:
     """
 
     layouts: tuple[FurtherLayout, ...]
-    now: Outlook
-    then: Outlook
+    now: LayoutOutlook
+    then: LayoutOutlook
     obstacle: str = ""
 
     @property
@@ -136,7 +136,7 @@ class _Trial:
     """A change of layouts and what the query would come to. sampled_rows: of its tables' in any sample."""
 
     further: Further
-    outlook: Outlook
+    outlook: LayoutOutlook
     sampled_rows: int
 
 
@@ -183,10 +183,10 @@ def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
     return f"{reason}; and with {names}, {last.outlook.reasons[0]}"
 
 
-def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> Outlook:
+def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> LayoutOutlook:
     streams = tuple(stream.table for stream in plan.streams)
     leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0
-    return Outlook(
+    return LayoutOutlook(
         mode=plan.mode,
         reasons=plan.reasons,
         streams=streams,

@@ -12,13 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 import sqlglot
+from relaqs_bootstrap.arrays import FloatArray
 from sqlglot import exp
 
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.sql.parse import DIALECT
 
-Arrays = Mapping[str, FloatArray]
-Evaluator = Callable[[Arrays], FloatArray]
+ColumnArrays = Mapping[str, FloatArray]
+Evaluator = Callable[[ColumnArrays], FloatArray]
 
 _BINARY: dict[type[exp.Expr], Callable[[FloatArray, FloatArray], FloatArray]] = {
     exp.Add: operator.add,

@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow, doubles, integers
-from relaqs_engine.execution.estimate import BoolArray, Estimate, FloatArray
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
-from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
+from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, Around, OnlinePlan, OutputKind
 
 # Rows of all variants of an answer together on which the query around it is computed, at most: about 50 ms.
@@ -112,7 +113,7 @@ class AroundEstimator:
                 _take_over(parts[part], output, integers(point.column(GROUP)), found, place)
         return found
 
-    def _bounds(self, parts: Sequence[Part], point: pa.Table) -> Bounds:
+    def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:
         """Return what each COUNT(DISTINCT) and quantile that is taken over lies between."""
         found: dict[int, CellBounds] = {}
         for i, output in enumerate(self._plan.outputs):

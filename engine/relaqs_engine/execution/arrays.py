@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-
-from relaqs_engine.execution.estimate import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 
 def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> FloatArray:

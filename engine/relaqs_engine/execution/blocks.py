@@ -12,16 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.execution.cells import ShownGroups, own_columns
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.plans.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, Basis, BasisColumn, OnlinePlan
-
-IntArray = NDArray[np.int64]
 
 # Types whose values are equal in Arrow exactly where they are in SQL: no floats (NaN, −0), nothing nested.
 _SAME_EQUALITY = (

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.execution.arrays import doubles
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.membership import Candidates
 from relaqs_engine.plans.plan import ROWS, OnlinePlan, outlier_column
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.execution.arrays import arrow, doubles
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.plans.plan import (
     ROWS,
     SCALE,

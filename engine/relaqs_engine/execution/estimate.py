@@ -6,12 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge, relative_widths
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import doubles
@@ -20,7 +21,7 @@ from relaqs_engine.execution.cells import (
     shown_groups,
 )
 from relaqs_engine.execution.certainty import words_of
-from relaqs_engine.execution.estimate import BoolArray, Estimate, FloatArray
+from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.interval import (
     CellIntervals,
     IntervalEstimator,
@@ -28,7 +29,7 @@ from relaqs_engine.execution.interval import (
     VarianceOfCells,
 )
 from relaqs_engine.execution.membership import Membership, Places
-from relaqs_engine.execution.present import Bounds, CellBounds, present_estimate, present_exact
+from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
@@ -66,7 +67,7 @@ class SoFar:
     point: pa.Table
     groups: ShownGroups
     found: CellIntervals
-    bounds: Bounds
+    bounds: BoundsByColumn
     scan: Scan
     is_scaled: bool
     unseen_groups: int | None
@@ -262,7 +263,7 @@ class Estimator:
         # What varies is the inner stage that complete groups are compared with.
         return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
-    def _bounds(self, point: pa.Table, scan: Scan, decided: BoolArray) -> Bounds:
+    def _bounds(self, point: pa.Table, scan: Scan, decided: BoolArray) -> BoundsByColumn:
         """Return what each COUNT(DISTINCT) and quantile lies between, for each row of the answer."""
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: replace(each, certified=each.certified & decided) for i, each in found.items()}

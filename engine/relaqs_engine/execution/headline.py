@@ -8,13 +8,10 @@ with most of the weight are within.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
-
-FloatArray: TypeAlias = NDArray[np.float64]
-BoolArray: TypeAlias = NDArray[np.bool_]
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 Weighting = Literal["rows", "cells", "max"]
 SCALE_SHARE = 0.95  # of the rows: the largest values of all are those of the smallest groups

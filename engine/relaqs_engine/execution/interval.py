@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
-from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import Basis, BasisColumn, Method, OnlinePlan

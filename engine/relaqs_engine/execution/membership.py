@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from relaqs_bootstrap import most_in_all
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import RIVALS, BasisColumn, Decider, OnlinePlan, OutputKind
 
-IntArray = NDArray[np.int64]
 # A group with fewer rows is too small to be judged: its standard error is itself too uncertain.
 MIN_ROWS = 30
 # What is decided at this confidence needs no correction for how many groups were compared; those that are

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.execution.arrays import arrow, doubles
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, OnlinePlan, OutputKind

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
-from relaqs_engine.execution.estimate import ApproximateColumn, BoolArray, Estimate, FloatArray
+from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign
@@ -35,7 +36,7 @@ class CellBounds:
 
 
 # Of outputs that are COUNT(DISTINCT) or quantiles, by position.
-Bounds = Mapping[int, CellBounds]
+BoundsByColumn = Mapping[int, CellBounds]
 
 
 def approximate_columns(names: Sequence[str], positions: Sequence[int]) -> tuple[ApproximateColumn, ...]:
@@ -84,7 +85,7 @@ def present_estimate(
     plan: OnlinePlan,
     point: pa.Table,
     found: CellIntervals,
-    bounds: Bounds,
+    bounds: BoundsByColumn,
     *,
     fraction: float,
     unseen_groups: int | None,

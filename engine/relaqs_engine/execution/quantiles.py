@@ -6,23 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from relaqs_bootstrap import (
     Variance,
     quantile_ranks,
     share_variance_of_blocks,
     share_variance_of_rows,
 )
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow, doubles, integers
-from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.present import CellBounds
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.plans.plan import BLOCK, STATE, Method, OnlinePlan, OutputKind, QuantileOf
 
-IntArray = NDArray[np.int64]
 # Per group a quantile takes a few calls of numpy: above so many groups they have no intervals.
 MOST_GROUPS = 20_000
 

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_bootstrap import Variance, jackknife_variance, leave_one_out
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns
-from relaqs_engine.execution.estimate import BoolArray, FloatArray
 from relaqs_engine.execution.stage import Replicates
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, differences, stepped

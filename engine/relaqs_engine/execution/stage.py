@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_bootstrap import jackknife_variance, leave_one_out
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns, shown_groups
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState

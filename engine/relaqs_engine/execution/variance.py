@@ -13,11 +13,11 @@ from relaqs_bootstrap import (
     leave_one_out,
     linearised_variance,
 )
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.plan import Method, OnlinePlan

@@ -20,11 +20,11 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.bounds.casts import FLOATS, WHOLE_NUMBERS
 from relaqs_engine.duck import Cursor, list_literal, quote_name
 from relaqs_engine.execution.arrays import doubles
-from relaqs_engine.execution.estimate import FloatArray
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Partition
 
 MOST_SHARE = 0.01

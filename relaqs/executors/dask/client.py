@@ -32,7 +32,7 @@ from relaqs.executors.dask.errors import (
     reason_of,
     seen_from_here,
 )
-from relaqs.executors.dask.flights import Flight, Parcel
+from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
 from relaqs.executors.dask.task import run_task
@@ -94,7 +94,7 @@ class DaskExecutor:
         self._address = self._link.address
         assert self._client.loop is not None  # it is connected
         self._loop = self._client.loop
-        self._flights: dict[str, Flight] = {}
+        self._flights: dict[str, JobInFlight] = {}
         self._is_closed = False
         self._cores = 0
         self._counted_seconds = -math.inf  # on the monotonic clock
@@ -193,7 +193,7 @@ class DaskExecutor:
         self._loop.add_callback(action, *arguments)
 
     def _enter(self, description: JobDescription, job_id: str) -> None:
-        self._flights[job_id] = Flight(description)
+        self._flights[job_id] = JobInFlight(description)
         self._link.tell("enter", description)
 
     def _tell(self, call: str, job_id: str, value: object) -> None:
@@ -210,7 +210,7 @@ class DaskExecutor:
         if self._link.takes_tasks:  # else they go when it does
             self._dispatch(flight, parcels)
 
-    def _dispatch(self, flight: Flight, parcels: Sequence[Parcel]) -> None:
+    def _dispatch(self, flight: JobInFlight, parcels: Sequence[Parcel]) -> None:
         """Send tasks, or say how many wait for credits."""
         if self._link.needs_credits:
             flight.held.extend(parcels)
@@ -218,7 +218,7 @@ class DaskExecutor:
         else:
             self._send(flight, parcels)
 
-    def _send(self, flight: Flight, parcels: Sequence[Parcel]) -> None:
+    def _send(self, flight: JobInFlight, parcels: Sequence[Parcel]) -> None:
         """Submit tasks in one message."""
         versions = named_versions()
         keys = [(flight.name, parcel.key.step, parcel.key.index) for parcel in parcels]
@@ -238,7 +238,7 @@ class DaskExecutor:
             flight.futures[parcel.key] = future
             self._loop.add_callback(self._deliver, flight, parcel.key, future)
 
-    async def _deliver(self, flight: Flight, key: TaskKey, future: Future[TaskResult]) -> None:
+    async def _deliver(self, flight: JobInFlight, key: TaskKey, future: Future[TaskResult]) -> None:
         """Wait for one result, fetch it, let the cluster forget it and hand it over."""
         try:
             # Fetches of results that are there together are joined to one message by the client.
@@ -251,7 +251,7 @@ class DaskExecutor:
         future.release()
         self._hand_over(flight, seen_from_here(result))
 
-    def _hand_over(self, flight: Flight, result: TaskResult) -> None:
+    def _hand_over(self, flight: JobInFlight, result: TaskResult) -> None:
         flight.futures.pop(result.key, None)
         parcel = flight.parcels.pop(result.key, None)
         if parcel is not None:  # else the job was cancelled meanwhile
@@ -268,7 +268,7 @@ class DaskExecutor:
             self._link.note_restart()
         return reason_of(error) in (CONNECTION_LOST, RESTARTED)
 
-    def _resend(self, flight: Flight, key: TaskKey) -> None:
+    def _resend(self, flight: JobInFlight, key: TaskKey) -> None:
         flight.futures.pop(key, None)
         if key in flight.parcels and self._link.takes_tasks:
             self._dispatch(flight, [flight.parcels[key]])

@@ -25,7 +25,7 @@ class Parcel:
 
 
 @dataclass(slots=True)
-class Flight:
+class JobInFlight:
     """One job. description: its id is the job's name on the cluster, unique among all clients.
 
     parcels: tasks without a result. futures: of those that were sent. held: those that wait for credits.

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-Estimator = TypeVar("Estimator")
+ScikitEstimator = TypeVar("ScikitEstimator")
 
 
-def fitted(estimator: Estimator, names: tuple[str, ...], **attributes: Any) -> Estimator:
+def fitted(estimator: ScikitEstimator, names: tuple[str, ...], **attributes: Any) -> ScikitEstimator:
     """Return the estimator with the attributes that fitting would have given it, each documented there.
 
     names: of the features, in order. scikit-learn compares them with those of a data frame it predicts for.

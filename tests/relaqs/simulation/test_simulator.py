@@ -9,7 +9,7 @@ import pytest
 
 from relaqs.policies import Fair, Fifo, Index
 from relaqs.records.outcome import Decisions, Outcome
-from relaqs.records.schedule_run import Series
+from relaqs.records.schedule_run import RunSeries
 from relaqs.records.trace import Trace
 from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import Kind, Node
@@ -136,7 +136,7 @@ def test_errors_over_time() -> None:
 
 def test_a_run_that_nobody_looked_into_has_no_shares() -> None:
     outcome = replace(outcome_of([0.8, 0.0], [11, 12]), decisions=Decisions())
-    series = Series.of(outcome, 2.0)
+    series = RunSeries.of(outcome, 2.0)
     assert np.isnan(series.used_share).all()
     assert np.isnan(series.third_shares).all()
     assert series.mean_error[-1] == 0.0
