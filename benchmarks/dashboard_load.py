@@ -64,6 +64,11 @@ class Playback:
         return True
 
 
+def _digest(plan: OnlinePlan) -> str:
+    """Return what tells queries apart, whatever the panel that asks."""
+    return repr(replace(plan, sql="", reasons=()))
+
+
 class PlaybackSession:
     """Stands for a session: plans as it does, and answers from what was recorded."""
 
@@ -75,13 +80,13 @@ class PlaybackSession:
     def plan(self, sql: str) -> OnlinePlan:
         """Return a plan that is no other panel's, so that nothing is shared."""
         plan = self._session.plan(sql)
-        if plan.merge_sql not in self._recorded:
+        if (digest := _digest(plan)) not in self._recorded:
             found = list(self._session.online_sql(sql, batches=20))
-            self._recorded[plan.merge_sql] = [each for each in found if not each.is_exact] or found
+            self._recorded[digest] = [each for each in found if not each.is_exact] or found
         return replace(plan, reasons=(sql,))
 
     def start(self, plan: OnlinePlan, options: object, **rest: object) -> Playback:
-        return Playback(str(abs(hash(plan))), self._recorded[plan.merge_sql])
+        return Playback(str(abs(hash(plan))), self._recorded[_digest(plan)])
 
     def status(self) -> ClusterStatus:
         return self._session.status()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.steps import steps_of_query
 from relaqs_tpch.truth import Truth
@@ -58,7 +58,7 @@ def query_trace(finished: Finished, plan: OnlinePlan) -> Traced:
     """Return what a query did, snapshot by snapshot, with true errors: the last of them is exact."""
     truth = Truth(plan, finished.snapshots[-1].estimate)
     meters = {report.step: StepMeter([report.core_seconds], report.progress) for report in finished.reports}
-    kind = Kind.EXACT if plan.mode is Mode.EXACT else Kind.QUERY
+    kind = Kind.QUERY if plan.is_estimated else Kind.EXACT
     trace = steps_of_query(finished.snapshots, meters, truth).trace(finished.job.name, kind)
     at_seconds = dict(zip((report.step for report in finished.reports), finished.at_seconds, strict=True))
     return trace, np.array([at_seconds[snapshot.batch - 1] for snapshot in finished.snapshots])

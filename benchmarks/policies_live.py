@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from relaqs_engine.plans.plan import Mode
 from relaqs_tpch.queries import QUERIES, query
 from rich.console import Console
 
@@ -42,7 +41,7 @@ def query_job(number: int, seed: int) -> LiveJob:
 
 def estimated_queries(session: Session) -> list[int]:
     """Return the queries that have estimates over the session's warehouse."""
-    return [number for number in QUERIES if session.plan(query(number)).mode is not Mode.EXACT]
+    return [number for number in QUERIES if session.plan(query(number)).is_estimated]
 
 
 def measure(options: argparse.Namespace, policy: str, seed: int, facts: dict[str, object]) -> ScheduleRun:

@@ -22,15 +22,14 @@ from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.execution.tasks import (
-    leading_stream,
-    outlier_sql,
-    partial_sql,
-    reads_outliers,
-    scheduled_batches,
-)
+from relaqs_engine.execution.task_sql import outlier_sql, partial_sql
+from relaqs_engine.execution.tasks import leading_stream, scheduled_batches
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import Method, OnlinePlan, OutputKind
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.refined import RefinedPlan
 from relaqs_engine.plans.schedule import MiniBatch
 from relaqs_engine.sql.binder import Binder
 
@@ -46,9 +45,10 @@ class Replay:
 
     def __init__(self, sql: str, catalog: Catalog) -> None:
         self._catalog = catalog
-        self.plan = plan_query(sql, catalog, Binder(catalog))
-        if self.plan.method is Method.NONE:
-            raise SystemExit(f"the query has no error bars: {'; '.join(self.plan.reasons)}\n{sql}")
+        plan = plan_query(sql, catalog, Binder(catalog))
+        if plan.method is Method.NONE or not isinstance(plan, MergePlan | RefinedPlan):
+            raise SystemExit(f"the query has no error bars: {'; '.join(plan.reasons)}\n{sql}")
+        self.plan = plan
         self._leading = leading_stream(self.plan, catalog)
         database = Database(DatabaseConfig(catalog.readable_directories, MEMORY_LIMIT_BYTES))
         cursor = database.cursor()
@@ -57,11 +57,11 @@ class Replay:
             cursor.run(f"CREATE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
         self._by_block = {n: self._partials(part, cursor, by_block=True) for n, part in parts.items()}
         self._plain = {n: self._partials(part, cursor, by_block=False) for n, part in parts.items()}
-        self._outliers = [cursor.table(outlier_sql(self.plan, catalog))] if self.plan.outlier_sql else []
+        self._outliers = _outliers(plan, catalog, cursor)
         database.close()
         self._states = Database(DatabaseConfig((), MEMORY_LIMIT_BYTES))
 
-    def _partials(self, part: OnlinePlan, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
+    def _partials(self, part: MergePlan, cursor: Cursor, *, by_block: bool) -> list[pa.Table]:
         """Return the partial aggregates of each partition, by its number."""
         numbers = range(len(self._leading.partitions))
         return [
@@ -88,12 +88,12 @@ class Replay:
         self, cursor: Cursor, request: IntervalRequest
     ) -> tuple[Callable[[MiniBatch], None], Callable[[], Estimate | None]]:
         """Return what folds a mini-batch, and what estimates after it. Refined plans decide no row early."""
-        if self.plan.refinement is None:
+        if isinstance(self.plan, MergePlan):
             state = GroupState(self.plan, self._leading, cursor)
             estimator = Estimator(self.plan, self._leading, state, cursor, request)
             return lambda batch: state.fold(batch, self._results(_WHOLE, batch)), estimator.estimate
         answer = RefinedAnswer(self.plan, self._leading, cursor, request)
-        stages = [stage.name for stage in self.plan.refinement.stages]
+        stages = [stage.name for stage in self.plan.stages]
 
         def fold(batch: MiniBatch) -> None:
             answer.fold_stages(batch, {name: self._results(name, batch) for name in stages})
@@ -105,18 +105,25 @@ class Replay:
         """Return what each task of a mini-batch would return for a part of the plan."""
         partials = (self._by_block if batch.by_block else self._plain)[part]
         results = [pa.concat_tables([partials[number] for number in task]) for task in batch.tasks]
-        return [*self._outliers, *results] if reads_outliers(self.plan, batch) else results
+        return [*self._outliers, *results] if batch.index == 0 else results
 
     def close(self) -> None:
         self._states.close()
 
 
-def _parts(plan: OnlinePlan) -> dict[str, OnlinePlan]:
+def _parts(plan: MergePlan | RefinedPlan) -> dict[str, MergePlan]:
     """Return what is aggregated per partition: the query itself, or its kept rows and its stages."""
-    if plan.refinement is None:
+    if isinstance(plan, MergePlan):
         return {_WHOLE: plan}
-    assert plan.refinement.kept is not None, "a query over stages alone has no error bars"
-    return {_WHOLE: plan.refinement.kept, **{stage.name: stage.plan for stage in plan.refinement.stages}}
+    assert plan.outer_rows is not None, "a query over stages alone has no error bars"
+    return {_WHOLE: plan.outer_rows.kept, **{stage.name: stage.plan for stage in plan.stages}}
+
+
+def _outliers(plan: MergePlan | RefinedPlan, catalog: Catalog, cursor: Cursor) -> list[pa.Table]:
+    """Return the partial aggregates of the outlier index, if the plan reads it."""
+    if isinstance(plan, MergePlan) and plan.partial.outlier_sql:
+        return [cursor.table(outlier_sql(plan, catalog))]
+    return []
 
 
 def nearest_batches(batches: tuple[MiniBatch, ...], fractions: tuple[float, ...]) -> tuple[int, ...]:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.tasks import batch_reads, scheduled_batches
+from relaqs_engine.execution.task_sql import batch_reads
+from relaqs_engine.execution.tasks import scheduled_batches
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_tpch import QUERIES, query
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -78,14 +79,14 @@ def main(words: Sequence[str] | None = None) -> int:
     with OnlineSession(warehouse, usable_cores()) as session:
         for number in numbers:
             plan = session.plan(query(number))
-            if plan.streams and plan.refinement is None and plan.around is None:
+            if isinstance(plan, FoldedPlan):
                 costs.append(_cost(session, plan, catalog, number, options.runs))
     _print(costs, record.headline(facts))
     record.write("verification", facts, {"scale": options.scale, "costs": [cost.cells() for cost in costs]})
     return 0
 
 
-def _cost(session: OnlineSession, plan: OnlinePlan, catalog: Catalog, number: int, runs: int) -> Cost:
+def _cost(session: OnlineSession, plan: FoldedPlan, catalog: Catalog, number: int, runs: int) -> Cost:
     every, first = _reads(plan, catalog)
     session.run(query(number))  # from now on all is known, planned and hoisted
     answers: list[OnlineRun] = []
@@ -104,7 +105,7 @@ def _cost(session: OnlineSession, plan: OnlinePlan, catalog: Catalog, number: in
     )
 
 
-def _reads(plan: OnlinePlan, catalog: Catalog) -> tuple[list[TableRead], list[TableRead]]:
+def _reads(plan: FoldedPlan, catalog: Catalog) -> tuple[list[TableRead], list[TableRead]]:
     """Return what a query reads to its end, and what its first estimate reads once hoists are there."""
     batches = [
         [read for reads in batch_reads(plan, catalog, batch) for read in reads]

@@ -22,7 +22,7 @@ from relaqs_engine.errors import (
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts import Layout, add_static, shuffle, verify
-    from relaqs_engine.plans.plan import OnlinePlan
+    from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.opening import connect, online_sql
     from relaqs.options import ArgumentError
@@ -63,7 +63,7 @@ _HOMES = {
     "Advice": "relaqs_engine.advisor.advise",
     "ArgumentError": "relaqs.options",
     "Layout": "relaqs_engine.layouts",
-    "OnlinePlan": "relaqs_engine.plans.plan",
+    "OnlinePlan": "relaqs_engine.plans.online_plan",
     "OnlineQuery": "relaqs.queries.online_query",
     "Pacer": "relaqs.pacing.pacer",
     "QueryTimeoutError": "relaqs.queries.publisher",

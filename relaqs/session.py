@@ -21,9 +21,11 @@ from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.planning.planner import plan_query, plan_whole
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputKind
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.views import expand_views
@@ -44,10 +46,11 @@ from relaqs.options import (
     watched,
 )
 from relaqs.queries.checkpoint import Keeper
-from relaqs.queries.mergeable import ExactQueryJob, query_description, query_job
 from relaqs.queries.online_query import OnlineQuery, Resort
 from relaqs.queries.publisher import QueryTimeoutError
 from relaqs.queries.reporting import Asked
+from relaqs.queries.start import query_description, query_job
+from relaqs.queries.whole import WholeQueryJob
 from relaqs.scheduling import ClusterStatus
 
 if TYPE_CHECKING:
@@ -175,7 +178,7 @@ class Session:
         """
         submitted_at = time.perf_counter()
         plan = self._plan(sql, intervals, options.timeout, submitted_at)
-        if plan.mode is Mode.EXACT and options.fallback == "error":
+        if not plan.is_estimated and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
@@ -249,7 +252,7 @@ class Session:
         def instead(error: Exception) -> Resort | None:
             if not isinstance(error, MemoryLimitError) or options.fallback == "error":
                 return None
-            if plan.mode is Mode.EXACT or plan.returns_rows:  # rows that are kept are the answer itself
+            if not plan.may_run_whole:
                 return None
             cursor.close()
             return self._as_a_whole(plan, options, f"{job.id}-whole")
@@ -409,7 +412,7 @@ class Session:
             self._effort(None, 0.0),
             lambda expanded: plan_whole(plan, expanded, self._catalog, _TOO_LARGE),
         )
-        job = ExactQueryJob(job_id, whole, database_config=self._exact_config)
+        job = WholeQueryJob(job_id, whole, database_config=self._exact_config)
         return Resort(job, whole, query_description(job_id, whole, options, exact_cores=self._exact_threads))
 
     def _effort(self, timeout: float | None, begun_at: float) -> Effort:
@@ -481,11 +484,10 @@ def _watched_columns(
     """Return the names as the answer has them; None where all columns or a function are watched."""
     if watch is None or callable(watch):
         return None
-    is_exact = plan.mode is Mode.EXACT
     known = {
         output.name.lower(): output.name
         for output in plan.outputs
-        if is_exact or output.kind is not OutputKind.KEY
+        if not plan.is_estimated or output.kind is not OutputKind.KEY
     }
     for name in watch:
         if name.lower() not in known:

@@ -122,7 +122,7 @@ class Board:
         """Return in words why a run has no answer yet."""
         others = sum(each.is_active and each.state != "paused" for each in self.runs.all if each is not run)
         among = f", beside {others} other {'queries' if others > 1 else 'query'}" if others else ""
-        if run.plan.mode.value == "exact":
+        if not run.plan.is_estimated:
             return f"running as a whole, without estimates{among}: {'; '.join(run.plan.reasons)}"
         return f"reading the first rows{among}"
 

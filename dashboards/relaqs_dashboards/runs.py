@@ -17,7 +17,6 @@ from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.options import Interval, QueryOptions
-from relaqs.queries.mergeable import keeps_state
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.threads import Threads
@@ -98,7 +97,7 @@ class Run:
     @property
     def is_kept(self) -> bool:
         """Whether it goes on where it was, after a stop and after the server was started again."""
-        return keeps_state(self.plan if self.query is None else self.query.plan)
+        return (self.plan if self.query is None else self.query.plan).keeps_state
 
     @property
     def is_active(self) -> bool:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.plan import Hoist
+from relaqs_engine.plans.streams import Hoist
 
 from relaqs.executors.intact_files import HOW_TO_MEND, IntactFiles, UnseenFileError
 

@@ -10,7 +10,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.around import AroundEstimator
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.parts import PartSource
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.around import AroundPlan
 
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.queries.reporting import Asked, Reporter
@@ -53,7 +53,7 @@ class AroundQueryJob:
     def __init__(
         self,
         id: str,
-        plan: OnlinePlan,
+        plan: AroundPlan,
         parts: Sequence[PartJob],
         asked: Asked,
         cursor: Cursor,

@@ -21,11 +21,11 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.job import Job
 from relaqs.options import QueryOptions
-from relaqs.queries.mergeable import MergeableQueryJob, SavedState
+from relaqs.queries.folded import FoldedQueryJob, SavedState
 
 FORMAT = 2  # 2: a checksum before the state
 SECONDS_BETWEEN = 2.0
@@ -117,7 +117,7 @@ class Checkpoint:
 class Keeper:
     """Keeps a job's state in a checkpoint while it runs; does nothing where there is no state or no file."""
 
-    def __init__(self, job: MergeableQueryJob | None, checkpoint: Checkpoint | None) -> None:
+    def __init__(self, job: FoldedQueryJob | None, checkpoint: Checkpoint | None) -> None:
         self._job = job
         self._checkpoint = checkpoint
 
@@ -126,7 +126,7 @@ class Keeper:
         cls, job: Job, plan: OnlinePlan, catalog: Catalog, options: QueryOptions, path: str | Path | None
     ) -> Keeper:
         """Return the keeper of a job's state. Raises RelaqsError if the file's folder is not there."""
-        if path is None or not isinstance(job, MergeableQueryJob):
+        if path is None or not isinstance(job, FoldedQueryJob):
             return cls(None, None)
         identity = query_identity(plan, catalog, options.seed, options.batches)
         return cls(job, Checkpoint(checked_path(path), identity))

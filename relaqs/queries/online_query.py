@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.plans.explain import explain
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor

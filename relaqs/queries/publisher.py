@@ -12,7 +12,7 @@ from typing import Protocol
 
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.job import StepReport
 from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, answer_pixels
@@ -189,7 +189,6 @@ class Publisher:
 
     def _snapshot(self, estimate: Estimate, batch: int, error: float) -> Snapshot:
         """Return the estimate as a snapshot. error: of its watched columns, unless a function gives it."""
-        reasons = self._plan.reasons if self._plan.mode is Mode.EXACT else ()
         build = partial(
             snapshot_of,
             estimate,
@@ -199,7 +198,7 @@ class Publisher:
             batches=self._folded_before + self._job.batch_count,
             elapsed_seconds=self._elapsed_seconds(),
             mode=self._plan.mode.value,
-            warnings=(*(f"run as a whole: {reason}" for reason in reasons), *estimate.warnings),
+            warnings=(*(f"run as a whole: {reason}" for reason in self._plan.why_whole), *estimate.warnings),
             target=self.target,
             widths=estimate.watched_widths(self._watched_names),
         )

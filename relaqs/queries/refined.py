@@ -19,16 +19,11 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.refined import RefinedAnswer
-from relaqs_engine.execution.tasks import (
-    fractions_after,
-    kept_within,
-    leading_stream,
-    partial_reads,
-    partial_sql,
-    scheduled_batches,
-)
-from relaqs_engine.plans.plan import OnlinePlan
-from relaqs_engine.plans.refinement import Range
+from relaqs_engine.execution.task_sql import kept_within, partial_reads, partial_sql
+from relaqs_engine.execution.tasks import fractions_after, leading_stream, scheduled_batches
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.ranges import Range
+from relaqs_engine.plans.refined import RefinedPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
@@ -68,17 +63,15 @@ class RefinedQueryJob:
     def __init__(
         self,
         id: str,
-        plan: OnlinePlan,
+        plan: RefinedPlan,
         catalog: Catalog,
         asked: Asked,
         state_cursor: Cursor,
     ) -> None:
-        assert plan.refinement is not None
         self.id = id
         self.latest: Estimate | None = None
         self.redone_steps = 0
         self._plan = plan
-        self._refinement = plan.refinement
         self._catalog = catalog
         self._config = asked.database_config
         self._cursor = state_cursor
@@ -200,16 +193,16 @@ class RefinedQueryJob:
                     reads = partial_reads(plan, self._catalog, partitions)
                     yield QueryWork(self._config, plan.hoists, sql, reads)
         if not work.is_redo and work.batches[0].index == 0:
-            for static in self._refinement.statics:
+            for static in self._plan.statics:
                 yield QueryWork(self._config, (), static.sql, static.reads)
 
-    def _parts(self, work: _StepWork) -> dict[str, OnlinePlan]:
+    def _parts(self, work: _StepWork) -> dict[str, MergePlan]:
         """Return what each task of a mini-batch is done for: the rows of the outer query, and the stages."""
-        parts: dict[str, OnlinePlan] = {}
-        if self._refinement.kept is not None:
-            parts[_KEPT] = kept_within(self._refinement, work.within)
+        parts: dict[str, MergePlan] = {}
+        if (outer := self._plan.outer_rows) is not None:
+            parts[_KEPT] = kept_within(outer, work.within)
         if not work.is_redo:
-            parts |= {stage.name: stage.plan for stage in self._refinement.stages}
+            parts |= {stage.name: stage.plan for stage in self._plan.stages}
         return parts
 
     def _report(self, core_seconds: float) -> StepReport:

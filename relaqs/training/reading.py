@@ -14,9 +14,12 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
 from relaqs_engine.execution.arrays import doubles, integers
-from relaqs_engine.execution.tasks import partial_reads, partial_sql, scan_order
+from relaqs_engine.execution.task_sql import partial_reads, partial_sql
+from relaqs_engine.execution.tasks import scan_order
 from relaqs_engine.layouts.reads import TableRead
-from relaqs_engine.plans.plan import Hoist, OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.plans.streams import Hoist
 
 from relaqs.arrays import FloatArray
 from relaqs.executors.duck_process import QueryWork
@@ -66,7 +69,7 @@ def training_set(
     Raises UnsupportedError for a SELECT that cannot be read partition by partition, SqlError where the target
     is not one of its columns or a feature is not a number.
     """
-    _check_shape(plan)
+    rows = _of_rows(plan)
     position = _target_position(plan, target)
     features = [i for i in range(len(plan.outputs)) if i != position]
     _check_features(plan, features)
@@ -75,14 +78,14 @@ def training_set(
     if position is not None:
         values.append(f"CAST(k{position} AS {_target_type(plan.outputs[position].type)})")
     reads = tuple(
-        _partition_read(plan, catalog, config, index, names, target, values)
-        for index in scan_order(plan, catalog, seed=0)
+        _partition_read(rows, catalog, config, index, names, target, values)
+        for index in scan_order(rows, catalog, seed=0)
     )
     return TrainingSet(names, reads, _digest([read.digest for read in reads]))
 
 
 def _partition_read(
-    plan: OnlinePlan,
+    plan: RowsPlan,
     catalog: Catalog,
     config: DatabaseConfig,
     index: int,
@@ -104,8 +107,9 @@ def _partition_read(
     )
 
 
-def _check_shape(plan: OnlinePlan) -> None:
-    if not plan.returns_rows:
+def _of_rows(plan: OnlinePlan) -> RowsPlan:
+    """Return the plan, if partitions can be read by it one by one. Raises UnsupportedError otherwise."""
+    if not isinstance(plan, RowsPlan):
         reason = "it aggregates" if plan.streams else "; ".join(plan.reasons)
         raise UnsupportedError(
             f"training reads a SELECT's rows partition by partition, which this one forbids: {reason}. "
@@ -113,6 +117,7 @@ def _check_shape(plan: OnlinePlan) -> None:
         )
     if plan.has_limit:
         raise UnsupportedError("LIMIT chooses among all rows; leave it out, training reads every row")
+    return plan
 
 
 def _target_position(plan: OnlinePlan, target: str | None) -> int | None:

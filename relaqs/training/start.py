@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.executor import Executor
 from relaqs.options import ArgumentError

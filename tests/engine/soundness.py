@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.plans.plan import OnlinePlan, OutputKind
+from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.refined import RefinedPlan
 
 Row = tuple[Any, ...]
 MOST_ROWS = 1_000  # of an answer that is judged
@@ -43,11 +46,12 @@ def unsound(plan: OnlinePlan, estimates: Sequence[Estimate], tally: Tally) -> It
 
 def _rows_stay(plan: OnlinePlan) -> bool:
     """Whether a row that was shown is one of the answer's, by its keys."""
-    if plan.around is not None:
-        return plan.around.rows_are_certain and all(_rows_stay(part) for part in plan.around.parts)
-    if plan.refinement is not None and (plan.refinement.belonging or plan.refinement.kept is None):
-        return False
-    return not (plan.has_having or plan.has_limit)
+    if isinstance(plan, AroundPlan):
+        return plan.rows.are_certain and all(_rows_stay(part) for part in plan.parts)
+    if isinstance(plan, RefinedPlan):
+        rows = plan.outer_rows
+        return rows is not None and rows.belonging is None and _rows_stay(rows.plan)
+    return plan.shows_every_group
 
 
 def _key_positions(plan: OnlinePlan) -> list[int]:
@@ -72,7 +76,7 @@ def _too_sure(plan: OnlinePlan, estimate: Estimate) -> Iterator[str]:
     for place, column in enumerate(estimate.approximate):
         output = plan.outputs[column.position]
         opaque = output.kind is OutputKind.OPAQUE and not plan.groups_are_local
-        whole = plan.around is not None and plan.around.whole[column.position]
+        whole = isinstance(plan, AroundPlan) and plan.whole[column.position]
         if (opaque or whole) and estimate.certified[:, place].any():
             yield f"at {estimate.fraction:.3f} {column.name} is certified"
 

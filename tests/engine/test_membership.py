@@ -14,26 +14,30 @@ from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.membership import Candidates, Membership, Places
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import (
-    Basis,
-    BasisColumn,
-    Decider,
-    Mode,
-    OnlinePlan,
-    OutputColumn,
-    OutputKind,
-    Stream,
-)
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.deciders import Decider, MembershipRules
+from relaqs_engine.plans.folded import PartialQuery
+from relaqs_engine.plans.merge import GroupFacts, MergePlan, MergeTexts, StateColumns
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.streams import Stream
 from scipy.special import ndtri
 
 COUNT = BasisColumn("b0", Basis.COUNT, "COUNT(*)", "BIGINT", "1", lowest=0.0, highest=1.0)
 TOTAL = OutputColumn("n", OutputKind.ESTIMATE, "DOUBLE", "b0 * scale", total="b0")
 MEAN = OutputColumn("a", OutputKind.ESTIMATE, "DOUBLE", "b1 / b0")
-PLAN = OnlinePlan("", Mode.MERGEABLE, (), (Stream("t", "t"),), (), outputs=(TOTAL,), basis=(COUNT,))
+PLAN = MergePlan(
+    sql="",
+    outputs=(TOTAL,),
+    reasons=(),
+    streams=(Stream("t", "t"),),
+    partial=PartialQuery(""),
+    columns=StateColumns(basis=(COUNT,)),
+    texts=MergeTexts(""),
+)
 ABOVE_100 = Decider(TOTAL, ranks=False, threshold=100.0, passes="", side="above")
 BY_TOTAL, BY_MEAN = Decider(TOTAL, ranks=True), Decider(MEAN, ranks=True)
-HAVING = replace(PLAN, deciders=(ABOVE_100,), has_having=True)
-TOP_2 = replace(PLAN, deciders=(BY_MEAN,), shown_rows=2, has_limit=True)
+HAVING = MembershipRules((ABOVE_100,), has_having=True)
+TOP_2 = MembershipRules((BY_MEAN,), shown_rows=2, has_limit=True)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def at(deciders: list[list[float]], error: float | list[float]) -> Callable[[flo
 
 
 def places(
-    plan: OnlinePlan,
+    rules: MembershipRules,
     layout: Layout,
     deciders: list[list[float]],
     *,
@@ -64,16 +68,18 @@ def places(
     rows: list[float] | None = None,
     passes: list[bool] | None = None,
     fraction: float = 0.1,
+    are_local: bool = False,
 ) -> Places:
     count = len(deciders[0])
     seen = np.array(rows or [1000.0] * count)
     passing = np.array(passes or [True] * count)
+    plan = replace(PLAN, membership=rules, groups=GroupFacts(are_local=are_local))
     decide = Membership(plan, layout, IntervalRequest())
     return decide(Candidates(passing, seen, seen.min()), at(deciders, error), fraction)
 
 
 def test_every_row_is_certain_where_nothing_decides(layout: Layout) -> None:
-    assert places(PLAN, layout, [[1.0, 2.0, 3.0]]).certain.all()
+    assert places(MembershipRules(), layout, [[1.0, 2.0, 3.0]]).certain.all()
 
 
 def test_a_threshold_decides_beyond_what_chance_explains(layout: Layout) -> None:
@@ -107,9 +113,9 @@ def test_a_rank_is_told_by_all_groups_that_may_come_before(layout: Layout) -> No
 
 
 def test_the_smallest_come_first_where_the_order_ascends(layout: Layout) -> None:
-    plan = replace(TOP_2, deciders=(replace(BY_MEAN, descends=False),))
-    assert places(plan, layout, [[1.0, 10.0, 20.0]]).certain.all()
-    assert not places(plan, layout, [[1.0, 2.0, 2.5]]).certain.any()
+    rules = replace(TOP_2, deciders=(replace(BY_MEAN, descends=False),))
+    assert places(rules, layout, [[1.0, 10.0, 20.0]]).certain.all()
+    assert not places(rules, layout, [[1.0, 2.0, 2.5]]).certain.any()
 
 
 def test_one_group_too_small_to_be_judged_leaves_one_place_less(layout: Layout) -> None:
@@ -128,31 +134,30 @@ def test_groups_not_seen_may_have_any_mean(layout: Layout) -> None:
 
 def test_groups_not_seen_have_few_rows(layout: Layout) -> None:
     """Of nothing seen in a tenth of the rows there are at most 138, but once in a million."""
-    plan = replace(TOP_2, deciders=(BY_TOTAL,))
+    rules = replace(TOP_2, deciders=(BY_TOTAL,))
     rows = [1000.0, 1000.0, 1000.0, 2.0]
-    assert places(plan, layout, [[300.0, 137.0, 100.0, 20.0]], rows=rows).certain.tolist() == [True, False]
-    assert not places(plan, layout, [[130.0, 120.0, 20.0, 20.0]], rows=rows).certain.any()
+    assert places(rules, layout, [[300.0, 137.0, 100.0, 20.0]], rows=rows).certain.tolist() == [True, False]
+    assert not places(rules, layout, [[130.0, 120.0, 20.0, 20.0]], rows=rows).certain.any()
 
 
 def test_a_group_that_having_leaves_out_may_come_back_and_go_ahead(layout: Layout) -> None:
-    plan = replace(TOP_2, deciders=(ABOVE_100, BY_MEAN))
+    rules = replace(TOP_2, deciders=(ABOVE_100, BY_MEAN))
     numbers = [[900.0, 900.0, 900.0, 99.0], [30.0, 20.0, 10.0, 25.0]]
     passes = [True, True, True, False]
-    assert places(plan, layout, numbers, passes=passes).certain.tolist() == [True, False]
+    assert places(rules, layout, numbers, passes=passes).certain.tolist() == [True, False]
     numbers[0][3] = 60.0
-    assert places(plan, layout, numbers, passes=passes).certain.tolist() == [True, True]
+    assert places(rules, layout, numbers, passes=passes).certain.tolist() == [True, True]
 
 
 def test_a_ranking_of_complete_groups_waits_for_those_not_read(layout: Layout) -> None:
-    plan = replace(TOP_2, groups_are_local=True)
-    assert not places(plan, layout, [[30.0, 20.0, 10.0]]).certain.any()
+    assert not places(TOP_2, layout, [[30.0, 20.0, 10.0]], are_local=True).certain.any()
 
 
 def test_nothing_is_certain_by_what_cannot_be_told(layout: Layout) -> None:
-    assert not places(replace(PLAN, membership_is_opaque=True), layout, [[1.0, 2.0]]).certain.any()
+    assert not places(MembershipRules(is_opaque=True), layout, [[1.0, 2.0]]).certain.any()
 
 
 def test_the_first_keys_are_certain_when_no_group_is_small(layout: Layout) -> None:
-    plan = replace(PLAN, ranks_by_key=True, has_limit=True)
-    assert places(plan, layout, [[1.0, 2.0]], rows=[14.0, 500.0]).certain.all()
-    assert not places(plan, layout, [[1.0, 2.0]], rows=[3.0, 500.0]).certain.any()
+    rules = MembershipRules(ranks_by_key=True, has_limit=True)
+    assert places(rules, layout, [[1.0, 2.0]], rows=[14.0, 500.0]).certain.all()
+    assert not places(rules, layout, [[1.0, 2.0]], rows=[3.0, 500.0]).certain.any()

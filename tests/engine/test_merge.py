@@ -20,7 +20,8 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import BLOCK, STATE, OnlinePlan
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import BLOCK, STATE
 from relaqs_engine.plans.schedule import MiniBatch
 from relaqs_engine.sql.binder import Binder
 
@@ -114,10 +115,12 @@ def layout_of(rows: Sequence[tuple[Any, ...]]) -> Layout:
 
 
 @cache
-def plan_of(sql: str) -> OnlinePlan:
+def plan_of(sql: str) -> MergePlan:
     """Return the plan, which does not depend on which rows there are."""
     catalog = Catalog((layout_of([("a", 0, None, None, None, 0, 0)]),))
-    return plan_query(sql, catalog, Binder(catalog))
+    plan = plan_query(sql, catalog, Binder(catalog))
+    assert isinstance(plan, MergePlan)
+    return plan
 
 
 class Fold:
@@ -132,7 +135,7 @@ class Fold:
 
     def partial(self, partitions: Sequence[int], *, by_block: bool) -> pa.Table:
         """Return what a task over these partitions gives."""
-        sql = self.plan.partial_by_block_sql if by_block else self.plan.partial_sql
+        sql = self.plan.partial.by_block_sql if by_block else self.plan.partial.sql
         chosen = f"(FROM all_rows WHERE partition IN ({', '.join(map(str, partitions))}))"
         return self.cursor.table(sql.replace(self.plan.streams[0].token, chosen))
 
@@ -181,7 +184,7 @@ def merged_partial(fold: Fold, pieces: Sequence[pa.Table]) -> pa.Table:
     """Return partials merged to one row per group, by the plan's own merge."""
     table = pa.concat_tables(pieces)
     with fold.cursor.registered(**{STATE: table}):
-        merged = fold.cursor.table(fold.plan.merge_sql)
+        merged = fold.cursor.table(fold.plan.texts.merge)
     return merged.cast(table.schema)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.plans.plan import Mode
+from relaqs_engine.plans.online_plan import Mode
 
 from tests.conftest import Oracle
 from tests.engine.world import World

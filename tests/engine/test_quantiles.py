@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from relaqs_engine.plans.plan import Mode
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.online_plan import Mode
 from relaqs_engine.rewrite import kept_values
 
 from tests.engine.world import World
@@ -22,7 +23,8 @@ def test_certified_intervals_hold(flights: World, flights_by_plane: World, by_ai
     """
     world = flights_by_plane if by_aircraft else flights
     plan = world.plan(SQL)
-    assert plan.rows_are_units is not by_aircraft
+    assert isinstance(plan, MergePlan)
+    assert plan.bars.rows_are_units is not by_aircraft
     truth = {row[0]: row[1:] for row in world.oracle.rows(SQL)}
     held = []
     for seed in range(SEEDS):

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from relaqs_engine.execution import refined
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.plans.plan import Mode
-from relaqs_engine.plans.refinement import Range
+from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.ranges import Range
 
 from relaqs.jobs.job import Step, TaskResult
-from relaqs.queries.mergeable import query_job
 from relaqs.queries.refined import RefinedQueryJob
 from relaqs.queries.reporting import Asked
+from relaqs.queries.start import query_job
 from tests.engine.world import World, own_columns
 
 ABOVE_MEAN = (

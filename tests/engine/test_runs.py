@@ -179,7 +179,7 @@ def test_empty_partitions_are_passed_over(few_keys: World, sql: str, seed: int) 
 
 
 def test_only_partitions_with_rows_are_scanned(few_keys: World) -> None:
-    plan = few_keys.plan("SELECT sum(v) AS s FROM ones")
+    plan = few_keys.folded("SELECT sum(v) AS s FROM ones")
     order = scan_order(plan, few_keys.catalog, seed=0)
     counts = [partition.row_count for partition in few_keys.catalog.table("ones").partitions]
     assert sorted(order) == [i for i, count in enumerate(counts) if count]
@@ -199,14 +199,14 @@ def test_only_partitions_with_rows_are_scanned(few_keys: World) -> None:
 def test_partials_are_kept_by_block_only_where_error_bars_are_made_of_blocks(
     tpch: World, sql: str, intervals: bool, expected: bool
 ) -> None:
-    first, *_ = scheduled_batches(tpch.plan(sql, intervals=intervals), tpch.catalog, 0)
+    first, *_ = scheduled_batches(tpch.folded(sql, intervals=intervals), tpch.catalog, 0)
     assert first.by_block == expected
 
 
 def test_a_task_reads_what_the_query_names_as_often_as_it_names_it(tpch: World) -> None:
     def read(condition: str) -> float:
         sql = f"SELECT count(*) AS n FROM orders WHERE o_orderkey > 0 AND {condition}"
-        return used_bytes_per_partition(tpch.plan(sql), tpch.catalog)
+        return used_bytes_per_partition(tpch.folded(sql), tpch.catalog)
 
     def column(table: str, name: str) -> float:
         layout = tpch.catalog.table(table)
@@ -250,7 +250,7 @@ def test_many_groups_are_shown_in_part_before_the_end_and_whole_at_it(
 
 def test_partial_results_are_measured_where_no_condition_filters(tpch: World) -> None:
     def size(sql: str) -> float:
-        return result_bytes_per_partition(tpch.plan(sql), tpch.catalog)
+        return result_bytes_per_partition(tpch.folded(sql), tpch.catalog)
 
     lineitem = tpch.catalog.table("lineitem")
     rows = lineitem.row_count / len(lineitem.partitions)

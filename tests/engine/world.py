@@ -16,12 +16,13 @@ from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
 
 from relaqs.jobs.job import TaskResult
-from relaqs.queries.mergeable import query_job
 from relaqs.queries.reporting import Asked
+from relaqs.queries.start import query_job
 from tests.conftest import Oracle
 from tests.engine.soundness import Tally, unsound
 
@@ -49,6 +50,12 @@ class World:
 
     def plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
         return plan_query(sql, self.catalog, self.binder, intervals=intervals)
+
+    def folded(self, sql: str, *, intervals: bool = True) -> FoldedPlan:
+        """Return the plan of a query that folds into one state."""
+        plan = self.plan(sql, intervals=intervals)
+        assert isinstance(plan, FoldedPlan)
+        return plan
 
     def estimates(
         self,

@@ -10,22 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plans.folded import PartialQuery
+from relaqs_engine.plans.merge import MergePlan, MergeTexts, StateColumns
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.options import QueryOptions
-from relaqs.queries.mergeable import query_description
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.start import query_description
 
 NUMBERS = np.random.default_rng(7).gamma(2.0, 3.0, size=(40, 50))
-PLAN = OnlinePlan(
+PLAN = MergePlan(
     sql="SELECT avg(x) AS mean FROM numbers",
-    mode=Mode.MERGEABLE,
-    reasons=(),
-    streams=(),
-    hoists=(),
     outputs=(OutputColumn("mean", OutputKind.ESTIMATE, "DOUBLE", ""),),
+    reasons=(),
+    partial=PartialQuery(""),
+    columns=StateColumns(),
+    texts=MergeTexts(""),
 )
 
 

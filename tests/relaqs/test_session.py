@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 
 import relaqs
 from relaqs import session as session_module
@@ -25,7 +25,7 @@ from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
-from relaqs.queries.mergeable import query_job
+from relaqs.queries.start import query_job
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.plans.plan import Mode
 
 from relaqs.executors import ThreadExecutor
 from relaqs.options import QueryOptions
@@ -82,7 +81,7 @@ class Bench:
             raise WrongAnswerError(f"{each.name} in {self._warehouse.folder}: {wrong}; please report it")
         return self._record(
             each,
-            kind=Kind.EXACT if plan.mode is Mode.EXACT else Kind.QUERY,
+            kind=Kind.QUERY if plan.is_estimated else Kind.EXACT,
             mode=plan.mode.value,
             steps=steps_of_query(
                 snapshots,

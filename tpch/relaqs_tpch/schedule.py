@@ -211,7 +211,7 @@ class _LiveRun:
         assert job.arrival.number is not None, job
         last = job.snapshots[-1]
         plan = self._sessions[job.arrival.folder].plan(query(job.arrival.number))
-        kind = Kind.EXACT if last.mode == "exact" else Kind.QUERY
+        kind = Kind.QUERY if job.handle.plan.is_estimated else Kind.EXACT
         truth = Truth(plan, last.estimate)
         return Ran(
             job.arrival.name, kind, steps_of_query(job.snapshots, meters, truth, submitted_at=submitted_at)

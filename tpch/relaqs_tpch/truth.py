@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.execution.arrays import doubles
-from relaqs_engine.plans.plan import OnlinePlan, OutputKind
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.snapshot import Snapshot

@@ -9,7 +9,7 @@ from pathlib import Path
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
 
 from relaqs.executors import Executor
@@ -67,7 +67,7 @@ class Warehouse:
 
     def progressive_queries(self) -> list[int]:
         """Return the queries that have estimates before the end."""
-        return [number for number, plan in self.plans().items() if plan.mode is not Mode.EXACT]
+        return [number for number, plan in self.plans().items() if plan.is_estimated]
 
     def session(self, executor: Executor, *, is_embedded: bool, of: int = 1) -> Session:
         """Return a session over it. of: how many sessions share the process's memory."""

@@ -19,7 +19,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.sql.binder import Binder
@@ -56,13 +56,22 @@ class FurtherLayout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutOutlook:
-    """What a plan comes to. streams: the layouts it samples. rows: of its tables. streamed_rows: of streams.
+    """What a plan comes to.
 
-    The other rows are read whole before the first estimate. group_rows: rows an average group has at least.
-    is_two_level: whether it is computed from other answers so far, or from rows that are decided by them.
+    Args:
+        mode: how the query is answered.
+        is_progressive: whether there are estimates before the end.
+        reasons: why it is answered in this way.
+        streams: the layouts that it samples.
+        rows: of all tables of the query.
+        streamed_rows: of its streams. The other rows are read whole before the first estimate.
+        groups_are_local: whether each group's rows lie in one partition.
+        group_rows: rows that an average group has at least.
+        is_two_level: whether it is computed from other answers so far, or from rows that they decide about.
     """
 
     mode: Mode
+    is_progressive: bool
     reasons: tuple[str, ...]
     streams: tuple[str, ...]
     rows: int
@@ -70,10 +79,6 @@ class LayoutOutlook:
     groups_are_local: bool
     group_rows: float
     is_two_level: bool
-
-    @property
-    def is_progressive(self) -> bool:
-        return self.mode is not Mode.EXACT
 
     @property
     def directness(self) -> int:
@@ -188,13 +193,14 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> L
     leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0
     return LayoutOutlook(
         mode=plan.mode,
+        is_progressive=plan.is_estimated,
         reasons=plan.reasons,
         streams=streams,
         rows=sum(layout.row_count for layout in layouts),
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,
-        is_two_level=plan.mode is Mode.REFINED or plan.around is not None,
+        is_two_level=plan.is_two_level,
     )
 
 

@@ -17,7 +17,9 @@ from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
-from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, Around, OnlinePlan, OutputKind
+from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.outputs import OutputKind
 
 # Rows of all variants of an answer together on which the query around it is computed, at most: about 50 ms.
 MAX_VARIANT_ROWS = 50_000
@@ -32,10 +34,8 @@ _ROUNDING = 1e-9
 class AroundEstimator:
     """Turns the answers of a plan's parts into its own."""
 
-    def __init__(self, plan: OnlinePlan, cursor: Cursor, request: IntervalRequest) -> None:
-        assert plan.around is not None
+    def __init__(self, plan: AroundPlan, cursor: Cursor, request: IntervalRequest) -> None:
         self._plan = plan
-        self._around: Around = plan.around
         self._cursor = cursor
         self._request = request
         self._positions = estimated_positions(plan)
@@ -47,19 +47,19 @@ class AroundEstimator:
             for i, answer in enumerate(answers)
         }
         with self._cursor.registered(**tables):
-            return present_exact(self._plan, self._cursor.table(self._around.final_sql))
+            return present_exact(self._plan, self._cursor.table(self._plan.texts.final))
 
     def estimate(self, sources: Sequence[PartSource], fraction: float) -> Estimate:
         """Return the answer so far. fraction: share of the streamed rows that the sources have seen."""
-        around = self._around
-        parts = parts_so_far(around.parts, sources, is_scaled=True)
-        as_seen = around.so_far and _has_tiny_groups(parts)
+        plan = self._plan
+        parts = parts_so_far(plan.parts, sources, is_scaled=True)
+        as_seen = plan.rows.so_far and _has_tiny_groups(parts)
         if as_seen:
-            parts = parts_so_far(around.parts, sources, is_scaled=False)
+            parts = parts_so_far(plan.parts, sources, is_scaled=False)
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
-            point = self._cursor.table(around.estimate_sql)
+            point = self._cursor.table(plan.texts.estimate)
         found = self._intervals(parts, point)
-        settled = around.rows_are_certain and not as_seen
+        settled = plan.rows.are_certain and not as_seen
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
             self._plan,
@@ -68,19 +68,19 @@ class AroundEstimator:
             self._bounds(parts, point),
             fraction=fraction,
             unseen_groups=known[0].unseen_groups
-            if around.keeps_groups and len(parts) == 1 and known
+            if plan.rows.keep_groups and len(parts) == 1 and known
             else None,
             certain_rows=self._certain(parts, point) & settled,
             rows_are_settled=settled and len(known) == len(parts) and all(k.rows_are_settled for k in known),
             warnings=(*dict.fromkeys(w for k in known for w in k.warnings), *self._warnings(as_seen)),
-            group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if around.has_identity else None,
+            group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
         )
 
     def _certain(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
         """Return of each row whether it is in the answer as long as the groups that it is made of are."""
         unsure = [part for part in parts if part.so_far is not None and not part.so_far.certain.all()]
         certain = np.full(point.num_rows, not unsure)
-        if unsure and self._around.keeps_groups and self._around.has_identity:
+        if unsure and self._plan.rows.keep_groups and self._plan.rows.have_identity:
             for part in parts:
                 rows, own = _rows_of(part, integers(point.column(GROUP)))
                 certain[rows] = True if part.so_far is None else part.so_far.certain[own]
@@ -90,13 +90,13 @@ class AroundEstimator:
         found = []
         if as_seen:
             found.append("some groups have few rows yet, so totals are as seen, not scaled")
-        elif not self._around.rows_are_certain:
+        elif not self._plan.rows.are_certain:
             found.append("rows may still enter or leave the answer, and none is certified")
         opaque = [output.name for output in self._plan.outputs if output.kind is OutputKind.OPAQUE]
         if opaque:
             found.append(f"no interval is known for {', '.join(opaque)}: computed from the groups so far")
-        if any(self._around.whole):
-            names = [o.name for o, whole in zip(self._plan.outputs, self._around.whole, strict=True) if whole]
+        if any(self._plan.whole):
+            names = [o.name for o, whole in zip(self._plan.outputs, self._plan.whole, strict=True) if whole]
             found.append(f"{', '.join(names)}: not certified, groups not yet seen could change it")
         return tuple(found)
 
@@ -104,12 +104,12 @@ class AroundEstimator:
         """Return the intervals of the estimated outputs: by leaving blocks out, or an answer's own."""
         values = [doubles(point.column(f"v{i}")) for i in self._positions]
         found = CellIntervals.unknown(np.stack(values, axis=1) if values else np.empty((point.num_rows, 0)))
-        if not self._around.has_identity or not point.num_rows or not values:
+        if not self._plan.rows.have_identity or not point.num_rows or not values:
             return found
-        if self._around.replicate_sql:
-            found = self._by_blocks(parts[self._around.varied], point, found)
+        if self._plan.texts.replicate:
+            found = self._by_blocks(parts[self._plan.varied], point, found)
         for place, i in enumerate(self._positions):
-            for part, output in self._around.sources[i]:
+            for part, output in self._plan.sources[i]:
                 _take_over(parts[part], output, integers(point.column(GROUP)), found, place)
         return found
 
@@ -119,7 +119,7 @@ class AroundEstimator:
         for i, output in enumerate(self._plan.outputs):
             if output.kind in (OutputKind.DISTINCT, OutputKind.QUANTILE):
                 sides = CellBounds.unknown(point.num_rows)
-                for part, position in self._around.sources[i]:
+                for part, position in self._plan.sources[i]:
                     rows, own = _rows_of(parts[part], integers(point.column(GROUP)))
                     if (so_far := parts[part].so_far) is not None:
                         known = so_far.bounds[position]
@@ -143,7 +143,7 @@ class AroundEstimator:
         result = self._of_variance(found, variance, rows, scan.fraction)
         sure: BoolArray = np.logical_and.reduce(so_far.found.certified, axis=1)
         supported = np.full(point.num_rows, _holds_most_rows(so_far, sure))
-        if self._around.keeps_groups:
+        if self._plan.rows.keep_groups:
             supported &= sure[integers(point.column(GROUP)) - part.first_row]
         return replace(result, certified=result.certified & supported[:, None])
 
@@ -153,9 +153,9 @@ class AroundEstimator:
         cells: the part's own estimates in each variant, shape (variants, groups, outputs).
         """
         shown = point.select([GROUP]).append_column("place", arrow(np.arange(point.num_rows)))
-        tables = {f"part_{self._around.varied}": part.variants(cells), "shown": shown}
+        tables = {f"part_{self._plan.varied}": part.variants(cells), "shown": shown}
         with self._cursor.registered(**tables):
-            table = self._cursor.table(self._around.replicate_sql)
+            table = self._cursor.table(self._plan.texts.replicate)
         moved = np.full((len(cells), point.num_rows, len(self._positions)), np.nan)
         index = integers(table.column("variant")), integers(table.column("place"))
         for place, i in enumerate(self._positions):
@@ -179,7 +179,7 @@ class AroundEstimator:
             possible_influence=np.zeros(found.value.shape),  # asked of the answer it is computed from
         )
         varies = variance.variance > (_ROUNDING * found.value) ** 2
-        whole = np.array([self._around.whole[i] for i in self._positions])
+        whole = np.array([self._plan.whole[i] for i in self._positions])
         return CellIntervals(
             found.value,
             np.where(varies, intervals.low, np.nan),

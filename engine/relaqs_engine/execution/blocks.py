@@ -18,7 +18,9 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.execution.cells import ShownGroups, own_columns
 from relaqs_engine.execution.state import PartialRows
-from relaqs_engine.plans.plan import BLOCK, OUTLIER_BLOCK, ROWS, STATE, Basis, BasisColumn, OnlinePlan
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import BLOCK, OUTLIER_BLOCK, ROWS, STATE
 
 # Types whose values are equal in Arrow exactly where they are in SQL: no floats (NaN, −0), nothing nested.
 _SAME_EQUALITY = (
@@ -47,7 +49,7 @@ class BlockSums:
     rows: FloatArray
 
 
-def block_sums(plan: OnlinePlan, groups: ShownGroups, state: PartialRows, cursor: Cursor) -> BlockSums:
+def block_sums(plan: MergePlan, groups: ShownGroups, state: PartialRows, cursor: Cursor) -> BlockSums:
     """Return the sums per block of the shown groups."""
     rows = state.in_arrow
     shown = None if rows is None else group_of_rows(groups.keys, rows.select(groups.keys.column_names))
@@ -80,7 +82,7 @@ def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
     return np.where(np.append(group_code, -1)[group] == code, group, -1)
 
 
-def _in_numpy(plan: OnlinePlan, groups: ShownGroups, rows: pa.Table, group: IntArray) -> BlockSums:
+def _in_numpy(plan: MergePlan, groups: ShownGroups, rows: pa.Table, group: IntArray) -> BlockSums:
     block = integers(rows.column(BLOCK))
     shown = (group >= 0) & (block != OUTLIER_BLOCK)
     rows, group, block = rows.filter(arrow_booleans(shown)), group[shown], block[shown]
@@ -113,13 +115,15 @@ def _additive(
         return count * away if column.kind is Basis.MEAN else values + count * away**2
 
 
-def _in_duckdb(plan: OnlinePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
+def _in_duckdb(plan: MergePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:
     columns = own_columns(plan)
     shown = groups.keys.append_column("g", arrow(np.arange(len(groups.rows))))
     for i, column in enumerate(columns):
         if column.kind is Basis.MEAN:
             shown = shown.append_column(f"grand_{column.name}", arrow(groups.means[:, i]))
-    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
+    same = (
+        " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.columns.keys) or "true"
+    )
     values = ", ".join([f"sum({ROWS})", *(f"sum({column.additive_sql})" for column in columns)])
     with cursor.registered(shown=shown):
         table = cursor.table(

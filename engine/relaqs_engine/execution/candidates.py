@@ -10,7 +10,8 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.membership import Candidates
-from relaqs_engine.plans.plan import ROWS, OnlinePlan, outlier_column
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import ROWS, outlier_column
 
 _PASSES = "passes_having"
 _GROUPS, _LEAST = "crowd_groups", "crowd_least_rows"
@@ -33,16 +34,16 @@ class Crowd:
         return float(self.rows.max(initial=0.0))
 
 
-def candidates_sql(plan: OnlinePlan, merged: str) -> str:
+def candidates_sql(plan: MergePlan, merged: str) -> str:
     """Return the estimate of the groups that pass HAVING and of those that nearly do, with the whole crowd.
 
     merged: the query of merged groups, with the scale as its parameter.
     """
     crowd = {_GROUPS: "count(*)", _LEAST: f"coalesce(min({ROWS}), 0)"}
     beside = ", ".join(f"(SELECT {value} FROM merged) AS {name}" for name, value in crowd.items())
-    found = f"SELECT *, TRUE AS {_PASSES}, {beside} FROM ({plan.estimate_sql})"
-    if plan.near_sql:
-        found += f" UNION ALL SELECT *, FALSE AS {_PASSES}, {beside} FROM ({plan.near_sql})"
+    found = f"SELECT *, TRUE AS {_PASSES}, {beside} FROM ({plan.texts.estimate})"
+    if plan.texts.near:
+        found += f" UNION ALL SELECT *, FALSE AS {_PASSES}, {beside} FROM ({plan.texts.near})"
     return f"WITH merged AS MATERIALIZED ({merged}) {found}"
 
 

@@ -15,17 +15,10 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arithmetic import compile_arithmetic
 from relaqs_engine.execution.arrays import arrow, doubles
-from relaqs_engine.plans.plan import (
-    ROWS,
-    SCALE,
-    Basis,
-    BasisColumn,
-    OnlinePlan,
-    OutputColumn,
-    OutputKind,
-    outlier_column,
-)
-from relaqs_engine.plans.refinement import SHARED_SCALE
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import ROWS, SCALE, SHARED_SCALE, outlier_column
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +51,23 @@ class ShownGroups:
         )
 
 
-def own_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
+def own_columns(plan: MergePlan) -> tuple[BasisColumn, ...]:
     """Return the additive columns that each group has for itself."""
-    return tuple(column for column in plan.basis if column.is_additive)
+    return tuple(column for column in plan.columns.basis if column.is_additive)
 
 
-def additive_columns(plan: OnlinePlan) -> tuple[BasisColumn, ...]:
+def additive_columns(plan: MergePlan) -> tuple[BasisColumn, ...]:
     """Return each group's own additive columns, then those of inner stages, which all groups share."""
-    return own_columns(plan) + tuple(column for column in plan.shared if column.is_additive)
+    return own_columns(plan) + tuple(column for column in plan.columns.shared if column.is_additive)
 
 
-def estimated_outputs(plan: OnlinePlan) -> tuple[OutputColumn, ...]:
+def estimated_outputs(plan: MergePlan) -> tuple[OutputColumn, ...]:
     """Return what is estimated: the outputs shown, then what decides which groups are."""
     shown = (output for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
-    return (*shown, *(decider.value for decider in plan.deciders))
+    return (*shown, *(decider.value for decider in plan.membership.deciders))
 
 
-def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:
+def shown_groups(plan: MergePlan, point: pa.Table) -> ShownGroups:
     """Return the groups of a point estimate, from the keys and basis columns it carries."""
     columns = additive_columns(plan)
     raw = [_doubles(point, column.name) for column in columns]
@@ -82,22 +75,22 @@ def shown_groups(plan: OnlinePlan, point: pa.Table) -> ShownGroups:
     means = [x if c.kind is Basis.MEAN else np.zeros_like(x) for c, x in zip(columns, raw, strict=True)]
     shape = (point.num_rows, len(columns))
     return ShownGroups(
-        keys=point.select(list(plan.keys)),
+        keys=point.select(list(plan.columns.keys)),
         sums=np.stack(sums, axis=1) if columns else np.empty(shape),
-        outliers=_outliers(plan, point) if plan.outlier_sql else np.zeros(shape),
+        outliers=_outliers(plan, point) if plan.partial.outlier_sql else np.zeros(shape),
         means=np.stack(means, axis=1) if columns else np.empty(shape),
         products=_products(plan, point),
         rows=_doubles(point, ROWS),
     )
 
 
-def _outliers(plan: OnlinePlan, point: pa.Table) -> FloatArray:
+def _outliers(plan: MergePlan, point: pa.Table) -> FloatArray:
     columns = [_doubles(point, outlier_column(column.name)) for column in own_columns(plan)]
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
-def _products(plan: OnlinePlan, point: pa.Table) -> FloatArray:
-    columns = [_doubles(point, column.name) for column in plan.basis if column.kind is Basis.PRODUCT]
+def _products(plan: MergePlan, point: pa.Table) -> FloatArray:
+    columns = [_doubles(point, column.name) for column in plan.columns.basis if column.kind is Basis.PRODUCT]
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
@@ -112,7 +105,7 @@ class CellEvaluator:
     Plain arithmetic runs in numpy, anything else in DuckDB.
     """
 
-    def __init__(self, plan: OnlinePlan, cursor: Cursor) -> None:
+    def __init__(self, plan: MergePlan, cursor: Cursor) -> None:
         self._plan = plan
         self._columns = additive_columns(plan)
         self._cursor = cursor
@@ -149,7 +142,7 @@ class CellEvaluator:
         shape = arrays[SCALE].shape
         table = pa.table({name: arrow(array.ravel()) for name, array in arrays.items()})
         take = arrow(np.tile(np.arange(shape[1]), shape[0]))
-        for key in self._plan.keys:
+        for key in self._plan.columns.keys:
             table = table.append_column(key, groups.keys.column(key).take(take))
         with self._cursor.registered(variants=table):
             result = self._cursor.table(self._sql)

@@ -8,7 +8,7 @@ from math import floor, log10
 
 from relaqs_engine.execution.candidates import Crowd
 from relaqs_engine.execution.membership import Places
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.merge import MergePlan
 
 # A group with more rows than are advised has at least so many in what was read: enough to be judged.
 _ROWS_TO_JUDGE = 50
@@ -20,7 +20,7 @@ CertainBeyond = Callable[[float], int | None]
 
 
 def words_of(
-    plan: OnlinePlan, places: Places, crowd: Crowd, scale: float, beyond: CertainBeyond
+    plan: MergePlan, places: Places, crowd: Crowd, scale: float, beyond: CertainBeyond
 ) -> Iterator[str]:
     """Yield what a reader should know about the rows shown. crowd: all groups that there are."""
     shown, certain = len(places.certain), int(places.certain.sum())
@@ -28,7 +28,8 @@ def words_of(
         return
     rows, are = "row" if shown == 1 else "rows", "is" if certain == 1 else "are"
     yield f"{certain:,} of {shown:,} {rows} {are} certain to stay; no number of the others is certified"
-    by_average = plan.ranking is not None and not plan.ranks_totals and not plan.groups_are_local
+    rules = plan.membership
+    by_average = rules.ranking is not None and not rules.ranks_totals and not plan.groups_are_local
     if by_average and crowd.are_all_known:
         yield from _advice(crowd, certain, shown, scale, beyond)
 

@@ -34,17 +34,17 @@ from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import (
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
     SCALE,
     SCALE_PARAMETER,
     UNITS,
-    Method,
-    OnlinePlan,
-    OutputKind,
 )
+from relaqs_engine.plans.outputs import OutputKind
 
 # A ranking over groups with fewer rows than this shows values so far: scaled, they would be far too high
 # (FACTS: 85 times at half a percent of the rows).
@@ -81,7 +81,7 @@ class Estimator:
 
     def __init__(
         self,
-        plan: OnlinePlan,
+        plan: MergePlan,
         leading: Layout,
         state: PartialRows,
         cursor: Cursor,
@@ -110,7 +110,7 @@ class Estimator:
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
         plan = self._plan
-        answer = self._cursor.table(f"WITH merged AS ({plan.merge_sql}) {plan.final_sql}")
+        answer = self._cursor.table(f"WITH merged AS ({plan.texts.merge}) {plan.texts.final}")
         return present_exact(plan, answer)
 
     def estimate(self) -> Estimate:
@@ -137,7 +137,8 @@ class Estimator:
         answer's order.
         """
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
-        most = None if plan.has_limit else most_groups
+        rules = plan.membership
+        most = None if rules.has_limit else most_groups
         scale = 1.0 if plan.groups_are_local or not is_scaled else scan.scale
         point = self._candidates(scale, most)
         are_all = most is None or point.num_rows < most
@@ -155,7 +156,7 @@ class Estimator:
 
         shown = point.slice(0, len(places.certain))
         settled = are_all and bool(places.certain.all())
-        settled &= not (so_far or plan.groups_are_local or plan.has_having)
+        settled &= not (so_far or plan.groups_are_local or rules.has_having)
         return SoFar(
             point=shown,
             groups=groups.first(shown.num_rows),
@@ -175,8 +176,9 @@ class Estimator:
 
     def _are_tiny(self, point: pa.Table) -> bool:
         """Whether scaled totals put groups of a few rows first."""
-        rows = candidates_of(point).rows[: self._plan.shown_rows]
-        return self._plan.ranks_totals and bool((rows < MIN_ROWS_TO_SCALE_RANKED).any())
+        rules = self._plan.membership
+        rows = candidates_of(point).rows[: rules.shown_rows]
+        return rules.ranks_totals and bool((rows < MIN_ROWS_TO_SCALE_RANKED).any())
 
     def without_each_block(self, so_far: SoFar) -> FloatArray:
         """Return the estimated outputs without each block with rows, shape (blocks, groups, outputs)."""
@@ -191,12 +193,12 @@ class Estimator:
         """
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
-        self._prepare(name, f"WITH merged AS ({_merged_sql(self._plan)}) {self._plan.estimate_sql}{limit}")
-        return self._cursor.table(f"EXECUTE {name}({scale!r})").slice(0, self._plan.shown_rows)
+        self._prepare(name, f"WITH merged AS ({_merged_sql(self._plan)}) {self._plan.texts.estimate}{limit}")
+        return self._cursor.table(f"EXECUTE {name}({scale!r})").slice(0, self._plan.membership.shown_rows)
 
     def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
         """Return the point, where LIMIT picks groups with those that may come before them, and the crowd."""
-        if self._plan.ranking is None and not self._plan.ranks_by_key:
+        if self._plan.membership.ranking is None and not self._plan.membership.ranks_by_key:
             return self.point(scale, most_groups)
         self._prepare(_RANKED, candidates_sql(self._plan, _merged_sql(self._plan)))
         return self._cursor.table(f"EXECUTE {_RANKED}({scale!r})")
@@ -229,12 +231,12 @@ class Estimator:
         columns = [column.name for column in additive_columns(plan)]
         seen = groups.sums[:count] + groups.outliers[:count] * (1.0 - 1.0 / scan.scale)
         for i, output in enumerate(estimated_outputs(plan)):
-            column = next((c for c in plan.basis if c.name == output.total), None)
+            column = next((c for c in plan.columns.basis if c.name == output.total), None)
             if column is None or column.lowest is None or column.lowest < 0.0:
                 continue
             least = seen[:, columns.index(column.name)]
             most = np.full(count, np.inf)
-            for margin in (each for each in plan.deciders if each.value.total == output.total):
+            for margin in (each for each in plan.membership.deciders if each.value.total == output.total):
                 if margin.side == "above":
                     least = np.where(places.certain, np.maximum(least, margin.threshold), least)
                 elif margin.side == "below":
@@ -251,7 +253,7 @@ class Estimator:
         so_far: bool,
     ) -> CellIntervals:
         plan, cells = self._plan, _cells(self._plan, point)
-        if plan.groups_are_local and not plan.shared:
+        if plan.groups_are_local and not plan.columns.shared:
             return CellIntervals.known(cells) if plan.groups_are_final else CellIntervals.unknown(cells)
         if so_far and cells.size:
             return intervals_of.at_least(groups, cells)
@@ -267,7 +269,7 @@ class Estimator:
         """Return what each COUNT(DISTINCT) and quantile lies between, for each row of the answer."""
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: replace(each, certified=each.certified & decided) for i, each in found.items()}
-        if not self._plan.counts_distinct:
+        if not self._plan.columns.counts_distinct:
             return found
         seen, once = doubles(point.column(DISTINCT_SEEN)), doubles(point.column(DISTINCT_ONCE))
         low, high = distinct_interval(seen, once, scan.fraction, self._request.confidence)
@@ -276,19 +278,19 @@ class Estimator:
         return found | {i: sides for i, kind in kinds if kind is OutputKind.DISTINCT}
 
     def _unseen(self, groups: ShownGroups, fraction: float) -> int | None:
-        if not self._plan.keys:
-            return 0
         plan = self._plan
-        if plan.has_having or plan.has_limit or plan.groups_are_local or plan.has_grouping_sets:
+        if not plan.columns.keys:
+            return 0
+        if plan.membership.picks_groups or plan.groups.are_local or plan.groups.have_sets:
             return None
         once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
 
 
-def _merged_sql(plan: OnlinePlan) -> str:
+def _merged_sql(plan: MergePlan) -> str:
     """Return the SQL of merged groups over the state, with the scale as its parameter."""
-    scale, merge_sql = SCALE_PARAMETER, plan.weighted_merge_sql or plan.merge_sql
-    distinct = f", {_distinct_sql(scale)} AS {DISTINCT_ESTIMATE}" if plan.counts_distinct else ""
+    scale, merge_sql = SCALE_PARAMETER, plan.texts.weighted_merge or plan.texts.merge
+    distinct = f", {_distinct_sql(scale)} AS {DISTINCT_ESTIMATE}" if plan.columns.counts_distinct else ""
     return f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
 
 
@@ -303,20 +305,20 @@ def _distinct_sql(scale: str) -> str:
     return f"{DISTINCT_SEEN} / (1 - (1 - 1 / {scale}) * {share})"
 
 
-def _cells(plan: OnlinePlan, point: pa.Table) -> FloatArray:
+def _cells(plan: MergePlan, point: pa.Table) -> FloatArray:
     names = [f"v{i}" for i, output in enumerate(plan.outputs) if output.kind is OutputKind.ESTIMATE]
-    names += [f"d{i}" for i in range(len(plan.deciders))]
+    names += [f"d{i}" for i in range(len(plan.membership.deciders))]
     columns = [doubles(point.column(name)) for name in names]
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
-def _warnings(plan: OnlinePlan, so_far: bool) -> tuple[str, ...]:
+def _warnings(plan: MergePlan, so_far: bool) -> tuple[str, ...]:
     found = []
     if so_far:
         found.append("top rows so far: their groups have few rows yet, so totals are as seen, not scaled")
     if plan.groups_are_local:
         found.append("each group shown is complete; groups in partitions not yet read are missing")
-    if plan.has_having:
+    if plan.membership.has_having:
         found.append("rows near the HAVING condition may still enter or leave the answer")
     opaque = [output.name for output in plan.outputs if output.kind is OutputKind.OPAQUE]
     if opaque:

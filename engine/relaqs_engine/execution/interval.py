@@ -12,7 +12,9 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import Basis, BasisColumn, Method, OnlinePlan
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan
 
 _ROUNDING = 1e-9
 MOST_WIDENED = 2.0  # what luck in the selection may make of a half-width
@@ -88,7 +90,7 @@ class IntervalEstimator:
 
     def __init__(
         self,
-        plan: OnlinePlan,
+        plan: MergePlan,
         leading: Layout,
         request: IntervalRequest,
         variance: VarianceOfCells,
@@ -185,7 +187,7 @@ class IntervalEstimator:
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
         """COUNT(*) of a whole table is in its manifest."""
-        if self._plan.counts_every_row:
+        if self._plan.bars.counts_every_row:
             for i, column in enumerate(self._totals):
                 if column is not None and column.kind is Basis.COUNT and column.sql == "COUNT(*)":
                     for array in (found.value, found.low, found.high):

@@ -16,7 +16,11 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import RIVALS, BasisColumn, Decider, OnlinePlan, OutputKind
+from relaqs_engine.plans.basis import BasisColumn
+from relaqs_engine.plans.deciders import Decider
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import RIVALS
+from relaqs_engine.plans.outputs import OutputKind
 
 # A group with fewer rows is too small to be judged: its standard error is itself too uncertain.
 MIN_ROWS = 30
@@ -88,32 +92,30 @@ IntervalsAt = Callable[[float], CellIntervals]
 class Membership:
     """Decides which rows of one plan's estimates are certain."""
 
-    def __init__(self, plan: OnlinePlan, leading: Layout, request: IntervalRequest) -> None:
+    def __init__(self, plan: MergePlan, leading: Layout, request: IntervalRequest) -> None:
         self._plan = plan
         self._confidence = request.confidence
         self._first = sum(output.kind is OutputKind.ESTIMATE for output in plan.outputs)
         alone = not plan.hoists and len(plan.streams) == 1
         usual = UNIT_FACTOR * leading.row_count / max(1, leading.unit_count)
         self._rows_of_unit = min(leading.max_unit_rows, usual) * (1.0 if alone else UNIT_FACTOR)
-        belonging = plan.refinement.belonging if plan.refinement else None
-        self._rows_may_leave = belonging is not None
-        self._is_opaque = plan.membership_is_opaque or bool(belonging and belonging.threshold is None)
-        self._columns = {column.name: column for column in plan.basis}
+        self._rules = plan.membership
+        self._columns = {column.name: column for column in plan.columns.basis}
 
     def __call__(self, candidates: Candidates, at: IntervalsAt, fraction: float) -> Places:
         """Return the places of the rows shown: of the candidates that pass, the first."""
-        plan = self._plan
+        rules = self._rules
         count = int(candidates.passes.sum())
-        if plan.shown_rows is not None:
-            count = min(count, plan.shown_rows)
-        if self._is_opaque or (plan.ranking and count > MOST_RANKED):
+        if rules.shown_rows is not None:
+            count = min(count, rules.shown_rows)
+        if rules.is_opaque or (rules.ranking and count > MOST_RANKED):
             return Places.alike(count, certain=False)
-        if self._rows_may_leave and not plan.has_limit and not plan.deciders:
+        if rules.rows_may_leave and not rules.has_limit and not rules.deciders:
             certain = candidates.rows[:count] >= MIN_ROWS  # of which some surely count
             return Places(certain, np.full(count, np.inf), int((~certain).sum()))
-        if plan.ranks_by_key:
-            return Places.alike(count, certain=self._all_are_seen(candidates) and not plan.deciders)
-        if not plan.deciders or not count:
+        if rules.ranks_by_key:
+            return Places.alike(count, certain=self._all_are_seen(candidates) and not rules.deciders)
+        if not rules.deciders or not count:
             return Places.alike(count, certain=True)
         usual = at(self._confidence)
         strict = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count)
@@ -130,7 +132,7 @@ class Membership:
         sure = np.ones(len(candidates.rows), dtype=bool)
         fails = np.zeros(len(candidates.rows), dtype=bool)
         slack = np.full(len(candidates.rows), np.inf)
-        for i, decider in enumerate(self._plan.deciders):
+        for i, decider in enumerate(self._rules.deciders):
             if not decider.ranks:
                 ends = self._ends(i, decider, candidates, usual, found, fraction)
                 over, under = ends.low - decider.threshold, decider.threshold - ends.high
@@ -138,7 +140,7 @@ class Membership:
                 sure &= (over > 0) | (under > 0)
                 slack = np.fmin(slack, np.where(over > 0, over / ends.below, under / ends.above))
         stays, out = candidates.passes & sure & ~fails, fails | (~candidates.passes & sure)
-        if self._plan.ranking is not None:
+        if self._rules.ranking is not None:
             ends = self._ranked_ends(candidates, usual, found, fraction)
             hidden = self._hidden(candidates, ends, out, fraction)
             first = np.arange(count)
@@ -147,7 +149,7 @@ class Membership:
             distance = self._distance(ends, gaps, first, out, hidden)
             stays[:count] &= distance > 0
             slack[:count] = np.fmin(slack[:count], distance)
-            out |= before >= (self._plan.shown_rows or 0)
+            out |= before >= (self._rules.shown_rows or 0)
         return Places(stays[:count], slack[:count], int((~stays & ~out).sum()))
 
     def certain_beyond(
@@ -159,18 +161,18 @@ class Membership:
         """
         usual, found = at(self._confidence), at(STRICT_CONFIDENCE)
         stays = candidates.passes & (candidates.rows > least)
-        if int(stays.sum()) < (self._plan.shown_rows or 0):
+        if int(stays.sum()) < (self._rules.shown_rows or 0):
             return None
         ends = self._ranked_ends(candidates, usual, found, fraction)
-        first = np.flatnonzero(stays)[: self._plan.shown_rows]
+        first = np.flatnonzero(stays)[: self._rules.shown_rows]
         return int((self._distance(ends, _gaps(ends, first), first, ~stays, -np.inf) > 0).sum())
 
     def _ranked_ends(
         self, candidates: Candidates, usual: CellIntervals, found: CellIntervals, fraction: float
     ) -> _Ends:
         """Return what the ranked number lies between, larger nearer to the first place."""
-        index = next(i for i, decider in enumerate(self._plan.deciders) if decider.ranks)
-        decider = self._plan.deciders[index]
+        index = next(i for i, decider in enumerate(self._rules.deciders) if decider.ranks)
+        decider = self._rules.deciders[index]
         ends = self._ends(index, decider, candidates, usual, found, fraction)
         return ends if decider.descends else ends.reversed()
 
@@ -183,7 +185,7 @@ class Membership:
         In half-widths. gaps: see `_gaps`. out: groups that surely do not pass HAVING. hidden: the best place
         of any group besides.
         """
-        shown = self._plan.shown_rows or 0
+        shown = self._rules.shown_rows or 0
         gaps = np.where(out, np.inf, gaps)
         gaps[np.arange(len(first)), first] = np.inf
         distance = np.full(len(first), np.inf)
@@ -236,7 +238,7 @@ class Membership:
 
     def _hidden(self, candidates: Candidates, ends: _Ends, out: BoolArray, fraction: float) -> float:
         """Return the best place that a group may have which is not among the candidates, -inf for none."""
-        best, decider = -np.inf, self._plan.ranking
+        best, decider = -np.inf, self._rules.ranking
         assert decider is not None
         if not self._all_are_seen(candidates) and not self._unseen_fail(fraction):
             column = self._bounded(decider)
@@ -245,10 +247,10 @@ class Membership:
             best = float(self._most(column, np.zeros(1), fraction)[0]) if decider.descends else 0.0
         comparable = decider.value.total is not None or candidates.least_rows >= MIN_ROWS
         passing = int(candidates.passes.sum())
-        if passing == (self._plan.shown_rows or 0) + RIVALS:
+        if passing == (self._rules.shown_rows or 0) + RIVALS:
             above = float(np.max(ends.high - ends.value))
             best = max(best, float(ends.value[passing - 1]) + above) if comparable else np.inf
-        margins = (each for each in self._plan.deciders if not each.ranks)
+        margins = self._rules.margins
         comparable = candidates.least_rows >= MIN_ROWS or all(each.value.total for each in margins)
         if len(out) - passing == RIVALS and not (comparable and out[-1]):
             return np.inf
@@ -258,9 +260,9 @@ class Membership:
         """Whether HAVING asks for more than a group can have of which nothing was seen."""
         if self._plan.groups_are_local:
             return False
-        for decider in self._plan.deciders:
-            column = None if decider.ranks or decider.side != "above" else self._bounded(decider)
-            if column is not None and self._most(column, np.zeros(1), fraction)[0] < decider.threshold:
+        for margin in self._rules.margins:
+            column = self._bounded(margin) if margin.side == "above" else None
+            if column is not None and self._most(column, np.zeros(1), fraction)[0] < margin.threshold:
                 return True
         return False
 

@@ -13,7 +13,9 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.execution.arrays import arrow, doubles
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.rows import RowsEstimator
-from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, OnlinePlan, OutputKind
+from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
 
 # Where a part's answer comes from: what estimates it, or the answer itself, when it is final.
 PartSource: TypeAlias = Estimator | RowsEstimator | pa.Table

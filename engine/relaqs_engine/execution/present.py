@@ -16,7 +16,8 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval import CellIntervals
-from relaqs_engine.plans.plan import OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)

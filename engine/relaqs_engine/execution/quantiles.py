@@ -19,7 +19,10 @@ from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.present import CellBounds
 from relaqs_engine.execution.variance import Scan
-from relaqs_engine.plans.plan import BLOCK, STATE, Method, OnlinePlan, OutputKind, QuantileOf
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import BLOCK, STATE
+from relaqs_engine.plans.outputs import OutputKind, QuantileOf
 
 # Per group a quantile takes a few calls of numpy: above so many groups they have no intervals.
 MOST_GROUPS = 20_000
@@ -56,7 +59,7 @@ class _Lists:
 
 
 def quantile_bounds(
-    plan: OnlinePlan, point: pa.Table, scan: Scan, cursor: Cursor, request: IntervalRequest
+    plan: MergePlan, point: pa.Table, scan: Scan, cursor: Cursor, request: IntervalRequest
 ) -> dict[int, CellBounds]:
     """Return what each quantile of the groups shown lies between, by position. point: with keys and basis."""
     found = {}
@@ -73,18 +76,18 @@ def quantile_bounds(
     return found
 
 
-def _is_known(plan: OnlinePlan, point: pa.Table, scan: Scan) -> bool:
+def _is_known(plan: MergePlan, point: pa.Table, scan: Scan) -> bool:
     if plan.method is Method.NONE or not 0 < point.num_rows <= MOST_GROUPS:
         return False
-    return plan.rows_are_units or (plan.method is Method.REPLICATES and scan.occupied_blocks >= 2)
+    return plan.bars.rows_are_units or (plan.method is Method.REPLICATES and scan.occupied_blocks >= 2)
 
 
 def _between(
-    plan: OnlinePlan, share: float, value: FloatArray, lists: _Lists, scan: Scan, request: IntervalRequest
+    plan: MergePlan, share: float, value: FloatArray, lists: _Lists, scan: Scan, request: IntervalRequest
 ) -> CellBounds:
     """Return what the quantile of each group lies between. value: that of the sample, shape (groups,)."""
     counts = np.bincount(lists.group, lists.counts, len(value)).astype(np.int64)
-    if plan.rows_are_units:
+    if plan.bars.rows_are_units:
         variance = share_variance_of_rows(counts, share, scan.fraction)
     else:
         variance = _variance_of_blocks(lists, value, scan)
@@ -100,10 +103,12 @@ def _between(
     return CellBounds(low, high, certified & np.isfinite(low) & np.isfinite(high))
 
 
-def _lists(plan: OnlinePlan, quantile: QuantileOf, point: pa.Table, cursor: Cursor) -> _Lists:
+def _lists(plan: MergePlan, quantile: QuantileOf, point: pa.Table, cursor: Cursor) -> _Lists:
     """Return the values that the groups shown have in the state, as doubles."""
-    shown = point.select(list(plan.keys)).append_column("g", arrow(np.arange(point.num_rows)))
-    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.keys) or "true"
+    shown = point.select(list(plan.columns.keys)).append_column("g", arrow(np.arange(point.num_rows)))
+    same = (
+        " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.columns.keys) or "true"
+    )
     values = f"coalesce(CAST({quantile.values} AS DOUBLE[]), [])"
     with cursor.registered(shown=shown):
         table = cursor.table(f"SELECT g, {BLOCK}, {values} FROM {STATE} JOIN shown ON {same} ORDER BY g")

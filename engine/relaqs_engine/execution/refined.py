@@ -1,43 +1,46 @@
-"""Answers of refined plans: the stages, then the rows that count by them, then the outer query's estimate."""
+"""Answers of refined plans: the stages first, then the outer query over what they give."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
-from relaqs_engine.errors import DataError
-from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
-from relaqs_engine.execution.present import present_estimate, present_exact
-from relaqs_engine.execution.refined_variance import LOOKED_AT_STANDARD_ERRORS, RefinedVariance
-from relaqs_engine.execution.stage import Replicates, StageState
-from relaqs_engine.execution.state import GroupState, PartialRows
-from relaqs_engine.execution.variance import Scan
+from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.outer_over_stages import OverStagesAnswer
+from relaqs_engine.execution.outer_rows import OuterRowsAnswer
+from relaqs_engine.execution.refined_variance import LOOKED_AT_STANDARD_ERRORS
+from relaqs_engine.execution.stage import Replicates, StagesSoFar, StageState
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import STATE, OnlinePlan
-from relaqs_engine.plans.refinement import SHARED, SHARED_SCALE, Range
+from relaqs_engine.plans.ranges import Range
+from relaqs_engine.plans.refined import OuterRows, RefinedPlan
 from relaqs_engine.plans.schedule import MiniBatch
 
 # Standard errors either side of a stage's value that rows must be outside of to be decided. What is looked at
 # later, three smaller standard errors about another value, leaves six of them about once in a million looks;
 # then rows are decided anew.
 RANGE_STANDARD_ERRORS = 6.0
-_SO_FAR = "groups so far: some of them have few rows yet, so totals are as seen, not scaled"
 
 
-class Counted:
-    """The partial rows that count by the stages' values now."""
+class OuterAnswer(Protocol):
+    """What answers the outer query, once its stages have answers."""
 
-    def __init__(self, block_count: int) -> None:
-        self.block_rows: NDArray[np.int64] = np.zeros(block_count, dtype=np.int64)
-        self.in_arrow: pa.Table | None = None
+    @property
+    def kept_row_count(self) -> int: ...
+
+    def fetch(self, tables: Sequence[pa.Table]) -> None: ...
+
+    def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None: ...
+
+    def forget(self) -> None: ...
+
+    def estimate(self, stages: StagesSoFar) -> Estimate | None: ...
+
+    def exact(self, answers: Mapping[str, pa.Table]) -> Estimate: ...
 
 
 class RefinedAnswer:
@@ -46,66 +49,55 @@ class RefinedAnswer:
     cursor: of the database that holds states; further ones are opened beside it.
     """
 
-    def __init__(self, plan: OnlinePlan, leading: Layout, cursor: Cursor, request: IntervalRequest) -> None:
-        assert plan.refinement is not None
-        self._plan = plan
-        self._refinement = plan.refinement
-        self._leading = leading
-        self._cursor = cursor
+    def __init__(self, plan: RefinedPlan, leading: Layout, cursor: Cursor, request: IntervalRequest) -> None:
+        self._threshold = plan.threshold
+        self._picks_groups = plan.picks_groups
         self._stages = {
-            stage.name: StageState(stage, leading, cursor.another(), request)
-            for stage in self._refinement.stages
+            stage.name: StageState(stage, leading, cursor.another(), request) for stage in plan.stages
         }
-        self._answers: dict[str, pa.Table] = {}
-        self._replicates: dict[str, Replicates | None] = {}
-        self._is_so_far = False
-        # Where all rows count, the rows kept are those that are estimated from.
-        self._kept_cursor = cursor if self._refinement.belonging is None else cursor.another()
-        self._counted = Counted(plan.block_count)
-        self.forget_kept()
-        rows: PartialRows = self._counted
-        if self._refinement.belonging is None and self._kept is not None:
-            rows = self._kept
-        self._variance = RefinedVariance(plan, rows, cursor, self._kept_cursor)
-        self._outer = Estimator(plan, leading, rows, cursor, request, self._variance)
+        self._so_far = StagesSoFar({}, {}, np.zeros(1, dtype=np.int64), are_as_seen=False)
+        self._compared: frozenset[str] = frozenset()
+        self._block_count = 1
+        self._outer: OuterAnswer
+        if isinstance(plan.outer, OuterRows):
+            self._compared, self._block_count = plan.outer.compared, plan.outer.plan.block_count
+            self._outer = OuterRowsAnswer(plan.outer, plan.stages, leading, cursor, request)
+        else:
+            self._outer = OverStagesAnswer(plan, plan.outer, leading, cursor)
 
     def forget_kept(self) -> None:
         """Drop the rows of the outer query, to keep them anew."""
-        self._kept: GroupState | None = None
-        if self._refinement.kept is not None:
-            self._kept_cursor.unregister(STATE)
-            self._kept_cursor.run(f"DROP TABLE IF EXISTS {STATE}")
-            self._kept = GroupState(self._refinement.kept, self._leading, self._kept_cursor)
+        self._outer.forget()
 
     def fetch_statics(self, tables: Sequence[pa.Table]) -> None:
-        """Keep the static tables that the final query reads, in the order of the plan."""
-        for static, table in zip(self._refinement.statics, tables, strict=True):
-            with self._cursor.registered(fetched=table):
-                self._cursor.run(f"CREATE OR REPLACE TEMP TABLE {static.name} AS FROM fetched")
+        """Keep the static tables that the outer query reads, in the order of the plan."""
+        self._outer.fetch(tables)
 
     def fold_stages(self, batch: MiniBatch, partials: Mapping[str, Sequence[pa.Table]]) -> None:
         """Add a whole mini-batch to every stage, and bring their answers up to date."""
-        self._is_so_far = False
+        answers: dict[str, pa.Table] = {}
+        are_as_seen = False
         for name, stage in self._stages.items():
             stage.fold(batch, partials[name])
-            so_far = self._refinement.picks_groups and stage.has_tiny_groups
-            self._answers[name] = stage.estimate(is_scaled=not so_far)
-            self._is_so_far = self._is_so_far or so_far
-        self._replicates = {
-            name: stage.replicates(self._answers[name], self._plan.block_count)
+            as_seen = self._picks_groups and stage.has_tiny_groups
+            answers[name] = stage.estimate(is_scaled=not as_seen)
+            are_as_seen = are_as_seen or as_seen
+        replicates = {
+            name: stage.replicates(answers[name], self._block_count)
             for name, stage in self._stages.items()
             if name in self._compared
         }
+        first = next(iter(self._stages.values()))
+        self._so_far = StagesSoFar(answers, replicates, first.block_rows, are_as_seen)
 
     def fold_kept(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
         """Add a whole mini-batch's rows of the outer query."""
-        assert self._kept is not None
-        self._kept.fold(batch, partials)
+        self._outer.fold(batch, partials)
 
     @property
     def kept_row_count(self) -> int:
         """Return how many rows are kept, those that agree in all that matters summed to one."""
-        return 0 if self._kept is None else self._kept.row_count
+        return self._outer.kept_row_count
 
     @property
     def compared_with(self) -> Range | None:
@@ -124,80 +116,12 @@ class RefinedAnswer:
         return found.around(max(RANGE_STANDARD_ERRORS, LOOKED_AT_STANDARD_ERRORS))
 
     def estimate(self) -> Estimate | None:
-        """Return the answer so far; None where the final query fails over values that are only estimates."""
-        belonging = self._refinement.belonging
-        if self._kept is None:
-            return self._estimate_over_stages()
-        self._variance.replicates = self._replicates
-        scale = Scan(self._kept.block_rows, self._leading.row_count).scale
-        with self._counting(belonging.sql if belonging else None, self._answers, scale):
-            return self._outer.estimate()
+        """Return the answer so far; None where the outer query fails over values that are only estimates."""
+        return self._outer.estimate(self._so_far)
 
     def exact(self) -> Estimate:
-        """Return the answer after the last mini-batch, of rows decided by the stages' exact values alone."""
-        belonging = self._refinement.belonging
-        answers = {name: stage.exact() for name, stage in self._stages.items()}
-        if self._kept is None:
-            with self._cursor.registered(**answers):
-                return present_exact(self._plan, self._cursor.table(self._plan.final_sql))
-        with self._counting(belonging.exact_sql if belonging else None, answers, 1.0):
-            return self._outer.exact()
-
-    @contextmanager
-    def _counting(self, sql: str | None, answers: Mapping[str, pa.Table], scale: float) -> Iterator[None]:
-        """Have the rows that count, and what all groups share, there inside the block.
-
-        sql: which rows count, None for all.
-        """
-        assert self._kept is not None
-        tables = {SHARED: self._shared(answers, scale)} if self._refinement.shared else {}
-        if sql is not None:
-            with self._kept_cursor.registered(**answers):
-                tables[STATE] = self._counted.in_arrow = self._kept_cursor.table(sql)
-            self._counted.block_rows = self._kept.block_rows
-        with self._cursor.registered(**tables):
-            yield
-
-    def _estimate_over_stages(self) -> Estimate | None:
-        stage = next(iter(self._stages.values()))
-        try:
-            with self._cursor.registered(**self._answers):
-                answer = self._cursor.table(self._plan.final_sql)
-        except DataError:  # a cast that estimates overflow, or a comparison of several rows with one
-            return None
-        return present_estimate(
-            self._plan,
-            answer,
-            CellIntervals.unknown(np.empty((answer.num_rows, 0))),
-            {},
-            fraction=Scan(stage.block_rows, self._leading.row_count).fraction,
-            unseen_groups=None,
-            certain_rows=np.zeros(answer.num_rows, dtype=bool),
-            rows_are_settled=False,
-            warnings=self._warnings(answer.num_rows),
-        )
-
-    def _warnings(self, rows: int) -> tuple[str, ...]:
-        so_far = (_SO_FAR,) if self._is_so_far else ()
-        return (*so_far, f"0 of {rows:,} rows are certain to stay") if rows else so_far
-
-    @property
-    def _compared(self) -> frozenset[str]:
-        """Return the stages whose one value rows or groups are compared with."""
-        threshold = self._refinement.threshold
-        return frozenset([*self._refinement.shared, *([threshold.stage] if threshold else [])])
+        """Return the answer after the last mini-batch, from the stages' exact answers alone."""
+        return self._outer.exact({name: stage.exact() for name, stage in self._stages.items()})
 
     def _of_threshold(self) -> Replicates | None:
-        threshold = self._refinement.threshold
-        return None if threshold is None else self._replicates.get(threshold.stage)
-
-    def _shared(self, answers: Mapping[str, pa.Table], scale: float) -> pa.Table:
-        """Return the one row of what all groups share: values, and merged state where that is known."""
-        columns: dict[str, pa.Array] = {SHARED_SCALE: arrow(np.array([scale]))}
-        for name in self._refinement.shared:
-            answer = answers[name]
-            columns[f"{name}_value"] = answer.column("o0")
-            for column in self._stages[name].stage.plan.basis:
-                known = column.name in answer.column_names
-                columns[f"{name}_{column.name}"] = answer.column(column.name) if known else arrow(np.zeros(1))
-        return pa.table(columns)
+        return None if self._threshold is None else self._so_far.replicates.get(self._threshold.stage)

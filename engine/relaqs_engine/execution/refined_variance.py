@@ -21,7 +21,8 @@ from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_column
 from relaqs_engine.execution.stage import Replicates
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, differences, stepped
-from relaqs_engine.plans.plan import BLOCK, STATE, OnlinePlan
+from relaqs_engine.plans.names import BLOCK, STATE
+from relaqs_engine.plans.refined import OuterRows
 
 # Cells times blocks evaluated at most: 2 million take about a tenth of a second.
 MAX_REPLICATE_CELLS = 2_000_000
@@ -43,14 +44,13 @@ class RefinedVariance:
     is set before each use: the stages by name, None for those that have no error bars.
     """
 
-    def __init__(self, plan: OnlinePlan, counted: PartialRows, cursor: Cursor, kept: Cursor) -> None:
-        assert plan.refinement is not None
-        self._plan = plan
-        self._refinement = plan.refinement
+    def __init__(self, outer: OuterRows, counted: PartialRows, cursor: Cursor, kept: Cursor) -> None:
+        self._plan = outer.plan
+        self._outer = outer
         self._counted = counted
         self._cursor = cursor
         self._kept = kept
-        self._evaluate = CellEvaluator(plan, cursor)
+        self._evaluate = CellEvaluator(outer.plan, cursor)
         self.replicates: Mapping[str, Replicates | None] = {}
 
     def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> tuple[Variance, FloatArray]:
@@ -60,7 +60,7 @@ class RefinedVariance:
             return _unknown(cells), gradient
         left_out = self._own_sums(groups, scan)
         variance = self._jackknife(groups, cells, scan, left_out, stages)
-        if (threshold := self._refinement.threshold) is None:
+        if (threshold := self._outer.threshold) is None:
             return variance, gradient
         stage, blocks = stages[threshold.stage], np.flatnonzero(scan.block_rows > 0)
         moved = left_out + self._moved_rows(groups, blocks, stage.values, stage.value)
@@ -87,7 +87,7 @@ class RefinedVariance:
         stages: Mapping[str, Replicates],
     ) -> Variance:
         """Return the variance. left_out: the groups' own sums, shape (blocks, groups, columns)."""
-        shared = [stages[name].sums for name in self._refinement.shared]
+        shared = [stages[name].sums for name in self._outer.shared]
         of_groups = [np.repeat(sums[:, None], len(cells), axis=1) for sums in shared]
         rows = scan.block_rows[scan.block_rows > 0]
         scale = scan.population_rows / (rows.sum() - rows)
@@ -99,9 +99,7 @@ class RefinedVariance:
 
     def _needed(self) -> dict[str, Replicates] | None:
         """Return the stages that matter, None where one of them cannot be told yet."""
-        threshold = self._refinement.threshold
-        names = {*self._refinement.shared, *([threshold.stage] if threshold else [])}
-        found = {name: self.replicates.get(name) for name in names}
+        found = {name: self.replicates.get(name) for name in self._outer.compared}
         known = {name: r for name, r in found.items() if r is not None and np.isfinite(r.standard_error)}
         return known if len(known) == len(found) else None
 
@@ -126,7 +124,7 @@ class RefinedVariance:
 
         left_out: the block without which, shape (variants,). Returns shape (variants, groups, columns).
         """
-        threshold = self._refinement.threshold
+        threshold = self._outer.threshold
         assert threshold is not None
         columns, row, operator = own_columns(self._plan), threshold.row_key, threshold.operator
         low, high = float(min(values.min(), value)), float(max(values.max(), value))
@@ -140,7 +138,7 @@ class RefinedVariance:
         )
         was = f"{row} {operator} CAST({value!r} AS DOUBLE)"
         same = (
-            " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in self._plan.keys)
+            " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in self._plan.columns.keys)
             or "true"
         )
         sums = ", ".join(

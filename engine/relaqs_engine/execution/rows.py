@@ -12,13 +12,13 @@ from relaqs_engine.execution.present import present_estimate, present_exact
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.rows import RowsPlan
 
 
 class RowsEstimator:
     """Turns the rows found so far into Estimates. Rows are never estimated, only their number is."""
 
-    def __init__(self, plan: OnlinePlan, leading: Layout, state: GroupState, cursor: Cursor) -> None:
+    def __init__(self, plan: RowsPlan, leading: Layout, state: GroupState, cursor: Cursor) -> None:
         self._plan = plan
         self._leading = leading
         self._state = state

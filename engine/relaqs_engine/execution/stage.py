@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,11 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import ROWS, SCALE, Method, OutputKind
-from relaqs_engine.plans.refinement import Range, Stage
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.names import ROWS, SCALE
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.ranges import Range
+from relaqs_engine.plans.refined import Stage
 from relaqs_engine.plans.schedule import MiniBatch
 
 # Rows a stage's one value must come from before anything is decided or certified by it: with fewer its
@@ -51,6 +54,24 @@ class Replicates:
         half = standard_errors * error + _ROUNDING * abs(self.value)
         low, high = float(self.values.min()), float(self.values.max())
         return Range(min(low, self.value - half), max(high, self.value + half))
+
+
+@dataclass(frozen=True, slots=True)
+class StagesSoFar:
+    """What all stages of a plan have given after a mini-batch.
+
+    Args:
+        answers: the answer so far of each stage, by name.
+        replicates: how the one value of a stage varies, None where it has no error bars. Only for stages that
+            rows or groups are compared with.
+        block_rows: rows scanned of each block, shape (blocks,).
+        are_as_seen: whether some answer has totals as they were seen, not scaled.
+    """
+
+    answers: Mapping[str, pa.Table]
+    replicates: Mapping[str, Replicates | None]
+    block_rows: NDArray[np.int64]
+    are_as_seen: bool
 
 
 class StageState:
@@ -84,14 +105,14 @@ class StageState:
         if self.stage.plan.groups_are_local:
             return False
         point = self._cursor.table(
-            f"SELECT coalesce(min({ROWS}), 0) AS least FROM ({self.stage.plan.merge_sql})"
+            f"SELECT coalesce(min({ROWS}), 0) AS least FROM ({self.stage.plan.texts.merge})"
         )
         return bool(point.column(0)[0].as_py() < MIN_ROWS_TO_SCALE_RANKED)
 
     def exact(self) -> pa.Table:
         """Return the answer after the last mini-batch: o0, …, in DuckDB's own types and arithmetic."""
         plan = self.stage.plan
-        return self._cursor.table(f"WITH merged AS ({plan.merge_sql}) {plan.final_sql}")
+        return self._cursor.table(f"WITH merged AS ({plan.texts.merge}) {plan.texts.final}")
 
     def replicates(self, point: pa.Table, block_count: int) -> Replicates | None:
         """Return how the stage's one value varies, None where it is not one estimate with error bars.
@@ -99,7 +120,7 @@ class StageState:
         point: its answer so far. block_count: blocks that are told apart, a divisor of the stage's own.
         """
         plan, scan = self.stage.plan, self._scan
-        is_one = point.num_rows == 1 and not plan.keys and plan.outputs[0].kind is OutputKind.ESTIMATE
+        is_one = point.num_rows == 1 and not plan.columns.keys and plan.outputs[0].kind is OutputKind.ESTIMATE
         if not is_one or plan.method is not Method.REPLICATES or scan.occupied_blocks < 2:
             return None
         groups = shown_groups(plan, point)

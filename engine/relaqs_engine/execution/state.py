@@ -15,19 +15,10 @@ from numpy.typing import NDArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arrays import arrow
-from relaqs_engine.execution.tasks import reads_outliers
+from relaqs_engine.execution.task_sql import reads_outliers
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import (
-    BLOCK,
-    OUTLIER_BLOCK,
-    ROWS,
-    STATE,
-    UNITS,
-    VALUE,
-    Basis,
-    Method,
-    OnlinePlan,
-)
+from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.names import BLOCK, OUTLIER_BLOCK, STATE
 from relaqs_engine.plans.schedule import MiniBatch
 
 # Partial rows, and their bytes where rows hold lists, kept in Arrow before they move to DuckDB.
@@ -55,11 +46,11 @@ class GroupState:
     The cursor sees the partial rows as `state`. block_rows: rows scanned of each block, shape (blocks,).
     """
 
-    def __init__(self, plan: OnlinePlan, leading: Layout, cursor: Cursor) -> None:
+    def __init__(self, plan: FoldedPlan, leading: Layout, cursor: Cursor) -> None:
         self._plan = plan
         self._leading = leading
         self._cursor = cursor
-        self._columns = _state_columns(plan)
+        self._columns = list(plan.state_columns)
         self._in_arrow: pa.Table | None = None
         self._in_duckdb = False
         self._row_count = 0
@@ -107,7 +98,7 @@ class GroupState:
 
     def _aligned(self, partial: pa.Table) -> pa.Table:
         table = partial.select(self._columns)
-        if self._plan.returns_rows:
+        if BLOCK not in self._columns:
             return table
         place = self._columns.index(BLOCK)
         return table.set_column(place, BLOCK, table.column(place).cast(pa.int32()))
@@ -137,25 +128,14 @@ class GroupState:
     def _compact(self) -> None:
         """Merge the rows of each group, where no block needs them apart, once they have doubled."""
         grown = self._row_count > 2 * self._compacted_row_count
-        plan = self._plan
-        apart = plan.method is Method.REPLICATES or plan.counts_distinct or plan.returns_rows
-        apart |= any(column.kind is Basis.VALUES for column in plan.basis)
-        if apart or not self._in_duckdb or not grown:
+        merge = self._plan.compact_sql
+        if not merge or not self._in_duckdb or not grown:
             return
         select = ", ".join(f"0::INTEGER AS {BLOCK}" if name == BLOCK else name for name in self._columns)
-        self._cursor.run(
-            f"CREATE OR REPLACE TEMP TABLE {STATE} AS SELECT {select} FROM ({self._plan.merge_sql})"
-        )
+        self._cursor.run(f"CREATE OR REPLACE TEMP TABLE {STATE} AS SELECT {select} FROM ({merge})")
         [(count,)] = self._cursor.rows(f"SELECT count(*) FROM {STATE}")
         self._row_count = self._compacted_row_count = int(count)
 
 
 def _in_block(partial: pa.Table, block: int) -> pa.Table:
     return partial.append_column(BLOCK, arrow(np.full(partial.num_rows, block, dtype=np.int32)))
-
-
-def _state_columns(plan: OnlinePlan) -> list[str]:
-    if plan.returns_rows:
-        return list(plan.keys)
-    values = [VALUE, UNITS] if plan.counts_distinct else []
-    return [*plan.keys, *values, BLOCK, *(column.name for column in plan.basis), ROWS]

@@ -20,7 +20,8 @@ from relaqs_engine.execution.blocks import BlockSums, block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, additive_columns, estimated_outputs
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.plans.plan import Method, OnlinePlan
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan
 
 # Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
 MAX_REPLICATE_CELLS = 20_000
@@ -58,7 +59,7 @@ class VarianceEstimator:
     The gradient is by the unscaled sums, the scale held fixed.
     """
 
-    def __init__(self, plan: OnlinePlan, state: PartialRows, cursor: Cursor) -> None:
+    def __init__(self, plan: MergePlan, state: PartialRows, cursor: Cursor) -> None:
         self._plan = plan
         self._state = state
         self._cursor = cursor

@@ -8,7 +8,10 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
-from relaqs_engine.plans.plan import Mode, OnlinePlan
+from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.over_stages import refine_over_stages
@@ -16,26 +19,29 @@ from relaqs_engine.rewrite.refine import refine_rows
 from relaqs_engine.rewrite.stages import child_queries
 from relaqs_engine.sql.parse import DIALECT
 
-PlanDraft = Callable[[Draft], OnlinePlan]
+PlanFlat = Callable[[Draft], MergePlan | RowsPlan]
 
 
-def plan_refined(
-    draft: Draft, tables: frozenset[str], *, complete: PlanDraft, plan_flat: PlanDraft
-) -> OnlinePlan:
+def plan_refined(draft: Draft, tables: frozenset[str], *, plan_flat: PlanFlat) -> RefinedPlan:
     """Return the refined plan of a flattened query, with the best choice of layouts.
 
-    complete: makes a plan of a draft to which all rules were applied. plan_flat: plans one SELECT, its
-    layouts chosen. Raises NotOnlineError if it has no such plan.
+    Args:
+        draft: the flattened query.
+        tables: the tables that it reads.
+        plan_flat: plans one SELECT with its layouts chosen.
+
+    Raises:
+        NotOnlineError: it has no such plan.
     """
     if not child_queries(draft.select):
         raise NotOnlineError("it has no subquery")
     draft = read_no_outputs_of_exists(draft)
     refused = NotOnlineError("no choice of layouts was tried")
-    found: list[tuple[int, OnlinePlan]] = []
+    found: list[tuple[int, RefinedPlan]] = []
     for choice in draft.catalog.choices(tables):
         chosen = replace(draft, catalog=choice)
         try:
-            plan = _plan(chosen, complete, plan_flat)
+            plan = _plan(chosen, plan_flat)
         except NotOnlineError as reason:
             refused = reason
             continue
@@ -47,8 +53,8 @@ def plan_refined(
     return min(found, key=lambda each: each[0])[1]
 
 
-def _plan(draft: Draft, complete: PlanDraft, plan_flat: PlanDraft) -> OnlinePlan:
-    def plan_stage(select: exp.Select, around: Draft) -> OnlinePlan:
+def _plan(draft: Draft, plan_flat: PlanFlat) -> RefinedPlan:
+    def plan_stage(select: exp.Select, around: Draft) -> MergePlan:
         sql = select.sql(DIALECT)
         schema = tuple(around.binder.describe(sql))
         # What is looked up per group is compared as it is; error bars are known of one value for all.
@@ -65,12 +71,12 @@ def _plan(draft: Draft, complete: PlanDraft, plan_flat: PlanDraft) -> OnlinePlan
                 around.names,
             )
         )
-        if plan.returns_rows or plan.mode is not Mode.MERGEABLE:
+        if not isinstance(plan, MergePlan):
             raise NotOnlineError("an inner query without aggregates is known at the end only")
         return plan
 
     if _samples_itself(draft):
-        return refine_rows(draft, plan_stage, complete)
+        return refine_rows(draft, plan_stage, merge_plan)
     return refine_over_stages(draft, plan_stage)
 
 

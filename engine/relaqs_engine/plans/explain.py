@@ -1,12 +1,19 @@
-"""A plan in words: streams, statics, mode, why, and the SQL texts."""
+"""A plan in words: streams, statics, mode, why, and the SQL texts. Each kind has its own part here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from relaqs_engine.plans.plan import Around, Hoist, Method, Mode, OnlinePlan, OutputColumn, OutputKind
+from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan, MergeTexts
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.readable import readable_sql
-from relaqs_engine.plans.refinement import Refinement
+from relaqs_engine.plans.refined import OuterRows, OverStages, RefinedPlan
+from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.plans.streams import Hoist, Stream
+from relaqs_engine.plans.whole import WholePlan
 
 _KINDS = {
     OutputKind.KEY: "group key",
@@ -21,6 +28,7 @@ _METHODS = {
     Method.CLOSED_FORM: "closed form, from sums of squares and products over each group's rows",
     Method.NONE: "none, nothing is estimated with an interval",
 }
+_COMPLETE_GROUPS = "none needed, all rows of a group lie in one partition: a group shown is complete"
 _LEGEND = (
     "In the SQL below k0, k1, … are group keys, b0, b1, … partial aggregates, and m counts rows;\n"
     "state holds what all tasks returned, merged one row per group; totals are multiplied by scale."
@@ -29,116 +37,161 @@ _LEGEND = (
 
 def explain(plan: OnlinePlan) -> str:
     """Return the plan as readable text, one part a paragraph."""
-    text = _explained(plan)
-    refinement = plan.refinement
-    plans = [plan, *(stage.plan for stage in refinement.stages)] if refinement else [plan]
-    for stream in {stream for each in plans for stream in each.streams}:
-        text = text.replace(stream.token, f"partitions_of_{stream.table}")
-    hoists = [hoist for each in plans for hoist in each.hoists] + [
-        *(refinement.statics if refinement else ())
+    match plan:
+        case MergePlan():
+            text = _merge(plan)
+        case RowsPlan():
+            text = _rows(plan)
+        case AroundPlan():
+            text = _around(plan)
+        case RefinedPlan():
+            text = _refined(plan)
+        case WholePlan():
+            text = _whole(plan)
+        case _:
+            raise TypeError(f"{type(plan).__name__} is no kind of plan that has an explanation")
+    return (
+        "\n".join([f"mode: {plan.mode.value}", *(f"why: {reason}" for reason in plan.reasons), *text]) + "\n"
+    )
+
+
+def _merge(plan: MergePlan) -> Iterator[str]:
+    bars = _COMPLETE_GROUPS if plan.groups_are_local else _METHODS[plan.method]
+    kinds = (_kind_in_groups(output, plan.groups_are_local) for output in plan.outputs)
+    text = [
+        *_reads(plan.streams, plan.hoists),
+        f"error bars: {bars}",
+        *_columns(plan.outputs, kinds),
+        *("", _LEGEND),
+        *_hoisted(plan.hoists),
+        *_titled("partial SQL, per task:", plan.partial.sql),
+        *_merged(plan.texts, "all partials"),
     ]
-    for number, name in enumerate(dict.fromkeys(hoist.name for hoist in hoists), start=1):
-        text = text.replace(name, f"static_{number}")
-    return text
+    yield from _named(text, plan.streams, plan.hoists)
 
 
-def _explained(plan: OnlinePlan) -> str:
-    parts = [f"mode: {plan.mode.value}", *(f"why: {reason}" for reason in plan.reasons)]
-    if plan.around is not None:
-        return _explain_around(plan, plan.around, parts)
-    if plan.mode is Mode.EXACT:
-        return "\n".join([*parts, "", "exact SQL, over whole tables:", _pretty(plan.sql)]) + "\n"
-    parts.append("streams: " + ", ".join(stream.table for stream in plan.streams))
-    hoists, refinement = _hoists(plan), plan.refinement
-    fetched = refinement.statics if refinement else ()
-    statics = dict.fromkeys(table for hoist in (*hoists, *fetched) for table in hoist.tables)
-    parts.append("static: " + (", ".join(statics) or "none"))
-    parts.append(f"error bars: {_error_bars(plan)}")
-    if refinement is not None:
-        parts.append(f"cost: {_cost(refinement)}")
-    parts += ["", "columns:", *(f"  {output.name}: {_kind(output, plan)}" for output in plan.outputs)]
-    parts += ["", *([] if plan.returns_rows else [_LEGEND])]
-    for hoist in hoists:
-        parts += ["", f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", _pretty(hoist.sql)]
-    return "\n".join([*parts, *(_refined(plan) if plan.refinement else _texts(plan))]) + "\n"
+def _rows(plan: RowsPlan) -> Iterator[str]:
+    text = [
+        *_reads(plan.streams, plan.hoists),
+        "error bars: none needed, a row found is final",
+        *_columns(plan.outputs, ("exact for every row shown" for _ in plan.outputs)),
+        "",
+        *_hoisted(plan.hoists),
+        *_titled("partial SQL, per task:", plan.partial.sql),
+        *_titled("final SQL, after the last:", plan.final_sql),
+    ]
+    yield from _named(text, plan.streams, plan.hoists)
 
 
-def _hoists(plan: OnlinePlan) -> tuple[Hoist, ...]:
-    """Return what workers prepare, for stages as well, each once."""
-    stages = plan.refinement.stages if plan.refinement else ()
-    return tuple(dict.fromkeys([*plan.hoists, *(hoist for stage in stages for hoist in stage.plan.hoists)]))
+def _whole(plan: WholePlan) -> Iterator[str]:
+    yield from _titled("exact SQL, over whole tables:", plan.sql)
 
 
-def _texts(plan: OnlinePlan) -> Iterator[str]:
-    for title, sql in (
-        ("partial SQL, per task:", plan.partial_sql),
-        ("merge SQL, over all partials:", plan.merge_sql),
-        ("estimate SQL, after each mini-batch:", plan.estimate_sql),
-        ("final SQL, after the last:", plan.final_sql),
-    ):
-        if sql:
-            yield from ("", title, _pretty(sql))
+def _around(plan: AroundPlan) -> Iterator[str]:
+    """Yield the plan of a query over answers, then the plan of each."""
+    yield from _columns(plan.outputs, map(_kind, plan.outputs))
+    yield from _titled("final SQL, over the answers below:", plan.texts.final)
+    for index, part in enumerate(plan.parts):
+        yield from _titled(f"part_{index}, the answer of:", part.sql)
+        yield from ("", explain(part).rstrip())
 
 
-def _refined(plan: OnlinePlan) -> Iterator[str]:
+def _refined(plan: RefinedPlan) -> Iterator[str]:
     """Yield what a refined plan does, in the order in which it is done."""
-    refinement = plan.refinement
-    assert refinement is not None
-    for stage in refinement.stages:
+    of_stages = (hoist for stage in plan.stages for hoist in stage.plan.hoists)
+    hoists = tuple(dict.fromkeys([*plan.hoists, *of_stages]))
+    bars = _COMPLETE_GROUPS if plan.groups_are_local else _METHODS[plan.method]
+    kinds = (_kind_in_groups(output, plan.groups_are_local) for output in plan.outputs)
+    text = [
+        *_reads(plan.streams, (*hoists, *plan.statics)),
+        f"error bars: {bars}",
+        f"cost: {_cost(plan)}",
+        *_columns(plan.outputs, kinds),
+        *("", _LEGEND),
+        *_hoisted(hoists),
+        *_stages(plan),
+        *_outer(plan.outer),
+    ]
+    yield from _named(text, plan.streams, (*hoists, *plan.statics))
+
+
+def _stages(plan: RefinedPlan) -> Iterator[str]:
+    for stage in plan.stages:
         yield from ("", f"{stage.name}: {stage.title}")
-        yield from (f"partial SQL of {stage.name}, per task:", _pretty(stage.plan.partial_sql))
-        yield from (f"final SQL of {stage.name}:", _pretty(stage.plan.final_sql))
-    for static in refinement.statics:
-        yield from ("", f"{static.name} ({', '.join(static.tables)}), fetched once:", _pretty(static.sql))
-    belonging, kept = refinement.belonging, refinement.kept
-    if kept is not None:
-        yield from ("", "partial SQL, per task:", _pretty(kept.partial_sql))
-    if belonging is not None and belonging.threshold is not None:
-        yield from ("", "partial SQL, per task, once the range is known:", _pretty(belonging.ranged_sql))
-    if belonging is not None:
-        yield from ("", "rows that count, after each mini-batch:", _pretty(belonging.sql))
-    for title, sql in (
-        ("merge SQL, over the rows that count:", plan.merge_sql),
-        ("estimate SQL, after each mini-batch:", plan.estimate_sql),
-        ("final SQL, after the last:", plan.final_sql),
-    ):
-        if sql:
-            yield from ("", title, _pretty(sql))
+        yield from (f"partial SQL of {stage.name}, per task:", _pretty(stage.plan.partial.sql))
+        yield from (f"final SQL of {stage.name}:", _pretty(stage.plan.texts.final))
 
 
-def _cost(refinement: Refinement) -> str:
+def _outer(outer: OuterRows | OverStages) -> Iterator[str]:
+    if isinstance(outer, OverStages):
+        for static in outer.statics:
+            yield from _titled(f"{static.name} ({', '.join(static.tables)}), fetched once:", static.sql)
+        yield from _titled("final SQL, after the last:", outer.final_sql)
+        return
+    yield from _titled("partial SQL, per task:", outer.kept.partial.sql)
+    if outer.belonging is not None:
+        ranged = "partial SQL, per task, once the range is known:"
+        yield from _titled(ranged, outer.belonging.ranged_sql)
+        yield from _titled("rows that count, after each mini-batch:", outer.belonging.sql)
+    yield from _merged(outer.plan.texts, "the rows that count")
+
+
+def _cost(plan: RefinedPlan) -> str:
     """Return how a mini-batch's cost grows."""
-    if refinement.kept is None:
+    if plan.outer_rows is None:
         return "each mini-batch runs the final SQL anew, over the groups of its stages seen so far"
-    if refinement.belonging is None:
+    if plan.outer_rows.belonging is None:
         return "a mini-batch costs the same early and late"
-    if refinement.threshold is None:
+    if plan.threshold is None:
         return "grows with the rows seen: all candidates are kept and compared anew after each mini-batch"
     return "grows with the rows near the threshold, which are kept and compared anew after each mini-batch"
 
 
-def _explain_around(plan: OnlinePlan, around: Around, parts: list[str]) -> str:
-    """Return the plan of a query over answers, then the plan of each."""
-    parts += ["", "columns:", *(f"  {output.name}: {_kind(output, plan)}" for output in plan.outputs)]
-    parts += ["", "final SQL, over the answers below:", _pretty(around.final_sql)]
-    for index, part in enumerate(around.parts):
-        parts += ["", f"part_{index}, the answer of:", _pretty(part.sql), "", explain(part).rstrip()]
-    return "\n".join(parts) + "\n"
+def _reads(streams: Iterable[Stream], statics: Iterable[Hoist]) -> Iterator[str]:
+    tables = dict.fromkeys(table for static in statics for table in static.tables)
+    yield "streams: " + ", ".join(stream.table for stream in streams)
+    yield "static: " + (", ".join(tables) or "none")
 
 
-def _error_bars(plan: OnlinePlan) -> str:
-    if plan.groups_are_local:
-        return "none needed, all rows of a group lie in one partition: a group shown is complete"
-    if plan.returns_rows:
-        return "none needed, a row found is final"
-    return _METHODS[plan.method]
+def _columns(outputs: Iterable[OutputColumn], kinds: Iterable[str]) -> Iterator[str]:
+    yield from ("", "columns:")
+    for output, kind in zip(outputs, kinds, strict=True):
+        yield f"  {output.name}: {kind}"
 
 
-def _kind(output: OutputColumn, plan: OnlinePlan) -> str:
-    if plan.groups_are_local and output.kind is not OutputKind.KEY:
-        return "complete once its group is shown"
-    if plan.returns_rows:
-        return "exact for every row shown"
+def _hoisted(hoists: Iterable[Hoist]) -> Iterator[str]:
+    for hoist in hoists:
+        yield from _titled(f"{hoist.name} ({', '.join(hoist.tables)}), once per worker:", hoist.sql)
+
+
+def _merged(texts: MergeTexts, merged: str) -> Iterator[str]:
+    yield from _titled(f"merge SQL, over {merged}:", texts.merge)
+    yield from _titled("estimate SQL, after each mini-batch:", texts.estimate)
+    yield from _titled("final SQL, after the last:", texts.final)
+
+
+def _titled(title: str, sql: str) -> Iterator[str]:
+    if sql:
+        yield from ("", title, _pretty(sql))
+
+
+def _named(lines: Iterable[str], streams: Iterable[Stream], hoists: Iterable[Hoist]) -> Iterator[str]:
+    """Yield the lines with names that people read in the place of digests."""
+    names = {stream.token: f"partitions_of_{stream.table}" for stream in streams}
+    found = dict.fromkeys(hoist.name for hoist in hoists)
+    names |= {name: f"static_{number}" for number, name in enumerate(found, start=1)}
+    for line in lines:
+        for name, readable in names.items():
+            line = line.replace(name, readable)
+        yield line
+
+
+def _kind_in_groups(output: OutputColumn, groups_are_local: bool) -> str:
+    is_complete = groups_are_local and output.kind is not OutputKind.KEY
+    return "complete once its group is shown" if is_complete else _kind(output)
+
+
+def _kind(output: OutputColumn) -> str:
     side = {"least": " (at least)", "most": " (at most)"}.get(output.side or "", "")
     return _KINDS[output.kind] + side
 

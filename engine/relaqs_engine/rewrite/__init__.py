@@ -1,4 +1,4 @@
-"""From a checked SELECT to an OnlinePlan. One rule per file; the three tuples are the table of contents.
+"""From a checked SELECT to an OnlinePlan. One rule per file; the four tuples are the table of contents.
 
 Pure: SQL and catalog in, plan out. No rule reads data, a clock or a random number.
 """
@@ -39,5 +39,6 @@ AGGREGATING: tuple[Rule, ...] = (
     read_outliers_apart,
     say_what_is_unbounded,
     check_kept_values,
-    rows_as_state,
 )
+# What is read of the sample where the query has no aggregates.
+LISTING: tuple[Rule, ...] = (hoist_statics, rows_as_state)

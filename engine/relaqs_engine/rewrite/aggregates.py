@@ -16,7 +16,8 @@ from sqlglot import exp
 from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
 from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.layouts.manifest import Column
-from relaqs_engine.plans.plan import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE, Basis, BasisColumn
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.quantiles import MergedValue, OfValues, of_distinct, of_values
@@ -41,8 +42,6 @@ class _Final:
 
 def split_aggregates(draft: Draft) -> Draft:
     """Return the draft with keys, basis, and the final query over merged state, exact and estimated."""
-    if draft.returns_rows:
-        return draft
     select = draft.select
     keys, sets = group_keys(select)
     draft = replace(draft, keys=keys, grouping_sets=sets)

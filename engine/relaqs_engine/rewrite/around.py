@@ -8,15 +8,10 @@ from functools import reduce
 from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
-from relaqs_engine.plans.plan import (
-    GROUP,
-    GROUP_ROWS,
-    Around,
-    Mode,
-    OnlinePlan,
-    OutputColumn,
-    OutputKind,
-)
+from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, PartPlan
+from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
 from relaqs_engine.rewrite.carve import Carved, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
@@ -28,7 +23,7 @@ from relaqs_engine.sql.parse import DIALECT
 MOST_ROWS = 200_000
 
 
-def plan_around(draft: Draft, carved: Carved) -> OnlinePlan:
+def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
     """Return the plan of the outer query over the answers of its parts. Raises NotOnlineError."""
     parts = carved.parts
     _check_parts(draft, carved)
@@ -38,39 +33,49 @@ def plan_around(draft: Draft, carved: Carved) -> OnlinePlan:
         _output(name, type_, value, item, parts)
         for (name, type_), value, item in zip(draft.schema, level.values, items, strict=True)
     )
-    around = _around(draft, carved, level, outputs)
-    _check_binds(draft, around, parts)
+    varied = _varied(level, parts)
+    texts = _texts(carved, level, outputs, varied)
+    _check_binds(draft, texts, parts)
     streams = dict.fromkeys(stream for part in parts for stream in part.streams)
-    leading = max((part for part in parts if part.leading), key=lambda part: _rows(draft, part))
-    return OnlinePlan(
+    leading = max((part for part in parts if part.leading), key=lambda part: _row_count(draft, part))
+    pairs = zip(outputs, level.values, strict=True)
+    return AroundPlan(
         sql=draft.sql,
-        mode=Mode.MERGEABLE,
+        outputs=outputs,
         reasons=("the rest of the query is computed from the aggregates so far",),
         streams=tuple(streams),
         hoists=tuple(dict.fromkeys(hoist for part in parts for hoist in part.hoists)),
-        outputs=outputs,
         leading=leading.leading,
-        method=parts[around.varied].method,
-        expected_groups=max(part.expected_groups for part in parts),
-        final_sql=around.final_sql,
-        estimate_sql=around.estimate_sql,
-        around=around,
+        parts=parts,
+        varied=varied,
+        texts=texts,
+        rows=_rows(carved, level, outputs),
+        sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
+        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
     )
 
 
-def _rows(draft: Draft, part: OnlinePlan) -> int:
+def _row_count(draft: Draft, part: PartPlan) -> int:
     return draft.catalog.table(part.leading).row_count
 
 
+def _varied(level: Level, parts: Sequence[PartPlan]) -> int:
+    """Return the part that leaves out blocks: the one that all rows come from, or the first estimated one."""
+    if level.part is not None:
+        return level.part
+    return next(i for i, part in enumerate(parts) if part.is_estimated)
+
+
 def _check_parts(draft: Draft, carved: Carved) -> None:
-    if all(part.mode is Mode.EXACT for part in carved.parts):
+    if not any(part.is_estimated for part in carved.parts):
         raise NotOnlineError("nothing of it is sampled")
     is_union = isinstance(carved.outer, exp.Union) and not carved.outer.args.get("distinct")
     for part in carved.parts:
-        if not part.returns_rows and part.expected_groups > MOST_ROWS:
+        if isinstance(part, RowsPlan):
+            if part.shows_every_group and not is_union:
+                raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+        elif part.expected_groups > MOST_ROWS:
             raise NotOnlineError(f"about {part.expected_groups:,} groups are combined")
-        if part.returns_rows and not part.has_limit and not is_union:
-            raise NotOnlineError("rows are combined that can only be combined when all of them are there")
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
@@ -79,7 +84,7 @@ def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
     return items if len(items) == count else [exp.Star()] * count
 
 
-def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence[OnlinePlan]) -> OutputColumn:
+def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence[PartPlan]) -> OutputColumn:
     if value.trust is Trust.KEY:
         return OutputColumn(name, OutputKind.KEY, type_, "")
     taken = [parts[part].outputs[i] for part, i in value.sources]
@@ -99,7 +104,7 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
     )
 
 
-def _sign_of_column(column: exp.Column, parts: Sequence[OnlinePlan]) -> Sign:
+def _sign_of_column(column: exp.Column, parts: Sequence[PartPlan]) -> Sign:
     """Return the signs of the estimated outputs of that name, of whichever part it may be."""
     signs = [
         output.sign
@@ -110,31 +115,34 @@ def _sign_of_column(column: exp.Column, parts: Sequence[OnlinePlan]) -> Sign:
     return reduce(Sign.__or__, signs) if signs else Sign.EITHER
 
 
-def _around(draft: Draft, carved: Carved, level: Level, outputs: tuple[OutputColumn, ...]) -> Around:
-    parts = carved.parts
-    pairs = list(zip(outputs, level.values, strict=True))
-    own = [o.kind is OutputKind.ESTIMATE and not v.sources for o, v in pairs]
-    query = level.query if level.query is not None else carved.outer
-    limited = any(query.args.get(part) for part in ("limit", "offset"))
-    varied = next(i for i, part in enumerate(parts) if part.mode is not Mode.EXACT)
-    if level.part is not None:
-        varied = level.part
-    return Around(
-        parts=parts,
-        final_sql=_final(carved.outer, outputs, parts),
-        estimate_sql=_estimate(query, outputs, parts, with_identity=level.query is not None),
-        replicate_sql=_replicates(query, outputs, parts, varied) if any(own) else "",
-        sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
-        whole=tuple(value.trust is Trust.WHOLE for value in level.values),
-        varied=varied,
-        has_identity=level.query is not None,
-        rows_are_certain=level.is_certain and not limited,
-        keeps_groups=level.keeps_groups,
-        so_far=any(o.kind is OutputKind.OPAQUE and not v.sources for o, v in pairs),
+def _query(carved: Carved, level: Level) -> exp.Query:
+    """Return the query of an estimate: with the identity of each row, where rows can be told apart."""
+    return carved.outer if level.query is None else level.query
+
+
+def _texts(carved: Carved, level: Level, outputs: Sequence[OutputColumn], varied: int) -> AroundTexts:
+    parts, query = carved.parts, _query(carved, level)
+    pairs = zip(outputs, level.values, strict=True)
+    has_own = any(output.kind is OutputKind.ESTIMATE and not value.sources for output, value in pairs)
+    return AroundTexts(
+        final=_final(carved.outer, outputs, parts),
+        estimate=_estimate(query, outputs, parts, with_identity=level.query is not None),
+        replicate=_replicates(query, outputs, parts, varied) if has_own else "",
     )
 
 
-def _answers(parts: Sequence[OnlinePlan], *, estimated: bool) -> str:
+def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
+    limited = any(_query(carved, level).args.get(part) for part in ("limit", "offset"))
+    pairs = zip(outputs, level.values, strict=True)
+    return AroundRows(
+        have_identity=level.query is not None,
+        are_certain=level.is_certain and not limited,
+        keep_groups=level.keeps_groups,
+        so_far=any(output.kind is OutputKind.OPAQUE and not value.sources for output, value in pairs),
+    )
+
+
+def _answers(parts: Sequence[PartPlan], *, estimated: bool) -> str:
     """Return the WITH that gives the parts' answers their names and types. Estimates are DOUBLE."""
     tables = (
         f"{answer_name(index)} AS ({_answer(part, f'part_{index}', estimated=estimated)})"
@@ -143,7 +151,7 @@ def _answers(parts: Sequence[OnlinePlan], *, estimated: bool) -> str:
     return "WITH " + ", ".join(tables)
 
 
-def _answer(part: OnlinePlan, table: str, *, estimated: bool) -> str:
+def _answer(part: PartPlan, table: str, *, estimated: bool) -> str:
     columns = [
         f"CAST(c{i} AS {_type(output, estimated)}) AS {quote_name(output.name)}"
         for i, output in enumerate(part.outputs)
@@ -160,14 +168,14 @@ def _names(outputs: Sequence[OutputColumn], *hidden: str) -> str:
     return ", ".join([*(f"x{i}" for i in range(len(outputs))), *hidden])
 
 
-def _final(outer: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[OnlinePlan]) -> str:
+def _final(outer: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan]) -> str:
     values = ", ".join(f"CAST(x{i} AS {output.type}) AS o{i}" for i, output in enumerate(outputs))
     rows = f"({outer.sql(DIALECT)}) AS t({_names(outputs)})"
     return f"{_answers(parts, estimated=False)} SELECT {values} FROM {rows}"
 
 
 def _estimate(
-    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[OnlinePlan], *, with_identity: bool
+    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], *, with_identity: bool
 ) -> str:
     hidden = (GROUP, GROUP_ROWS) if with_identity else ()
     values = [f"TRY_CAST(x{i} AS {output.type}) AS o{i}" for i, output in enumerate(outputs)]
@@ -183,7 +191,7 @@ def _doubles(outputs: Sequence[OutputColumn]) -> Iterator[str]:
 
 
 def _replicates(
-    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[OnlinePlan], varied: int
+    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], varied: int
 ) -> str:
     """Return the query over every variant of a part: (variant, position in the answer, doubles)."""
     inner = query.copy()
@@ -201,7 +209,7 @@ def _replicates(
     )
 
 
-def _check_binds(draft: Draft, around: Around, parts: Sequence[OnlinePlan]) -> None:
+def _check_binds(draft: Draft, texts: AroundTexts, parts: Sequence[PartPlan]) -> None:
     """Raise SqlError where a text does not bind: an estimate is DOUBLE, which not every function takes."""
     tables = []
     for index, part in enumerate(parts):
@@ -209,5 +217,5 @@ def _check_binds(draft: Draft, around: Around, parts: Sequence[OnlinePlan]) -> N
         columns += [f"0::BIGINT AS {GROUP}", f"0::BIGINT AS {GROUP_ROWS}", "0 AS variant"]
         tables.append(f"part_{index} AS (SELECT {', '.join(columns)})")
     given = "WITH " + ", ".join(tables)
-    for text in (around.final_sql, around.estimate_sql):
+    for text in (texts.final, texts.estimate):
         draft.binder.describe(f"{given}, {text.removeprefix('WITH ')}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from relaqs_engine.plans.plan import VALUE, Basis
+from relaqs_engine.plans.basis import Basis
+from relaqs_engine.plans.names import VALUE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
 # Arrow has no bit string (bytes, padded), no order of an ENUM's values, no zone beside a time.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import OnlinePlan
+from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
@@ -25,11 +25,11 @@ class Carved:
     """outer: reads the tables `answer_0`, … and nothing else. parts: the plans of what these answer."""
 
     outer: exp.Query
-    parts: tuple[OnlinePlan, ...]
+    parts: tuple[PartPlan, ...]
 
 
 # Plans a query on its own, None where it has no estimate or, reading static tables alone, needs none.
-PlanPart = Callable[[exp.Query], OnlinePlan | None]
+PlanPart = Callable[[exp.Query], PartPlan | None]
 
 
 def answer_name(index: int) -> str:
@@ -51,7 +51,7 @@ class _Carver:
     """Collects the plans of inner queries, equal ones once, while it puts their answers in their places."""
 
     def __init__(self, plan_part: PlanPart) -> None:
-        self.parts: list[OnlinePlan] = []
+        self.parts: list[PartPlan] = []
         self._plan_part = plan_part
         self._index_of: dict[str, int] = {}
 

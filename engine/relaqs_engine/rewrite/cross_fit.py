@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import ROWS, SCALE, Basis, BasisColumn, OutputKind
-from relaqs_engine.plans.refinement import Stage
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.names import ROWS, SCALE
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.refined import Stage
 from relaqs_engine.rewrite.draft import Draft, Source
 from relaqs_engine.sql.parse import DIALECT
 
@@ -48,7 +50,7 @@ class CrossFit:
         others = f"(({rows} * {scale} - {own_rows}) / nullif({rows} - {own_rows}, 0))"
         totals = {
             column.name: f"({own} + (CAST({stage.name}.{column.name} AS DOUBLE) - {own}) * {others})"
-            for column, own in zip(stage.plan.basis, own_names, strict=False)
+            for column, own in zip(stage.plan.columns.basis, own_names, strict=False)
         }
 
         def fill(node: exp.Expr) -> exp.Expr:
@@ -62,7 +64,7 @@ class CrossFit:
 def cross_fit_of(draft: Draft, correlation: Correlation) -> CrossFit | None:
     """Return how rows of the query are compared with others of their group, None where they are in none."""
     plan = correlation.stage.plan
-    if plan.outputs[-1].kind is not OutputKind.ESTIMATE or not all(map(_adds_rows, plan.basis)):
+    if plan.outputs[-1].kind is not OutputKind.ESTIMATE or not all(map(_adds_rows, plan.columns.basis)):
         return None
     alias = next((s.alias for s in draft.streams if _is_same_table(draft, s, correlation)), None)
     if alias is None or any(condition.find(exp.Query) for condition in correlation.conditions):
@@ -77,7 +79,7 @@ def cross_fit_of(draft: Draft, correlation: Correlation) -> CrossFit | None:
 
     tests = [exp.EQ(this=of_row(inner), expression=outer.copy()) for inner, outer in correlation.equalities]
     belongs = exp.and_(*tests, *map(of_row, correlation.conditions), copy=False)
-    rows = [*(column.row_sql for column in plan.basis), "1"]
+    rows = [*(column.row_sql for column in plan.columns.basis), "1"]
     values = (of_row(sqlglot.parse_one(row, dialect=DIALECT)) for row in rows)
     return CrossFit(correlation, tuple(_zero_or(belongs, value) for value in values))
 

@@ -9,7 +9,12 @@ from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Column, Layout
-from relaqs_engine.plans.plan import BasisColumn, Decider, Hoist, Method, OutputColumn
+from relaqs_engine.plans.basis import BasisColumn
+from relaqs_engine.plans.deciders import MembershipRules
+from relaqs_engine.plans.error_bars import ErrorBars
+from relaqs_engine.plans.merge import GroupFacts
+from relaqs_engine.plans.outputs import OutputColumn
+from relaqs_engine.plans.streams import Hoist
 from relaqs_engine.rewrite.quantiles import MergedValue
 from relaqs_engine.sql.binder import Binder
 
@@ -64,6 +69,7 @@ class Draft:
 
     schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
     all (see `sql/names.py`). state_bytes: what the merged state may take in memory, None for enough.
+    returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
     (expression, ascending, nulls first).
     """
@@ -88,10 +94,7 @@ class Draft:
     exact_tree: exp.Select | None = None
     estimate_tree: exp.Select | None = None
     outputs: tuple[OutputColumn, ...] = ()
-    deciders: tuple[Decider, ...] = ()
-    membership_is_opaque: bool = False
-    ranks_by_key: bool = False
-    ranks_totals: bool = False
+    membership: MembershipRules = field(default_factory=MembershipRules)
     hoists: tuple[Hoist, ...] = ()
     # FROM and WHERE of the partial query, over stream tokens and hoists.
     scan: exp.Select | None = None
@@ -99,18 +102,14 @@ class Draft:
     outlier_scan: exp.Select | None = None
     outlier_columns: tuple[str, ...] = ()
     may_read_outliers: bool = True
-    method: Method = Method.NONE
-    expected_groups: int = 1
-    block_count: int = 1
+    bars: ErrorBars = field(default_factory=ErrorBars)
+    groups: GroupFacts = field(default_factory=GroupFacts)
     # Sampled tables that subqueries read within the outer row's own partition.
     local_tables: frozenset[str] = frozenset()
     returns_rows: bool = False
-    rows_are_units: bool = False
     # What quantiles and the like are in merged state.
     of_values: tuple[MergedValue, ...] = ()
-    groups_are_local: bool = False
-    counts_every_row: bool = False
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     shared: tuple[SharedValue, ...] = ()
 
     @property
@@ -118,11 +117,6 @@ class Draft:
         """The flattened query. Valid once `flatten` has run."""
         assert isinstance(self.tree, exp.Select)
         return self.tree
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether the answer has the first groups of an order by estimates."""
-        return any(decider.ranks for decider in self.deciders)
 
     @property
     def shared_basis(self) -> tuple[BasisColumn, ...]:

@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.reads import TableRead, read_of_table
-from relaqs_engine.plans.plan import Hoist
+from relaqs_engine.plans.streams import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT

@@ -11,12 +11,22 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import BLOCK, STATE, OnlinePlan, OutputKind
-from relaqs_engine.plans.refinement import RANGE_HIGH, RANGE_LOW, Belonging, Threshold
+from relaqs_engine.plans.deciders import MembershipRules
+from relaqs_engine.plans.merge import MergePlan, MergeTexts
+from relaqs_engine.plans.names import BLOCK, RANGE_HIGH, RANGE_LOW, STATE
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.refined import Belonging, Threshold
 from relaqs_engine.rewrite.carried_types import check_types_travel
 from relaqs_engine.rewrite.cross_fit import CrossFit, cross_fit_of
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.rewrite.render import block_of, key_names, merge_of, partial_of, partial_types
+from relaqs_engine.rewrite.render import (
+    block_of,
+    key_names,
+    merge_of,
+    partial_of,
+    partial_query,
+    partial_types,
+)
 from relaqs_engine.rewrite.stages import StageMaker, look_up_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -105,23 +115,17 @@ def cross_fits(draft: Draft, late: Late, maker: StageMaker) -> dict[str, CrossFi
     return found
 
 
-def kept_plan(draft: Draft, plan: OnlinePlan, late: Late, fits: Mapping[str, CrossFit]) -> OnlinePlan:
+def kept_plan(draft: Draft, plan: MergePlan, late: Late, fits: Mapping[str, CrossFit]) -> MergePlan:
     """Return how the rows are kept: a mergeable plan, by the query's keys and what is compared."""
     kept = replace(draft, keys=(*draft.keys, *kept_columns(late, fits)), shared=())
     if late.conditions:
         check_types_travel(kept, partial_types(kept))
-    assert kept.scan is not None
     return replace(
         plan,
-        keys=key_names(kept),
-        partial_sql=partial_of(kept, kept.scan, None),
-        partial_by_block_sql=partial_of(kept, kept.scan, block_of(kept)),
-        merge_sql=merge_of(kept, key_names(kept)),
-        estimate_sql="",
-        final_sql="",
-        shared=(),
-        deciders=(),
-        near_sql="",
+        columns=replace(plan.columns, keys=key_names(kept), shared=()),
+        partial=partial_query(kept),
+        texts=MergeTexts(merge_of(kept, key_names(kept))),
+        membership=MembershipRules(),
     )
 
 
@@ -163,7 +167,7 @@ def _ranged(draft: Draft, comparison: Comparison, *, by_block: bool) -> str:
     loose, tight = (RANGE_LOW, RANGE_HIGH) if rises else (RANGE_HIGH, RANGE_LOW)
 
     def compared(end: str) -> exp.Expr:
-        value = exp.cast(exp.Literal.string(end.strip("'")), "DOUBLE")
+        value = exp.cast(exp.Literal.string(end), "DOUBLE")
         return comparison.operator(this=exp.paren(comparison.row.copy()), expression=value)
 
     row = exp.case().when(exp.not_(exp.paren(compared(tight))), comparison.row.copy())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs_engine.plans.plan import Basis
+from relaqs_engine.plans.basis import Basis
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
 # Values that a query may keep of its sampled tables, however much memory there is: each mini-batch computes
@@ -22,7 +22,7 @@ def check_kept_values(draft: Draft) -> Draft:
     values = lists * max(s.layout.row_count for s in draft.streams if s.layout is not None)
     if values > MOST_VALUES:
         raise NotOnlineError(f"it would keep {values:,} values; up to {MOST_VALUES:,} are kept")
-    taken = values * _VALUE_BYTES + lists * draft.expected_groups * _GROUP_BYTES
+    taken = values * _VALUE_BYTES + lists * draft.groups.expected * _GROUP_BYTES
     if draft.state_bytes is not None and taken > draft.state_bytes:
         raise NotOnlineError(
             f"it would keep {values:,} values in about {_mib(taken)}; the memory limit leaves "

@@ -14,7 +14,10 @@ from enum import IntEnum
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import GROUP, GROUP_ROWS, Method, OnlinePlan, OutputKind
+from relaqs_engine.plans.around import PartPlan
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.carve import aggregates, answer_index
 from relaqs_engine.rewrite.draft import NotOnlineError
 from relaqs_engine.rewrite.outputs import is_number
@@ -65,7 +68,7 @@ _NEIGHBOURS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 _UNSURE = Value(Trust.NONE)
 
 
-def level_of(query: exp.Query, parts: Sequence[OnlinePlan]) -> Level:
+def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
     """Return what is known of the query over the answers of the parts. Does not change it."""
     if isinstance(query, exp.SetOperation):
         return _combined(query, parts)
@@ -97,7 +100,7 @@ def _blind(values: Iterable[Value]) -> Level:
     return Level(tuple(value if value.trust is Trust.KEY else _UNSURE for value in values))
 
 
-def _source_level(source: exp.Expr, parts: Sequence[OnlinePlan]) -> Level:
+def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
     if isinstance(source, exp.Table):
         part = answer_index(source.name)
         values = tuple(_answered(parts[part], part, i) for i in range(len(parts[part].outputs)))
@@ -107,18 +110,18 @@ def _source_level(source: exp.Expr, parts: Sequence[OnlinePlan]) -> Level:
     return _blind(level.values) if limited else level
 
 
-def _answered(plan: OnlinePlan, part: int, position: int) -> Value:
+def _answered(plan: PartPlan, part: int, position: int) -> Value:
     """Return what is known of an output of a plan."""
     output, sources = plan.outputs[position], ((part, position),)
     if output.kind is OutputKind.KEY:
         return Value(Trust.KEY, sources=sources)
     estimated = output.kind is OutputKind.ESTIMATE and plan.method is Method.REPLICATES
-    if not estimated or plan.has_limit or plan.has_having:
+    if not estimated or not plan.shows_every_group:
         return Value(Trust.NONE, sources=sources)
     return Value(Trust.OWN, output.total is not None, sources)
 
 
-def _column_names(source: exp.Expr, parts: Sequence[OnlinePlan]) -> list[str]:
+def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
     if isinstance(source, exp.Table):
         return [output.name for output in parts[answer_index(source.name)].outputs]
     return [str(name) for name in source.this.named_selects]
@@ -219,7 +222,7 @@ def _sum_or_key(expression: exp.Expr, names: Names) -> Value:
     return Value(trust, trust is Trust.OWN and isinstance(expression.unnest(), exp.Sum))
 
 
-def _combined(query: exp.SetOperation, parts: Sequence[OnlinePlan]) -> Level:
+def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
     """Return the level of a set operation. Of UNION ALL columns are known that are alike on both sides."""
     if query.args.get("by_name"):
         raise NotOnlineError("BY NAME may give its sides columns that they do not have")

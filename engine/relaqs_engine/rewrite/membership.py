@@ -13,8 +13,9 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
-from relaqs_engine.plans.plan import DISTINCT_ESTIMATE, SCALE, Decider, OutputColumn, OutputKind
-from relaqs_engine.plans.refinement import SHARED_SCALE
+from relaqs_engine.plans.deciders import Decider, MembershipRules
+from relaqs_engine.plans.names import DISTINCT_ESTIMATE, SCALE, SHARED_SCALE
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
 from relaqs_engine.rewrite.outputs import is_number, plain_total
 from relaqs_engine.rewrite.render import merged_columns
@@ -25,18 +26,26 @@ _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
 
 def decide_membership(draft: Draft) -> Draft:
     """Return the draft with its deciders, or knowing that membership cannot be told before the end."""
-    if draft.returns_rows or draft.estimate_tree is None:
+    if draft.estimate_tree is None:
         return draft
-    deciders = [*_margins(draft), *_ranking(draft)]
-    undecidable = any(decider is None for decider in deciders)
-    draft = replace(draft, ranks_totals=_ranks_totals(draft))
-    if undecidable:
-        return replace(draft, membership_is_opaque=True)
-    return replace(
-        draft,
-        deciders=tuple(decider for decider in deciders if decider is not None),
-        ranks_by_key=_ranks_by_key(draft),
+    select = draft.select
+    found = [*_margins(draft), *_ranking(draft)]
+    deciders = tuple(decider for decider in found if decider is not None)
+    rules = MembershipRules(
+        ranks_totals=_ranks_totals(draft),
+        has_having=select.args.get("having") is not None,
+        has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
     )
+    if len(deciders) < len(found):
+        return replace(draft, membership=replace(rules, is_opaque=True))
+    is_ranked = any(decider.ranks for decider in deciders)
+    decided = replace(
+        rules,
+        deciders=deciders,
+        ranks_by_key=_ranks_by_key(draft),
+        shown_rows=int(select.args["limit"].expression.this) if is_ranked else None,
+    )
+    return replace(draft, membership=decided)
 
 
 def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
@@ -48,12 +57,14 @@ def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
 
 def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
     """Return the draft, its membership opaque where a decider is no number: text has no distance."""
-    if not draft.deciders:
+    rules = draft.membership
+    if not rules.deciders:
         return draft
-    values = ", ".join(decider.value.estimate_sql for decider in draft.deciders)
+    values = ", ".join(decider.value.estimate_sql for decider in rules.deciders)
     if _are_numeric(draft, f"SELECT {values} FROM (SELECT {merged_columns(draft, types)})"):
         return draft
-    return replace(draft, deciders=(), membership_is_opaque=True, ranks_by_key=False)
+    opaque = replace(rules, deciders=(), is_opaque=True, ranks_by_key=False, shown_rows=None)
+    return replace(draft, membership=opaque)
 
 
 def _are_numeric(draft: Draft, sql: str) -> bool:

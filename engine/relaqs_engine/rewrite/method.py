@@ -9,7 +9,10 @@ from math import prod
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
-from relaqs_engine.plans.plan import Basis, BasisColumn, Method, OutputKind
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.error_bars import ErrorBars, Method
+from relaqs_engine.plans.merge import GroupFacts
+from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.sources import groups_are_complete
 
@@ -21,25 +24,27 @@ _FEWEST_BLOCKS = 16
 
 
 def choose_method(draft: Draft) -> Draft:
-    """Return the draft with its estimation method."""
-    if draft.returns_rows:
-        return draft
-    local = groups_are_complete(draft)
-    estimated = any(output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE) for output in draft.outputs)
-    groups = _expected_groups(draft)
-    draft = replace(
-        draft,
-        groups_are_local=local,
-        rows_are_units=_rows_are_units(draft),
-        counts_every_row=_counts_every_row(draft),
-        expected_groups=groups,
-        block_count=BLOCK_COUNT if groups * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
+    """Return the draft, knowing where its error bars come from and what is known of its groups."""
+    groups = GroupFacts(_expected_groups(draft), groups_are_complete(draft), bool(draft.grouping_sets))
+    method = _method(draft, groups)
+    bars = ErrorBars(
+        method,
+        BLOCK_COUNT if groups.expected * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
+        _rows_are_units(draft),
+        _counts_every_row(draft),
     )
-    if not draft.intervals or not estimated or local:
-        return replace(draft, method=Method.NONE)
-    if draft.rows_are_units and groups > MANY_GROUPS and draft.distinct is None and not _has_moments(draft):
-        return replace(draft, method=Method.CLOSED_FORM, basis=draft.basis + _products(draft.basis))
-    return replace(draft, method=Method.REPLICATES)
+    products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
+    return replace(draft, bars=bars, groups=groups, basis=draft.basis + products)
+
+
+def _method(draft: Draft, groups: GroupFacts) -> Method:
+    estimated = any(output.kind in (OutputKind.ESTIMATE, OutputKind.QUANTILE) for output in draft.outputs)
+    if not draft.intervals or not estimated or groups.are_local:
+        return Method.NONE
+    of_sums = draft.distinct is None and not _has_moments(draft)
+    if _rows_are_units(draft) and groups.expected > MANY_GROUPS and of_sums:
+        return Method.CLOSED_FORM
+    return Method.REPLICATES
 
 
 def _counts_every_row(draft: Draft) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from relaqs_engine.plans.plan import RIVALS
+from relaqs_engine.plans.names import RIVALS
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.membership import fixed_conditions
 from relaqs_engine.rewrite.render import attempted, valued
@@ -14,9 +14,10 @@ def near_sql(draft: Draft) -> str:
 
     It has the columns of the estimate. "" where nothing is ranked, or nothing that is estimated decides.
     """
-    margins = [(i, each) for i, each in enumerate(draft.deciders) if not each.ranks]
+    rules = draft.membership
+    margins = [(i, each) for i, each in enumerate(rules.deciders) if not each.ranks]
     tree = attempted(draft.estimate_tree)
-    if tree is None or not draft.is_ranked or not margins:
+    if tree is None or rules.ranking is None or not margins:
         return ""
     fails = f"({tree.args['having'].this.sql(DIALECT)}) IS NOT TRUE"
     fixed = (condition.sql(DIALECT) for condition in fixed_conditions(draft))

@@ -17,7 +17,8 @@ from sqlglot import exp
 from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.layouts.outliers import outlier_condition
-from relaqs_engine.plans.plan import Basis, BasisColumn, Method
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.rewrite.draft import Draft, Source
 from relaqs_engine.sql.parse import DIALECT
 
@@ -46,7 +47,7 @@ def read_outliers_apart(draft: Draft) -> Draft:
 def _indexed_stream(draft: Draft) -> Source | None:
     """Return the one stream, if it has an outlier index and the query is sums over its rows."""
     keeps_values = draft.distinct is not None or draft.of_values
-    if draft.method is not Method.REPLICATES or not draft.may_read_outliers or keeps_values:
+    if draft.bars.method is not Method.REPLICATES or not draft.may_read_outliers or keeps_values:
         return None
     if len(draft.streams) != 1 or draft.local_tables or draft.shared:
         return None

@@ -8,17 +8,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import (
-    DISTINCT_ESTIMATE,
-    DISTINCT_SEEN,
-    ROWS,
-    SCALE,
-    Basis,
-    BasisColumn,
-    OutputColumn,
-    OutputKind,
-)
-from relaqs_engine.plans.refinement import SHARED_SCALE
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, ROWS, SCALE, SHARED_SCALE
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.quantiles import MergedValue
@@ -34,9 +26,6 @@ def is_number(duckdb_type: str) -> bool:
 
 def classify_outputs(draft: Draft) -> Draft:
     """Return the draft with one OutputColumn per column of the answer."""
-    if draft.returns_rows:
-        outputs = tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in draft.schema)
-        return replace(draft, outputs=outputs)
     assert draft.estimate_tree is not None
     items = draft.estimate_tree.expressions
     if len(items) != len(draft.schema):

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from relaqs_engine.layouts.reads import read_of_table
-from relaqs_engine.plans.plan import Hoist, Mode, OnlinePlan, OutputColumn, OutputKind
-from relaqs_engine.plans.refinement import Refinement
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.refined import OverStages, RefinedPlan
+from relaqs_engine.plans.streams import Hoist
 from relaqs_engine.rewrite.draft import (
     Draft,
     NotOnlineError,
@@ -29,7 +30,7 @@ from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
 from relaqs_engine.sql.parse import DIALECT
 
 
-def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> OnlinePlan:
+def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
     """Return the plan of a flattened query whose own FROM samples nothing. Raises NotOnlineError."""
     tree = draft.select.copy()
     maker = StageMaker(draft, plan_stage)
@@ -47,17 +48,14 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> OnlinePlan:
     picks = _picks_extremes(tree) or _compares(tree, maker)
     statics = tuple(dict.fromkeys(_statics(draft, tree, maker)))
     titles = ", ".join(stage.title for stage in maker.stages)
-    return OnlinePlan(
+    return RefinedPlan(
         sql=draft.sql,
-        mode=Mode.REFINED,
         reasons=(f"it is computed anew each time from {titles}, which are estimated per group",),
         streams=streams,
-        hoists=(),
         outputs=outputs,
         leading=max(layouts, key=lambda layout: (layout.row_count, layout.table)).table,
-        expected_groups=max(stage.plan.expected_groups for stage in maker.stages),
-        final_sql=tree.sql(DIALECT),
-        refinement=Refinement(maker.stages, statics=statics, picks_groups=picks),
+        stages=maker.stages,
+        outer=OverStages(tree.sql(DIALECT), statics, picks),
         warnings=(f"computed from estimates of {titles}: rows may still enter or leave the answer",),
     )
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import QuantileOf
+from relaqs_engine.plans.outputs import QuantileOf
 
 _QUANTILES: dict[type[exp.Expr], str] = {
     exp.Quantile: "quantile",

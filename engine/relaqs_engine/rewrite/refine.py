@@ -1,7 +1,7 @@
 """Refined plans over streamed rows: inner stages decide which rows count, or what groups are compared with.
 
 What stages decide about rows is taken out of WHERE. The rest is an ordinary mergeable query; its rows are
-kept with what the conditions taken out compare, summed where they agree in it (`Refinement.kept`). A stage
+kept with what the conditions taken out compare, summed where they agree in it (`OuterRows.kept`). A stage
 that is compared after aggregation is a column that every group has (`rewrite/shared.py`).
 """
 
@@ -12,8 +12,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import Basis, Method, Mode, OnlinePlan, OutputColumn, OutputKind, Stream
-from relaqs_engine.plans.refinement import Refinement
+from relaqs_engine.plans.basis import Basis
+from relaqs_engine.plans.deciders import MembershipRules
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.refined import OuterRows, RefinedPlan
+from relaqs_engine.plans.streams import Stream
 from relaqs_engine.rewrite import AGGREGATING, SAMPLING
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
 from relaqs_engine.rewrite.hoist import hoist_statics
@@ -25,10 +30,10 @@ from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
 from relaqs_engine.rewrite.subqueries import is_local_query
 
-Complete = Callable[[Draft], OnlinePlan]
+Complete = Callable[[Draft], MergePlan]
 
 
-def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> OnlinePlan:
+def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> RefinedPlan:
     """Return the plan of a flattened query that samples tables of its own FROM.
 
     plan_stage: plans a stage by itself. complete: makes a plan of a draft to which all rules were applied.
@@ -52,21 +57,25 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Onli
         draft = rule(draft)
     draft = _as_far_as_known(_with_columns(draft, late), late)
     plan = complete(draft)
-    draft = replace(draft, basis=plan.basis)
+    draft = replace(draft, basis=plan.columns.basis)
     _check_partitions(draft, plan, maker)
     fits = cross_fits(draft, late, maker)
-    return replace(
-        plan,
-        mode=Mode.REFINED,
+    warnings, streams = (*plan.warnings, *_warnings(late, maker)), all_streams(plan.streams, maker)
+    return RefinedPlan(
+        sql=plan.sql,
+        outputs=plan.outputs,
         reasons=(_reason(late, maker), *plan.reasons[1:]),
-        streams=all_streams(plan.streams, maker),
-        refinement=Refinement(
-            stages=maker.stages,
+        streams=streams,
+        hoists=plan.hoists,
+        warnings=warnings,
+        leading=plan.leading,
+        stages=maker.stages,
+        outer=OuterRows(
+            plan=replace(plan, streams=streams, warnings=warnings),
             kept=kept_plan(draft, plan, late, fits),
             belonging=belonging_of(draft, late, fits) if late.conditions else None,
             shared=draft.shared_stages,
         ),
-        warnings=(*plan.warnings, *_warnings(late, maker)),
     )
 
 
@@ -102,8 +111,8 @@ def _with_columns(draft: Draft, late: Late) -> Draft:
 def _as_far_as_known(draft: Draft, late: Late) -> Draft:
     """Return the draft with what can still be said where rows may leave, or groups are compared."""
     basis = tuple(column for column in draft.basis if column.kind is not Basis.PRODUCT)
-    has_bars = draft.method is not Method.NONE and draft.expected_groups <= MANY_GROUPS
-    if draft.groups_are_local and draft.shared:  # the groups are complete; the stages' blocks tell the rest
+    has_bars = draft.bars.method is not Method.NONE and draft.groups.expected <= MANY_GROUPS
+    if draft.groups.are_local and draft.shared:  # the groups are complete; the stages' blocks tell the rest
         has_bars = draft.intervals
     if any(column.kind is Basis.VALUES for column in basis):
         raise NotOnlineError("it keeps all values of its groups, and compares with what is estimated")
@@ -115,12 +124,24 @@ def _as_far_as_known(draft: Draft, late: Late) -> Draft:
                 "it groups several times over, or counts distinct values, of rows that may leave"
             )
         moments = any(column.kind in (Basis.MEAN, Basis.M2) for column in basis)
-        decides = late.comparison is not None and not moments and not draft.groups_are_local
+        decides = late.comparison is not None and not moments and not draft.groups.are_local
         has_bars = has_bars and decides
         outputs = tuple(_without_bounds(output) for output in draft.outputs)
-        deciders = tuple(replace(each, value=_without_bounds(each.value)) for each in draft.deciders)
-        draft = replace(draft, outputs=outputs, deciders=deciders, counts_every_row=False)
-    return replace(draft, basis=basis, method=Method.REPLICATES if has_bars else Method.NONE)
+        bars = replace(draft.bars, counts_every_row=False)
+        draft = replace(draft, outputs=outputs, bars=bars, membership=_of_rows_that_may_leave(draft, late))
+    bars = replace(draft.bars, method=Method.REPLICATES if has_bars else Method.NONE)
+    return replace(draft, basis=basis, bars=bars)
+
+
+def _of_rows_that_may_leave(draft: Draft, late: Late) -> MembershipRules:
+    """Return which groups belong to the answer where rows that were counted may stop counting."""
+    rules = draft.membership
+    return replace(
+        rules,
+        deciders=tuple(replace(each, value=_without_bounds(each.value)) for each in rules.deciders),
+        is_opaque=rules.is_opaque or late.comparison is None,
+        rows_may_leave=True,
+    )
 
 
 def _without_bounds(output: OutputColumn) -> OutputColumn:
@@ -130,7 +151,7 @@ def _without_bounds(output: OutputColumn) -> OutputColumn:
     return replace(output, total=None)
 
 
-def _check_partitions(draft: Draft, plan: OnlinePlan, maker: StageMaker) -> None:
+def _check_partitions(draft: Draft, plan: MergePlan, maker: StageMaker) -> None:
     """Stages and outer query are read together, so their tables must have the same partitions."""
     streams = all_streams(plan.streams, maker)
     if len({len(draft.catalog.table(stream.table).partitions) for stream in streams}) > 1:

@@ -1,15 +1,16 @@
-"""Rule: the SQL texts. Partial (on workers), merge, estimate and final (where the state is)."""
+"""The SQL texts of an aggregation. Partial (on workers), merge, estimate and final (where the state is)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
-from relaqs_engine.layouts.reads import columns_named
-from relaqs_engine.plans.plan import (
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.folded import PartialQuery
+from relaqs_engine.plans.merge import MergeTexts
+from relaqs_engine.plans.names import (
     BLOCK,
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
@@ -19,39 +20,19 @@ from relaqs_engine.plans.plan import (
     ROWS,
     SCALE,
     SCALE_PARAMETER,
+    SHARED,
+    SHARED_SCALE,
     STATE,
     UNITS,
     VALUE,
-    Basis,
-    BasisColumn,
-    OutputColumn,
-    OutputKind,
-    Stream,
     outlier_column,
 )
-from relaqs_engine.plans.refinement import SHARED, SHARED_SCALE
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.hoist import stream_token
 from relaqs_engine.rewrite.quantiles import with_values
-from relaqs_engine.rewrite.rows import rows_sql
+from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
-
-
-@dataclass(frozen=True, slots=True)
-class Texts:
-    """The SQL of a mergeable plan. All read `state` or what merge_sql makes of it.
-
-    outliers, weighted_merge: "" where no outlier index is read.
-    """
-
-    partial: str
-    partial_by_block: str
-    outliers: str
-    merge: str
-    weighted_merge: str
-    estimate: str
-    final: str
 
 
 def key_names(draft: Draft) -> tuple[str, ...]:
@@ -60,16 +41,7 @@ def key_names(draft: Draft) -> tuple[str, ...]:
 
 def partial_types(draft: Draft) -> dict[str, str]:
     """Return DuckDB's type of each column of the partial query, read off over empty tables."""
-    original = draft.select
-    over_tables = exp.Select()
-    for part in ("from_", "where"):
-        if value := original.args.get(part):
-            over_tables.set(part, value.copy())
-    over_tables.set("joins", [join.copy() for join in original.args.get("joins") or []])
-    sql = partial_of(draft, over_tables, block=None)
-    if draft.returns_rows:
-        sql, _ = rows_sql(replace(draft, scan=over_tables))
-    return dict(draft.binder.describe(sql))
+    return dict(draft.binder.describe(partial_of(draft, scan_of_tables(draft), block=None)))
 
 
 def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
@@ -86,16 +58,25 @@ def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
     return ", ".join([*columns, f"1.0 AS {SCALE}", f"1.0 AS {SHARED_SCALE}"])
 
 
-def render(draft: Draft) -> Texts:
+def partial_query(draft: Draft) -> PartialQuery:
+    """Return what a task runs: the scan, aggregated by the draft's keys."""
     assert draft.scan is not None
-    return Texts(
-        partial=partial_of(draft, draft.scan, block=None),
-        partial_by_block=partial_of(draft, draft.scan, block=block_of(draft)),
-        outliers="" if draft.outlier_scan is None else partial_of(draft, draft.outlier_scan, block=None),
+    return PartialQuery(
+        sql=partial_of(draft, draft.scan, block=None),
+        by_block_sql=partial_of(draft, draft.scan, block=block_of(draft)),
+        outlier_sql="" if draft.outlier_scan is None else partial_of(draft, draft.outlier_scan, block=None),
+        scans=scans_of(draft),
+        is_filtered=is_filtered(draft.scan),
+    )
+
+
+def render(draft: Draft) -> MergeTexts:
+    """Return the SQL from the state to answers; what is near the answer has a rule of its own (`near.py`)."""
+    return MergeTexts(
         merge=_with_shared(draft, _with_values(draft, merge_of(draft, key_names(draft)))),
-        weighted_merge="" if draft.outlier_scan is None else weighted_merge_of(draft),
         estimate=_final(draft, estimated=True),
         final=_final(draft, estimated=False),
+        weighted_merge="" if draft.outlier_scan is None else weighted_merge_of(draft),
     )
 
 
@@ -125,9 +106,9 @@ def block_of(draft: Draft) -> exp.Expr:
     columns = [exp.column(BLOCK_COLUMN, source.alias, quoted=True) for source in draft.streams]
     preserved = [c for c, s in zip(columns, draft.streams, strict=True) if not s.nullable]
     block = preserved[0] if preserved else exp.Coalesce(this=columns[0], expressions=columns[1:])
-    if draft.block_count == BLOCK_COUNT:
+    if draft.bars.block_count == BLOCK_COUNT:
         return block
-    return exp.Mod(this=block, expression=exp.Literal.number(draft.block_count))
+    return exp.Mod(this=block, expression=exp.Literal.number(draft.bars.block_count))
 
 
 def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
@@ -292,7 +273,7 @@ def _final(draft: Draft, *, estimated: bool) -> str:
     sql = valued(draft, tree, having.this.sql(DIALECT) if having else "", estimated=estimated)
     for part in ("order", "limit", "offset"):
         if node := tree.args.get(part):
-            more = part == "limit" and estimated and draft.is_ranked
+            more = part == "limit" and estimated and draft.membership.ranking is not None
             sql += " " + (_with_rivals(node) if more else node.sql(DIALECT))
     return sql
 
@@ -302,7 +283,7 @@ def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -
     values = ", ".join(
         f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
     )
-    deciders = draft.deciders if estimated else ()
+    deciders = draft.membership.deciders if estimated else ()
     hidden = "".join(f", TRY({d.value.estimate_sql}) AS d{i}" for i, d in enumerate(deciders))
     inner = f"SELECT *, {values}{hidden} FROM merged" + (f" WHERE {condition}" if condition else "")
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
@@ -347,17 +328,3 @@ def attempted(tree: exp.Select | None) -> exp.Select | None:
 def _typed(output: OutputColumn, position: int, estimated: bool) -> str:
     cast = "TRY_CAST" if estimated else "CAST"
     return f"{cast}({output_name(position)} AS {output.type}) AS o{position}"
-
-
-def streams_of(draft: Draft) -> tuple[Stream, ...]:
-    tables = {source.layout.table for source in draft.streams if source.layout is not None}
-    return tuple(
-        Stream(table, stream_token(table), columns_named(draft.catalog.table(table), draft.names))
-        for table in sorted(tables | draft.local_tables)
-    )
-
-
-def leading_table(draft: Draft) -> str:
-    """Return the streamed table with the most rows: its rows are the measure of what was scanned."""
-    layouts = [source.layout for source in draft.streams if source.layout is not None]
-    return max(layouts, key=lambda layout: (layout.row_count, layout.table)).table

@@ -10,19 +10,22 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import STATE
+from relaqs_engine.plans.folded import PartialQuery
+from relaqs_engine.plans.names import STATE
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
 
 def rows_as_state(draft: Draft) -> Draft:
-    """Return the draft with the rows' columns as its keys."""
-    if not draft.returns_rows:
-        return draft
+    """Return the draft with the rows' columns as its outputs and its keys."""
     if len(draft.select.expressions) != len(draft.schema):
         raise NotOnlineError("one of its outputs stands for several columns")
-    outputs = [item.unalias() for item in draft.select.expressions]
-    return replace(draft, keys=(*outputs, *(expression for expression, _ in _ordering(draft))))
+    values = [item.unalias() for item in draft.select.expressions]
+    ordered_by = (expression for expression, _ in _ordering(draft))
+    outputs = tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in draft.schema)
+    return replace(draft, outputs=outputs, keys=(*values, *ordered_by))
 
 
 def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
@@ -48,19 +51,34 @@ def limit_rows(draft: Draft) -> int | None:
     return int(limit.expression.this)
 
 
-def rows_sql(draft: Draft) -> tuple[str, str]:
-    """Return the partial query, and the final query over the state."""
+def rows_query(draft: Draft) -> PartialQuery:
+    """Return what a task runs."""
     assert draft.scan is not None
+    return PartialQuery(
+        rows_sql(draft, draft.scan), scans=scans_of(draft), is_filtered=is_filtered(draft.scan)
+    )
+
+
+def row_types(draft: Draft) -> dict[str, str]:
+    """Return DuckDB's type of each column of the rows, read off over empty tables."""
+    return dict(draft.binder.describe(rows_sql(draft, scan_of_tables(draft))))
+
+
+def rows_sql(draft: Draft, scan: exp.Select) -> str:
+    """Return the query of the rows in a scan."""
     select = ", ".join(f"{key.sql(DIALECT)} AS k{i}" for i, key in enumerate(draft.keys))
-    scan = draft.scan.sql(DIALECT).removeprefix("SELECT").strip()
-    order = _order_by(draft)
-    partial = f"SELECT {select} {scan}" + _needed_rows(draft, order)
+    body = scan.sql(DIALECT).removeprefix("SELECT").strip()
+    return f"SELECT {select} {body}" + _needed_rows(draft, _order_by(draft))
+
+
+def rows_final_sql(draft: Draft) -> str:
+    """Return the query from the state to the answer."""
     outputs = ", ".join(f"CAST(k{i} AS {output.type}) AS o{i}" for i, output in enumerate(draft.outputs))
-    final = f"SELECT {outputs} FROM {STATE}{order}"
+    final = f"SELECT {outputs} FROM {STATE}{_order_by(draft)}"
     for part in ("limit", "offset"):
         if node := draft.select.args.get(part):
             final += " " + node.sql(DIALECT).strip()
-    return partial, final
+    return final
 
 
 def _order_by(draft: Draft) -> str:

@@ -11,8 +11,9 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import SCALE, BasisColumn, OutputKind
-from relaqs_engine.plans.refinement import SHARED_SCALE
+from relaqs_engine.plans.basis import BasisColumn
+from relaqs_engine.plans.names import SCALE, SHARED_SCALE
+from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, SharedValue, conjuncts_of
 from relaqs_engine.rewrite.stages import StageMaker, child_queries, look_up_of
 from relaqs_engine.sql.parse import DIALECT
@@ -42,7 +43,7 @@ def _shared_value(name: str, maker: StageMaker) -> SharedValue:
     output = plan.outputs[0]
     if output.kind is not OutputKind.ESTIMATE:
         raise NotOnlineError(f"{maker.stage(name).title} has no estimate that groups could be compared with")
-    columns = {column.name: f"{name}_{column.name}" for column in plan.basis}
+    columns = {column.name: f"{name}_{column.name}" for column in plan.columns.basis}
 
     def rename(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
@@ -54,7 +55,7 @@ def _shared_value(name: str, maker: StageMaker) -> SharedValue:
         stage=name,
         type=output.type,
         estimate=sqlglot.parse_one(output.estimate_sql, dialect=DIALECT).transform(rename),
-        basis=tuple(_prefixed(column, name) for column in plan.basis),
+        basis=tuple(_prefixed(column, name) for column in plan.columns.basis),
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import Basis
+from relaqs_engine.plans.basis import Basis
 
 # Adds a basis column: its kind, the aggregate, and the column beside it. Returns its name.
 AddColumn = Callable[[Basis, exp.Expr, str | None], str]

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import OnlinePlan
-from relaqs_engine.plans.refinement import Stage
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.refined import Stage
 from relaqs_engine.rewrite.cross_fit import Correlation
 from relaqs_engine.rewrite.draft import (
     Draft,
@@ -24,7 +24,7 @@ from relaqs_engine.rewrite.draft import (
 )
 from relaqs_engine.sql.parse import DIALECT
 
-PlanStage = Callable[[exp.Select, Draft], OnlinePlan]
+PlanStage = Callable[[exp.Select, Draft], MergePlan]
 
 # What is NULL over no rows wherever its aggregates are: other expressions may have a value there.
 _STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.Literal, exp.DataType)

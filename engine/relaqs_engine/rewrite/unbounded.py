@@ -14,7 +14,8 @@ from math import prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plans.plan import BasisColumn, OutputColumn, OutputKind
+from relaqs_engine.plans.basis import BasisColumn
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -24,7 +25,7 @@ ABOUT_ALL = 0.8
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
     """Return the draft with a note for each estimate that cannot be certified."""
-    if draft.returns_rows or not draft.intervals or draft.groups_are_local:
+    if not draft.intervals or draft.groups.are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
     of_all = [f"a row may meet several rows of {name}" for name in _met_several_times(draft)]

@@ -17,8 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import sqlglot
-from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputColumn
-from relaqs_engine.plans.refinement import Refinement
+from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputColumn
+from relaqs_engine.plans.refined import OverStages, RefinedPlan
+from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.sql.parse import DIALECT
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "rewrite"
@@ -64,7 +69,7 @@ def write_cases(file: Path, cases: list[Case]) -> None:
 
 def recording(plan: OnlinePlan, shows: tuple[str, ...]) -> str:
     """Return what is recorded of a plan: facts as comments, SQL as statements."""
-    if plan.mode is Mode.EXACT:
+    if isinstance(plan, WholePlan):
         facts = f"{RECORDED}exact, because " + "; ".join(plan.reasons)
         return "\n".join([facts, *([_pretty(plan.exact_sql, plan)] if "exact" in shows else [])])
     facts = f"{RECORDED}{plan.mode.value}, streams {', '.join(s.table for s in plan.streams)}"
@@ -77,14 +82,22 @@ def recording(plan: OnlinePlan, shows: tuple[str, ...]) -> str:
 
 
 def _notes(plan: OnlinePlan) -> Iterator[str]:
-    if plan.around is not None:
-        yield f"around {len(plan.around.parts)}"
+    if isinstance(plan, AroundPlan):
+        yield f"around {len(plan.parts)}"
     if plan.groups_are_local:
         yield "groups are local"
-    if plan.counts_every_row:
+    merged = _merged(plan)
+    if merged is not None and merged.bars.counts_every_row:
         yield "counts every row"
     if plan.expected_groups > 1:
-        yield f"about {plan.expected_groups:,} groups, {plan.block_count} blocks"
+        yield f"about {plan.expected_groups:,} groups, {1 if merged is None else merged.block_count} blocks"
+
+
+def _merged(plan: OnlinePlan) -> MergePlan | None:
+    """Return how the groups of the answer are merged, None where they are not merged by one aggregation."""
+    if isinstance(plan, RefinedPlan):
+        return None if plan.outer_rows is None else plan.outer_rows.plan
+    return plan if isinstance(plan, MergePlan) else None
 
 
 def _described(output: OutputColumn) -> str:
@@ -95,30 +108,37 @@ def _described(output: OutputColumn) -> str:
 def _parts(plan: OnlinePlan, shows: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for hoist in plan.hoists if "hoists" in shows else ():
         yield f"{_readable(hoist.name, plan)} of {', '.join(hoist.tables)}", hoist.sql
-    texts = {
-        "partial": plan.partial_sql,
-        "partial by block": plan.partial_by_block_sql,
-        "merge": plan.merge_sql,
-        "estimate": plan.estimate_sql,
-        "final": plan.final_sql,
-    }
-    for title, sql in texts.items():
+    for title, sql in _texts(plan):
         if title in shows and sql:
             yield title, sql
-    if plan.refinement is not None and "stages" in shows:
-        yield from _refined_parts(plan.refinement)
-        if plan.refinement.kept is None:
-            yield "final", plan.final_sql
+    if isinstance(plan, RefinedPlan) and "stages" in shows:
+        yield from _refined_parts(plan)
 
 
-def _refined_parts(refinement: Refinement) -> Iterator[tuple[str, str]]:
-    for stage in refinement.stages:
-        yield f"{stage.name}: {stage.title}", stage.plan.partial_sql
-    for static in refinement.statics:
-        yield f"fetched of {', '.join(static.tables)}", static.sql
-    if refinement.kept is not None:
-        yield "kept", refinement.kept.partial_sql
-    if (belonging := refinement.belonging) is not None:
+def _texts(plan: OnlinePlan) -> Iterator[tuple[str, str]]:
+    match plan:
+        case RowsPlan():
+            yield from (("partial", plan.partial.sql), ("final", plan.final_sql))
+        case AroundPlan():
+            yield from (("estimate", plan.texts.estimate), ("final", plan.texts.final))
+        case RefinedPlan(outer=OverStages()):
+            yield "final", plan.outer.final_sql
+    if (merged := _merged(plan)) is not None:
+        yield from (("partial", merged.partial.sql), ("partial by block", merged.partial.by_block_sql))
+        yield from (("merge", merged.texts.merge), ("estimate", merged.texts.estimate))
+        yield "final", merged.texts.final
+
+
+def _refined_parts(plan: RefinedPlan) -> Iterator[tuple[str, str]]:
+    for stage in plan.stages:
+        yield f"{stage.name}: {stage.title}", stage.plan.partial.sql
+    if isinstance(plan.outer, OverStages):
+        for static in plan.statics:
+            yield f"fetched of {', '.join(static.tables)}", static.sql
+        yield "final", plan.outer.final_sql
+        return
+    yield "kept", plan.outer.kept.partial.sql
+    if (belonging := plan.outer.belonging) is not None:
         yield "rows that count", belonging.sql
         if belonging.threshold is not None:
             yield "kept within a range", belonging.ranged_sql
@@ -131,11 +151,11 @@ def _pretty(sql: str, plan: OnlinePlan) -> str:
 
 def _readable(text: str, plan: OnlinePlan) -> str:
     """Return the text with hoists numbered and streams named by their tables, in the place of digests."""
-    refinement = plan.refinement
-    stages = [hoist for stage in refinement.stages for hoist in stage.plan.hoists] if refinement else []
+    refined = plan if isinstance(plan, RefinedPlan) else None
+    stages = [hoist for stage in refined.stages for hoist in stage.plan.hoists] if refined else []
     for number, hoist in enumerate(dict.fromkeys([*plan.hoists, *stages])):
         text = text.replace(hoist.name, f"hoist_{number}")
-    for number, static in enumerate(refinement.statics if refinement else ()):
+    for number, static in enumerate(refined.statics if refined else ()):
         text = text.replace(static.name, f"static_{number}")
     for stream in plan.streams:
         text = text.replace(stream.token, f"stream_{stream.table}")

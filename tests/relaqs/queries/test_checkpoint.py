@@ -18,7 +18,7 @@ from relaqs import RelaqsError
 from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.queries.checkpoint import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, query_identity
-from relaqs.queries.mergeable import SavedState, keeps_state
+from relaqs.queries.folded import SavedState
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
@@ -254,7 +254,7 @@ def test_a_state_that_is_too_large_is_not_kept(tmp_path: Path) -> None:
 def test_it_is_known_from_the_plan_what_a_checkpoint_keeps(
     db: Session, tmp_path: Path, sql: str, is_kept: bool
 ) -> None:
-    assert keeps_state(db.plan(sql)) is is_kept
+    assert db.plan(sql).keeps_state is is_kept
     query = start(db, sql, tmp_path / "kept")
     for snapshot in query:
         if snapshot.fraction > 0.3:

@@ -13,8 +13,8 @@ from relaqs.cli import program
 from relaqs.jobs.description import JobDescription
 from relaqs.options import QueryOptions
 from relaqs.prediction.arrival import REACHED, Expected
-from relaqs.queries.mergeable import query_description
 from relaqs.queries.promise import promise
+from relaqs.queries.start import query_description
 from relaqs.scheduling import Allocator
 from relaqs.sharing.view import Kind
 from tests.relaqs.conftest import PLAN, Gate

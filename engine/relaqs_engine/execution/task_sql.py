@@ -1,0 +1,92 @@
+"""The SQL of one task: a plan's partial query, with the files and numbers of the task filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import list_literal
+from relaqs_engine.layouts.reads import TableRead, read_of_outliers, read_of_partitions
+from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.names import RANGE_HIGH, RANGE_LOW
+from relaqs_engine.plans.ranges import Range
+from relaqs_engine.plans.refined import OuterRows
+from relaqs_engine.plans.schedule import MiniBatch
+
+
+def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...], *, by_block: bool) -> str:
+    """Return the partial query over the given partitions of every stream."""
+    partial = plan.partial
+    files = {
+        stream.token: _read_parquet([catalog.table(stream.table).path(i) for i in partitions])
+        for stream in plan.streams
+    }
+    return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
+
+
+def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[TableRead, ...]:
+    """Return what the partial query over the given partitions reads of its streams."""
+    return tuple(
+        read_of_partitions(catalog.table(stream.table), stream.columns, partitions) for stream in plan.streams
+    )
+
+
+def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[str, ...]:
+    """Return the SQL of each task of a mini-batch. The first one reads the plan's outlier index as well."""
+    sqls = [partial_sql(plan, catalog, partitions, by_block=batch.by_block) for partitions in batch.tasks]
+    return (*([outlier_sql(plan, catalog)] if reads_outliers(plan, batch) else []), *sqls)
+
+
+def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[TableRead, ...], ...]:
+    """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
+    reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
+    if not reads_outliers(plan, batch):
+        return tuple(reads)
+    (stream,) = plan.streams
+    return ((read_of_outliers(catalog.table(stream.table), stream.columns),), *reads)
+
+
+def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
+    """Whether a mini-batch has a task that reads the outlier index: the first has, where there is one."""
+    return batch.index == 0 and bool(plan.partial.outlier_sql)
+
+
+def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
+    """Return the partial query over the outlier index."""
+    (stream,) = plan.streams
+    files = _read_parquet([catalog.table(stream.table).outlier_path])
+    return _filled(plan.partial.outlier_sql, {stream.token: files})
+
+
+def kept_within(outer: OuterRows, within: Range) -> MergePlan:
+    """Return how rows of a refined plan are kept by tasks that decide those outside of a range."""
+    kept, belonging = outer.kept, outer.belonging
+    if belonging is None or belonging.threshold is None or not within.decides:
+        return kept
+    ends = {_text(RANGE_LOW): _text(repr(within.low)), _text(RANGE_HIGH): _text(repr(within.high))}
+    partial = replace(
+        kept.partial,
+        sql=_filled(belonging.ranged_sql, ends),
+        by_block_sql=_filled(belonging.ranged_by_block_sql, ends),
+    )
+    return replace(kept, partial=partial)
+
+
+def _filled(sql: str, places: Mapping[str, str]) -> str:
+    """Return the SQL with a text in each place that stands for one. Every place has to occur."""
+    for place, text in places.items():
+        assert place in sql, f"{place} does not occur in {sql}"
+        sql = sql.replace(place, text)
+    return sql
+
+
+def _read_parquet(paths: Sequence[object]) -> str:
+    files = list_literal([str(path) for path in paths])
+    # A folder of the user's may be called "year=2020"; DuckDB would take that for a column.
+    return f"read_parquet({files}, hive_partitioning = false)"
+
+
+def _text(value: str) -> str:
+    return f"'{value}'"

@@ -1,0 +1,77 @@
+"""Plans of queries that run once, exactly: the query itself over the files of whole layouts."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.reads import TableRead, read_of_table
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.rewrite.hoist import whole_table
+from relaqs_engine.sql.names import names_in
+from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
+
+
+def whole_plan(
+    parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...], reason: str
+) -> WholePlan:
+    """Return how to run a query as a whole.
+
+    Args:
+        parsed: the query.
+        catalog: the tables that it reads.
+        schema: (name, type) of the answer's columns.
+        reason: why it is not estimated.
+    """
+    return WholePlan(
+        sql=parsed.sql,
+        outputs=tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in schema),
+        reasons=(reason,),
+        exact_sql=_over_whole_tables(parsed, catalog),
+        exact_reads=_whole_reads(parsed, catalog),
+    )
+
+
+def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> WholePlan:
+    """Return how to run as a whole what had another plan, with the same columns.
+
+    Args:
+        plan: the plan that it had.
+        sql: the query with its views written out.
+        catalog: the tables that it reads.
+        reason: why it is not estimated any more.
+    """
+    parsed = parse_query(sql, catalog.tables)
+    return WholePlan(
+        sql=plan.sql,
+        outputs=plan.outputs,
+        reasons=(reason,),
+        warnings=plan.warnings,
+        is_ordered=plan.is_ordered,
+        exact_sql=_over_whole_tables(parsed, catalog),
+        exact_reads=_whole_reads(parsed, catalog),
+    )
+
+
+def _whole_reads(parsed: ParsedQuery, catalog: Catalog) -> tuple[TableRead, ...]:
+    names = names_in(parsed.tree)
+    return tuple(read_of_table(catalog.table(table), names) for table in sorted(parsed.tables))
+
+
+def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog) -> str:
+    tree = parsed.tree.copy()
+    for table in list(tree.find_all(exp.Table)):
+        if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
+            _read_whole(table, catalog)
+    return tree.sql(DIALECT)
+
+
+def _read_whole(table: exp.Table, catalog: Catalog) -> None:
+    derived = whole_table(catalog.table(table.name))
+    for part in ("joins", "pivots", "sample", "laterals"):
+        if value := table.args.get(part):
+            derived.set(part, value)
+    derived.set("alias", table.args.get("alias") or exp.TableAlias(this=table.this.copy()))
+    table.replace(derived)

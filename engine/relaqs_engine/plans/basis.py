@@ -1,0 +1,74 @@
+"""The columns of partial results: the mergeable primitives that every supported aggregate is made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Basis(StrEnum):
+    """The mergeable primitives every supported aggregate is made of."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    ANY_VALUE = "any_value"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
+    ARG_MIN = "arg_min"  # merged by the extreme it stands beside
+    ARG_MAX = "arg_max"
+    MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
+    M2 = "m2"
+    VALUES = "values"  # all of them, as a list
+    PRODUCT = "product"  # of two columns' row contributions, summed; upper triangle, row by row
+
+
+@dataclass(frozen=True, slots=True)
+class BasisColumn:
+    """One column of partial aggregates.
+
+    Where the plan reads outliers apart, `lowest` and `highest` bound a row that is no outlier. Outliers
+    beyond them may then have moved a total already.
+
+    Args:
+        name: its name in partial results and in the state.
+        kind: how it merges.
+        sql: its expression in the partial query.
+        type: its DuckDB type.
+        row_sql: what one joined row adds to a COUNT or SUM.
+        count_of: the count of the same rows, by name. MEAN and M2 are merged with it; some SUMs have one.
+        mean_of: the MEAN that an M2 belongs to.
+        extreme_of: the extreme that an ARG_MIN or ARG_MAX stands beside.
+        lowest: a provable lower bound of one row's value, from the statistics; None where there is none.
+        highest: likewise an upper bound.
+    """
+
+    name: str
+    kind: Basis
+    sql: str
+    type: str
+    row_sql: str = ""
+    count_of: str | None = None
+    mean_of: str | None = None
+    extreme_of: str | None = None
+    lowest: float | None = None
+    highest: float | None = None
+
+    @property
+    def is_additive(self) -> bool:
+        """Whether replicates can subtract it: counts, sums, and moments as sums of deviations."""
+        return self.kind in (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
+
+    @property
+    def additive_sql(self) -> str:
+        """Return what a row of the state adds to it, as a double; of moments about grand_…, the mean."""
+        n, mean = self.count_of, self.mean_of
+        match self.kind:
+            case Basis.MEAN:
+                return f"CAST({n} AS DOUBLE) * ({self.name} - grand_{self.name})"
+            case Basis.M2:
+                return f"({self.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
+            case _:
+                return f"CAST({self.name} AS DOUBLE)"

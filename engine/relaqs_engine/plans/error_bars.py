@@ -1,0 +1,31 @@
+"""Where the error bars of a plan come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Method(StrEnum):
+    """Where error bars come from."""
+
+    REPLICATES = "replicates"  # partials kept per block: valid for any sampling unit
+    CLOSED_FORM = "closed form"  # sums of squares and products per group: row units, many groups
+    NONE = "none"  # no intervals were asked for
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorBars:
+    """How the error bars of an aggregation are made, and what makes them narrower.
+
+    Args:
+        method: where they come from.
+        block_count: how many blocks the partial query by block tells apart.
+        rows_are_units: each joined row is a sampling unit of its own.
+        counts_every_row: one table, no condition, no groups: COUNT(*) is known from the manifest.
+    """
+
+    method: Method = Method.NONE
+    block_count: int = 1
+    rows_are_units: bool = False
+    counts_every_row: bool = False

@@ -1,0 +1,140 @@
+"""MergePlan: one aggregation. Each task aggregates its partitions; merged, its results give every estimate.
+
+    SELECT flag, avg(x) FROM t GROUP BY flag
+
+is `k0 = flag, b0 = sum(x), b1 = count(x), m = count(*)` over each partition, and in the state, where these
+columns merge by adding up. The answer is then `SELECT k0, b0 / b1`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.deciders import MembershipRules
+from relaqs_engine.plans.error_bars import ErrorBars, Method
+from relaqs_engine.plans.folded import FoldedPlan, ResultShape
+from relaqs_engine.plans.names import BLOCK, ROWS, UNITS, VALUE
+
+
+@dataclass(frozen=True, slots=True)
+class StateColumns:
+    """The columns of an aggregation's state.
+
+    Args:
+        keys: the names of the group keys, k0, k1, …
+        basis: the partial aggregates.
+        shared: columns of inner stages' merged state. Every group has them beside its own, and
+            `shared_scale` is their scale. None of them is in the state.
+        counts_distinct: the state has a row per value that COUNT(DISTINCT) counts.
+    """
+
+    keys: tuple[str, ...] = ()
+    basis: tuple[BasisColumn, ...] = ()
+    shared: tuple[BasisColumn, ...] = ()
+    counts_distinct: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all columns, in their order in the state."""
+        values = (VALUE, UNITS) if self.counts_distinct else ()
+        return (*self.keys, *values, BLOCK, *(column.name for column in self.basis), ROWS)
+
+    @property
+    def list_count(self) -> int:
+        """Return how many columns list all values of a group."""
+        return sum(column.kind is Basis.VALUES for column in self.basis)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """What is known of the groups beforehand.
+
+    Args:
+        expected: about how many there are at most.
+        are_local: each group's rows lie in one partition, so that a group seen is complete.
+        have_sets: groups of several sets of keys (ROLLUP and the like) stand beside each other.
+    """
+
+    expected: int = 1
+    are_local: bool = False
+    have_sets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MergeTexts:
+    """The SQL from the state to answers.
+
+    Args:
+        merge: the state to one row per group.
+        estimate: merged groups to the answer so far.
+        final: merged groups to the exact answer, in DuckDB's own types.
+        weighted_merge: `merge` for an estimate where an outlier index is read. What the index adds weighs
+            1 / scale, so that scaling leaves it as it is. "" where no index is read.
+        near: the groups that HAVING leaves out of a ranking, those nearest to its thresholds first, with the
+            columns of `estimate`. "" where there are none.
+    """
+
+    merge: str
+    estimate: str = ""
+    final: str = ""
+    weighted_merge: str = ""
+    near: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePlan(FoldedPlan):
+    """How one aggregation is answered.
+
+    Args:
+        columns: of the state.
+        texts: the SQL from the state to answers.
+        bars: where error bars come from.
+        groups: what is known of the groups.
+        membership: which groups belong to the answer.
+    """
+
+    columns: StateColumns
+    texts: MergeTexts
+    bars: ErrorBars = field(default_factory=ErrorBars)
+    groups: GroupFacts = field(default_factory=GroupFacts)
+    membership: MembershipRules = field(default_factory=MembershipRules)
+
+    @property
+    def method(self) -> Method:
+        return self.bars.method
+
+    @property
+    def block_count(self) -> int:
+        return self.bars.block_count
+
+    @property
+    def expected_groups(self) -> int:
+        return self.groups.expected
+
+    @property
+    def groups_are_local(self) -> bool:
+        return self.groups.are_local
+
+    @property
+    def groups_are_final(self) -> bool:
+        return self.groups.are_local and not self.membership.rows_may_leave
+
+    @property
+    def shows_every_group(self) -> bool:
+        return not self.membership.picks_groups
+
+    @property
+    def _unfiltered_shape(self) -> ResultShape:
+        columns = len(self.columns.keys) + len(self.columns.basis) + 1
+        return ResultShape(columns, self.columns.list_count, self.groups.expected)
+
+    @property
+    def state_columns(self) -> tuple[str, ...]:
+        return self.columns.names
+
+    @property
+    def compact_sql(self) -> str:
+        """Return the merge; "" where blocks, values or lists keep a group's rows apart."""
+        apart = self.method is Method.REPLICATES or self.columns.counts_distinct or self.columns.list_count
+        return "" if apart else self.texts.merge

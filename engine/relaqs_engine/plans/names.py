@@ -1,0 +1,36 @@
+"""The names that the SQL of a plan uses: tables, columns, parameters, and marks that a task fills in."""
+
+from __future__ import annotations
+
+# The table of partial rows. Each of its rows carries the count of joined rows behind it and its block.
+STATE = "state"
+ROWS = "m"
+BLOCK = "r"
+# The outlier index adds rows to the state in this block. They are no sample, so no error bar is made of them.
+OUTLIER_BLOCK = -1
+# While estimating: population rows / scanned rows. It is the one parameter of the prepared statement.
+SCALE = "scale"
+SCALE_PARAMETER = "CAST($1 AS DOUBLE)"
+# Of COUNT(DISTINCT x): a value of x, and the sampling units that have it. Merged per group these are the
+# distinct values seen, those seen in one unit only, and the pairs of value and unit.
+VALUE = "x"
+UNITS = "u"
+DISTINCT_SEEN = "distinct_seen"
+DISTINCT_ONCE = "distinct_once"
+DISTINCT_ESTIMATE = "distinct_estimate"
+# In the SQL around answers: which row of which answer it is, and the joined rows behind it.
+GROUP = "relaqs_group"
+GROUP_ROWS = "relaqs_rows"
+# A ranking reads this many groups that follow those it shows, and this many that HAVING leaves out.
+RIVALS = 500
+# The one-row table of the values that stages share with every group, and the scale that belongs to them.
+SHARED = "shared"
+SHARED_SCALE = "shared_scale"
+# Text literals that stand for the ends of a range until a task is given numbers. They are cast in the SQL.
+RANGE_LOW = "range low"
+RANGE_HIGH = "range high"
+
+
+def outlier_column(name: str) -> str:
+    """Return the column of an estimate's groups with what outliers add to a basis column, unscaled."""
+    return f"outlier_{name}"

@@ -1,0 +1,97 @@
+"""OnlinePlan: what the plans of all queries share. There are five kinds, each in a module beside this one.
+
+    MergePlan    one aggregation: partial results merge, and every mini-batch gives an estimate
+    RowsPlan     no aggregates: the rows found so far are the answer so far
+    AroundPlan   SQL around the answers of other plans, its parts
+    RefinedPlan  an aggregate over all rows stands inside: it is estimated first, as a stage
+    WholePlan    no sound estimate is known: the query runs once, exactly
+
+A query's plan is one of these, and `relaqs/queries/start.py` has one job for each. What the rest of the code
+wants to know of a plan, it asks by the properties below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.outputs import OutputColumn
+from relaqs_engine.plans.streams import Hoist, Stream
+
+
+class Mode(StrEnum):
+    """How a query is answered (see ARCHITECTURE.md)."""
+
+    MERGEABLE = "mergeable"
+    REFINED = "refined"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnlinePlan:
+    """How one query is answered, and why in this way.
+
+    Args:
+        sql: the query.
+        outputs: the columns of its answer, in order.
+        reasons: why it is answered in this way, for people.
+        streams: the layouts that it samples.
+        hoists: the static sides that workers prepare for it.
+        warnings: what every answer before the end says.
+        leading: the streamed table with the rows that measure what was scanned; "" where none is streamed.
+        is_ordered: whether the query has an ORDER BY of its own.
+    """
+
+    # How the query is answered, in a word.
+    mode: ClassVar[Mode]
+    # Whether there are estimates before the end.
+    is_estimated: ClassVar[bool] = True
+    # Whether it is computed from other answers so far, or from rows that they decide about.
+    is_two_level: ClassVar[bool] = False
+    # Whether a mini-batch costs more the more was read before.
+    costs_grow: ClassVar[bool] = False
+    # Whether one state holds all that was read, so that a checkpoint can keep it.
+    keeps_state: ClassVar[bool] = False
+    # Whether the query may run as a whole where its state does not fit into memory.
+    may_run_whole: ClassVar[bool] = True
+
+    sql: str
+    outputs: tuple[OutputColumn, ...]
+    reasons: tuple[str, ...]
+    streams: tuple[Stream, ...] = ()
+    hoists: tuple[Hoist, ...] = ()
+    warnings: tuple[str, ...] = ()
+    leading: str = ""
+    is_ordered: bool = False
+
+    @property
+    def why_whole(self) -> tuple[str, ...]:
+        """Return why it runs as a whole; nothing where it does not."""
+        return ()
+
+    @property
+    def method(self) -> Method:
+        """Return where its error bars come from."""
+        return Method.NONE
+
+    @property
+    def expected_groups(self) -> int:
+        """Return about how many groups there are at most."""
+        return 1
+
+    @property
+    def groups_are_local(self) -> bool:
+        """Whether each group's rows lie in one partition, so that a group seen is complete."""
+        return False
+
+    @property
+    def groups_are_final(self) -> bool:
+        """Whether a group's values are final once it is seen: its rows are all there, and all count."""
+        return False
+
+    @property
+    def shows_every_group(self) -> bool:
+        """Whether no HAVING and no LIMIT leaves groups or rows out."""
+        return True

@@ -1,0 +1,73 @@
+"""The columns of an answer, and what is known of each before the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from relaqs_engine.plans.sign import Sign
+
+
+class OutputKind(StrEnum):
+    """What is known about an output column before the end."""
+
+    KEY = "key"  # a function of group keys alone: exact for every row shown
+    ESTIMATE = "estimate"  # a number with an interval
+    DISTINCT = "distinct"  # COUNT(DISTINCT x): between the values seen and those that may be unseen
+    QUANTILE = "quantile"  # between two values of the sample, by their ranks
+    BOUND = "bound"  # MIN or MAX: at most, at least
+    OPAQUE = "opaque"  # depends on aggregates, without a sound interval
+
+
+@dataclass(frozen=True, slots=True)
+class QuantileOf:
+    """A quantile of the values that a basis column lists.
+
+    Args:
+        values: the name of the basis column.
+        share: the share of the values that lies below the quantile.
+    """
+
+    values: str
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """One column of the answer.
+
+    Args:
+        name: as the query calls it.
+        kind: what is known of it before the end.
+        type: DuckDB's own type for it, which every snapshot keeps.
+        estimate_sql: the value over keys, basis and `scale`.
+        total: the basis column, where the output is a plain SUM or COUNT. Its interval may then use that the
+            total cannot be negative.
+        side: for BOUND, "least" if the value so far is a lower bound of the final one (MAX), "most" if it is
+            an upper bound (MIN).
+        quantile: which quantile it is, for QUANTILE.
+        unrounded_sql: the value before it is rounded, "" where it is not rounded.
+        rounding: how far rounding moves the value at most.
+        moves_in_steps: something inside of it is rounded, so nothing bounds what one row does.
+        sign: the sides of zero on which its values may lie.
+        certifiable: False where no interval of it is ever certified before the end. The answer's error
+            leaves such a column out.
+    """
+
+    name: str
+    kind: OutputKind
+    type: str
+    estimate_sql: str
+    total: str | None = None
+    side: str | None = None
+    quantile: QuantileOf | None = None
+    unrounded_sql: str = ""
+    rounding: float = 0.0
+    moves_in_steps: bool = False
+    sign: Sign = Sign.EITHER
+    certifiable: bool = True
+
+    @property
+    def smooth_sql(self) -> str:
+        """Return the value that error bars are of: before it is rounded."""
+        return self.unrounded_sql or self.estimate_sql

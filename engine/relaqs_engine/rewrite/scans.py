@@ -1,0 +1,76 @@
+"""What a partial query reads of its streams: the columns that its tree names, and how often it reads each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from sqlglot import exp
+
+from relaqs_engine.layouts.reads import columns_named
+from relaqs_engine.plans.folded import StreamScan
+from relaqs_engine.plans.streams import Stream
+from relaqs_engine.rewrite.draft import Draft, tables_in
+from relaqs_engine.rewrite.hoist import stream_token
+
+
+def streams_of(draft: Draft) -> tuple[Stream, ...]:
+    """Return the layouts that the draft samples, by name."""
+    tables = {source.layout.table for source in draft.streams if source.layout is not None}
+    return tuple(
+        Stream(table, stream_token(table), columns_named(draft.catalog.table(table), draft.names))
+        for table in sorted(tables | draft.local_tables)
+    )
+
+
+def leading_table(draft: Draft) -> str:
+    """Return the streamed table with the most rows: its rows are the measure of what was scanned."""
+    layouts = [source.layout for source in draft.streams if source.layout is not None]
+    return max(layouts, key=lambda layout: (layout.row_count, layout.table)).table
+
+
+def scan_of_tables(draft: Draft) -> exp.Select:
+    """Return FROM and WHERE of the query over the catalog's tables, to read types off."""
+    scan = exp.Select()
+    for part in ("from_", "where"):
+        if value := draft.select.args.get(part):
+            scan.set(part, value.copy())
+    scan.set("joins", [join.copy() for join in draft.select.args.get("joins") or []])
+    return scan
+
+
+def scans_of(draft: Draft) -> tuple[StreamScan, ...]:
+    """Return what the draft's partial query reads of each stream."""
+    assert draft.scan is not None
+    names = frozenset(_names(draft, draft.scan))
+    tokens = [table.name for table in tables_in(draft.scan)]
+    return tuple(
+        StreamScan(
+            stream.table,
+            columns_named(draft.catalog.table(stream.table), names),
+            times=tokens.count(stream.token),
+        )
+        for stream in streams_of(draft)
+    )
+
+
+def is_filtered(scan: exp.Select) -> bool:
+    """Whether a condition leaves rows out of the scan, or of a subquery in it. One of an aggregate does not.
+
+    >>> import sqlglot
+    >>> is_filtered(sqlglot.parse_one("SELECT sum(x) FILTER (WHERE x > 1) FROM t"))
+    False
+    >>> is_filtered(sqlglot.parse_one("SELECT sum(x) FROM t WHERE x > 1"))
+    True
+    """
+    return any(not isinstance(where.parent, exp.Filter) for where in scan.find_all(exp.Where))
+
+
+def _names(draft: Draft, scan: exp.Select) -> Iterator[str]:
+    """Yield the names of columns in the partial query, in lower case."""
+    order, having = draft.select.args.get("order"), draft.select.args.get("having")
+    around = [each for each in (order, having) if each is not None]
+    for tree in chain([scan], draft.keys, draft.select.expressions, around):
+        yield from (column.name.lower() for column in tree.find_all(exp.Column))
+    if draft.distinct is not None:  # a value's sampling units are counted by their keys
+        yield from (name.lower() for source in draft.streams for name in source.key_columns)

@@ -1,0 +1,135 @@
+"""Jobs with one state that mini-batches fold into: tasks run the partial query, a fold gives an Estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.parts import PartSource
+from relaqs_engine.execution.rows import RowsEstimator
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.task_sql import batch_reads, batch_sqls
+from relaqs_engine.execution.tasks import fractions_after, leading_stream, scheduled_batches
+from relaqs_engine.plans.folded import FoldedPlan
+
+from relaqs.executors.duck_process import QueryWork
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.queries.around import own_columns
+from relaqs.queries.reporting import Asked, Reporter, arrow_of
+
+Answers = Estimator | RowsEstimator
+
+
+@dataclass(frozen=True, slots=True)
+class SavedState:
+    """Where a job stands. folded: mini-batches in it. rows: its partial rows. block_rows: shape (blocks,)."""
+
+    folded: int
+    rows: pa.Table
+    block_rows: NDArray[np.int64]
+
+
+class FoldedQueryJob:
+    """Folds the partial results of growing mini-batches. Cost per row is constant; the end is exact.
+
+    Args:
+        id: the job's name.
+        plan: how the query is answered.
+        catalog: the tables that it reads.
+        asked: what the job is asked for.
+        state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
+        answers: makes of the state what answers are taken from.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        plan: FoldedPlan,
+        catalog: Catalog,
+        asked: Asked,
+        state_cursor: Cursor,
+        answers: Callable[[GroupState], Answers],
+    ) -> None:
+        self.id = id
+        self.latest: Estimate | None = None
+        self._plan = plan
+        self._catalog = catalog
+        self._config = asked.database_config
+        self._cursor = state_cursor
+        self._reporter = Reporter(asked.watch, asked.judge)
+        self._leading = leading = leading_stream(plan, catalog)
+        self._state = GroupState(plan, leading, state_cursor)
+        self.estimator = answers(self._state)
+        self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
+        self._issued = 0
+        self._folded = 0
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._batches)
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been scanned after each mini-batch."""
+        return fractions_after(self._batches, self._leading)
+
+    @property
+    def folded(self) -> int:
+        """How many mini-batches the state holds."""
+        return self._folded
+
+    def saved(self) -> SavedState | None:
+        """Return what `restore` goes on from; None before the first mini-batch and after the last."""
+        if not self._folded or self.latest is None or self.latest.is_exact:
+            return None
+        return SavedState(self._folded, self._state.saved(), self._state.block_rows)
+
+    def restore(self, saved: SavedState) -> None:
+        """Go on from a state that a job of the same query over the same data saved. Only at the beginning."""
+        assert not self._issued, "only a job that has not begun can go on from a saved state"
+        self._state.restore(saved.rows, saved.block_rows)
+        self._issued = self._folded = saved.folded
+        self.latest = self.estimator.estimate()
+
+    def next_step(self) -> Step | None:
+        if self._issued == len(self._batches):
+            return None
+        batch = self._batches[self._issued]
+        self._issued += 1
+        sqls = batch_sqls(self._plan, self._catalog, batch)
+        reads = batch_reads(self._plan, self._catalog, batch)
+        work = [QueryWork(self._config, self._plan.hoists, *each) for each in zip(sqls, reads, strict=True)]
+        tasks = (Task(TaskKey(self.id, batch.index, i), each) for i, each in enumerate(work))
+        return Step(batch.index, tuple(tasks))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        if not self.fold_state(step, results):
+            self.latest = self.estimator.estimate()
+        assert self.latest is not None
+        return self._reporter.report(step, results, self.latest)
+
+    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
+        """Fold without estimating; return whether that was the last, and the exact answer is there."""
+        self._state.fold(self._batches[step.index], [arrow_of(result) for result in results])
+        self._folded = step.index + 1
+        if is_final := step.index == len(self._batches) - 1 or self.estimator.is_complete:
+            self.latest = self.estimator.exact()
+            self._cursor.close()
+        return is_final
+
+    @property
+    def population_rows(self) -> int:
+        return self._leading.row_count
+
+    def scanned_fraction(self) -> float:
+        return 1.0 if self.latest is not None else self.estimator.scanned_fraction
+
+    def source(self) -> PartSource:
+        return self.estimator if self.latest is None else own_columns(self.latest)

@@ -1,0 +1,61 @@
+"""A query that runs as a whole, as a job of one task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.parts import PartSource
+from relaqs_engine.execution.present import present_exact
+from relaqs_engine.plans.whole import WholePlan
+
+from relaqs.executors.duck_process import QueryWork
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.queries.around import own_columns
+from relaqs.queries.reporting import Reporter, arrow_of
+
+
+class WholeQueryJob:
+    """Runs the query once, whole, as one task: for queries without a sound approximation."""
+
+    batch_count = 1
+    fractions = (1.0,)
+
+    def __init__(self, id: str, plan: WholePlan, *, database_config: DatabaseConfig) -> None:
+        self.id = id
+        self.latest: Estimate | None = None
+        self._plan = plan
+        self._config = database_config
+        self._is_issued = False
+
+    @property
+    def folded(self) -> int:
+        return 0 if self.latest is None else 1
+
+    def next_step(self) -> Step | None:
+        if self._is_issued:
+            return None
+        self._is_issued = True
+        work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
+        return Step(0, (Task(TaskKey(self.id, 0, 0), work),))
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self.fold_state(step, results)
+        assert self.latest is not None
+        return Reporter(None).report(step, results, self.latest)
+
+    def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
+        self.latest = present_exact(self._plan, arrow_of(results[0]))
+        return True
+
+    @property
+    def population_rows(self) -> int:
+        return 0
+
+    def scanned_fraction(self) -> float:
+        return 1.0
+
+    def source(self) -> PartSource:
+        assert self.latest is not None  # one step, which is the first of all parts'
+        return own_columns(self.latest)
