@@ -125,6 +125,12 @@ def check_seconds(name: str, seconds: float) -> float:
     return float(seconds)
 
 
+def check_loss(name: str, value: float) -> float:
+    if not _is_number(value) or not math.isfinite(value):
+        raise _refusal(name, value, "a finite number, in the loss's own unit")
+    return float(value)
+
+
 def _refusal(name: str, value: object, accepted: str) -> ArgumentError:
     return ArgumentError(f"{name} is {value!r}; it must be {accepted}")
 

@@ -7,18 +7,17 @@ import time
 import uuid
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.errors import RelaqsError, SqlError, UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.planning.planner import plan_query, plan_whole
@@ -32,7 +31,8 @@ from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.executor import user_name
-from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.options import (
     ErrorFunction,
     Fallback,
@@ -44,9 +44,10 @@ from relaqs.options import (
     watched,
 )
 from relaqs.queries.checkpoint import Keeper
-from relaqs.queries.mergeable import ExactQueryJob, query_description, query_job
-from relaqs.queries.online_query import OnlineQuery, Resort
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.fallback import WholeFallback
+from relaqs.queries.mergeable import query_description, query_job
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.publisher import Publisher, QueryTimeoutError
 from relaqs.queries.reporting import Asked
 from relaqs.scheduling import ClusterStatus
 
@@ -62,12 +63,8 @@ if TYPE_CHECKING:
 # Of the limit, for the merged states of this session's queries; the rest runs tasks. A query that runs as a
 # whole has no state, and may take all.
 _STATE_SHARE = 0.25
-_TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
 _PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
-
-_Planned = TypeVar("_Planned")
-_AnyPacer = TypeVar("_AnyPacer", bound="Pacer")
 
 
 class Session:
@@ -89,7 +86,6 @@ class Session:
         self._catalog = catalog
         self._views = dict(views)
         self._executor = executor
-        self._exact_threads = exact_threads
         self._binder = Binder(catalog)
         # By SQL text and whether with intervals; the catalog is the session's, and never changes.
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()
@@ -100,7 +96,7 @@ class Session:
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._states = Database(_database_config((), state_bytes, result_limit_bytes))
-        self._runners: dict[str, JobRunner] = {}  # those not over yet, also of queries nobody refers to
+        self._running = RunningJobs(self)
         self._is_closed = False
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
         close = background_thread(executor.close, "relaqs-close")
@@ -216,9 +212,8 @@ class Session:
         as a whole, nor of states beyond 64 MiB: those begin anew. submitted_at: on `time.perf_counter`.
         """
         self._check_open()
-        begun_at = time.perf_counter() if submitted_at is None else submitted_at
+        stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = _watched_columns(plan, options.watch)
-        cursor = self._states.cursor()
         job = query_job(
             uuid.uuid4().hex[:12],
             plan,
@@ -231,41 +226,24 @@ class Session:
                 names,
                 options.judge,
             ),
-            state_cursor=cursor,
+            state_cursor=self._states.cursor(),
             exact_config=self._exact_config,
         )
-        description = query_description(job.id, plan, options, exact_cores=self._exact_threads)
         keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
-        kept_seconds = keeper.resume() if resume else 0.0
-
-        def elapsed_seconds() -> float:
-            return kept_seconds + time.perf_counter() - begun_at
-
-        def end() -> None:  # keeps the session as long as the job runs; must not keep the query
-            keeper.keep(elapsed_seconds())
-            cursor.close()
-            del self._runners[job.id]
-
-        def instead(error: Exception) -> Resort | None:
-            if not isinstance(error, MemoryLimitError) or options.fallback == "error":
-                return None
-            if plan.mode is Mode.EXACT or plan.returns_rows:  # rows that are kept are the answer itself
-                return None
-            cursor.close()
-            return self._as_a_whole(plan, options, f"{job.id}-whole")
-
-        query = OnlineQuery(
+        if resume:
+            stopwatch.earlier_seconds = keeper.resume()
+        publisher = Publisher(
             job,
             plan,
-            self._executor,
             options if names is None else replace(options, watch=names),
-            description,
-            elapsed_seconds=elapsed_seconds,
-            on_fold=lambda: keeper.keep_if_due(elapsed_seconds()),
-            instead=instead,
-            on_end=end,
+            stopwatch,
+            self._executor,
+            keeper=keeper,
+            fallback=WholeFallback(self, plan, options, job.id, self._exact_config),
+            running=self._running,
         )
-        self._register(query.runner)
+        description = query_description(job.id, plan, options, exact_cores=self._exact_config.threads)
+        query = OnlineQuery(publisher, job, self._executor, description, timeout=options.timeout)
         query.start()
         return query
 
@@ -294,14 +272,11 @@ class Session:
 
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
         plan = self.plan(checked_job(job).sql, intervals=False)
-        run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._forget)
-        self._register(run.runner)
+        run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._running)
         run.start()
         return run
 
-    def pace(
-        self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop"
-    ) -> AbstractContextManager[Pacer]:
+    def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
         """Let a loop of your own take turns: `with db.pace() as pacer`, and in the loop `pacer.report(loss)`.
 
         priority: the loop's weight beside queries and training. target_loss: report says to stop at it. name:
@@ -309,8 +284,9 @@ class Session:
         """
         from relaqs.pacing.pacer import Pacer
 
-        return self._paced(
-            partial(Pacer, self._executor, priority=priority, target_loss=target_loss, name=name)
+        self._check_can_pace()
+        return Pacer(
+            self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
         )
 
     def pace_query(
@@ -320,7 +296,7 @@ class Session:
         priority: float = 1.0,
         target: float | str | None = None,
         name: str = "a query",
-    ) -> AbstractContextManager[QueryPacer]:
+    ) -> QueryPacer:
         """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
 
         columns: of its results, the approximate ones that count. priority: its weight beside others. target:
@@ -329,22 +305,18 @@ class Session:
         """
         from relaqs.pacing.query_pacer import QueryPacer
 
-        return self._paced(
-            partial(QueryPacer, self._executor, columns, priority=priority, target=target, name=name)
+        self._check_can_pace()
+        return QueryPacer(
+            self._executor, columns, priority=priority, target=target, name=name, running=self._running
         )
 
-    @contextmanager
-    def _paced(self, make: Callable[..., _AnyPacer]) -> Iterator[_AnyPacer]:
+    def _check_can_pace(self) -> None:
         self._check_open()
         if not isinstance(self._executor, ThreadExecutor):
             raise UnsupportedError(
                 f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
                 "session without a cluster"
             )
-        pacer = make(on_end=self._forget)
-        self._register(pacer.runner)
-        with pacer:
-            yield pacer
 
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
@@ -368,20 +340,15 @@ class Session:
         from relaqs_engine.advisor.advise import advise
 
         effort = self._effort(None, 0.0)
-        return self._planned(
-            sql, effort, lambda expanded: advise(expanded, self._catalog, self._binder, effort)
-        )
+        with self._expanded(sql, effort) as expanded:
+            return advise(expanded, self._catalog, self._binder, effort)
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. Does nothing the second time."""
         self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
-        runners = list(self._runners.values())
-        for runner in runners:
-            runner.stop()
-        for runner in runners:
-            runner.wait(_CLOSE_SECONDS)
+        self._running.close(_CLOSE_SECONDS)
         self._executor.close()
         for config in (self._config, self._exact_config):
             worker.close_database(config)
@@ -402,15 +369,10 @@ class Session:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
 
-    def _as_a_whole(self, plan: OnlinePlan, options: QueryOptions, job_id: str) -> Resort:
-        """Return how a query goes on that cannot be estimated within the memory limit: as a whole."""
-        whole = self._planned(
-            plan.sql,
-            self._effort(None, 0.0),
-            lambda expanded: plan_whole(plan, expanded, self._catalog, _TOO_LARGE),
-        )
-        job = ExactQueryJob(job_id, whole, database_config=self._exact_config)
-        return Resort(job, whole, query_description(job_id, whole, options, exact_cores=self._exact_threads))
+    def plan_as_whole(self, plan: OnlinePlan, reason: str) -> OnlinePlan:
+        """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
+        with self._expanded(plan.sql, self._effort(None, 0.0)) as expanded:
+            return plan_whole(plan, expanded, self._catalog, reason)
 
     def _effort(self, timeout: float | None, begun_at: float) -> Effort:
         """Return what planning is counted on: it ends with the session, and when the time is over."""
@@ -426,26 +388,24 @@ class Session:
         return Effort(still_wanted)
 
     def _plan_anew(self, sql: str, intervals: bool, effort: Effort) -> OnlinePlan:
-        plan = self._planned(
-            sql,
-            effort,
-            lambda expanded: plan_query(
+        with self._expanded(sql, effort) as expanded:
+            plan = plan_query(
                 expanded,
                 self._catalog,
                 self._binder,
                 intervals=intervals,
                 state_bytes=self._states.config.memory_limit_bytes,
                 effort=effort,
-            ),
-        )
+            )
         return replace(plan, sql=sql)
 
-    def _planned(self, sql: str, effort: Effort, plan: Callable[[str], _Planned]) -> _Planned:
-        """Return what planning makes of a SELECT with its views written out."""
+    @contextmanager
+    def _expanded(self, sql: str, effort: Effort) -> Iterator[str]:
+        """Give the SELECT with its views written out, to a block that plans it."""
         self._check_open()
         expanded = expand_views(sql, self._views, effort) if self._views else sql
         try:
-            return plan(expanded)
+            yield expanded
         except SqlError as error:
             if expanded != sql:  # positions would be those of a text that the user never saw
                 raise SqlError(error.message, None, error.candidates) from None
@@ -454,16 +414,6 @@ class Session:
     def _check_open(self) -> None:
         if self._is_closed:
             raise RelaqsError("this session is closed; open another with relaqs.connect")
-
-    def _register(self, runner: JobRunner) -> None:
-        """Note a job that is about to start."""
-        self._runners[runner.id] = runner
-        if self._is_closed:  # meanwhile, and `close` may have looked already at what there is to stop
-            runner.stop()
-
-    def _forget(self, job_id: str) -> None:
-        """Called when a job is over; as long as it runs, so does the session."""
-        del self._runners[job_id]
 
 
 def _database_config(

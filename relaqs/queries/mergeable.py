@@ -130,6 +130,10 @@ class MergeableQueryJob:
             self._cursor.close()
         return is_final
 
+    def close(self) -> None:
+        """Give back the merged state. Safe to call twice."""
+        self._cursor.close()
+
     @property
     def population_rows(self) -> int:
         return self._leading.row_count
@@ -169,6 +173,9 @@ class ExactQueryJob:
         self.fold_state(step, results)
         assert self.latest is not None
         return Reporter(None).report(step, results, self.latest)
+
+    def close(self) -> None:
+        """Do nothing: there is no state."""
 
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         self.latest = present_exact(self._plan, arrow_of(results[0]))

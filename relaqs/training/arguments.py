@@ -48,12 +48,5 @@ def check_not_negative(name: str, value: float) -> float:
     return float(value)
 
 
-def check_loss(name: str, value: float) -> float:
-    """Return the loss. Raises ArgumentError if it is not a finite number."""
-    if not _is_finite(value):
-        raise ArgumentError(f"{name} is {value!r}; it must be a finite number, in the loss's own unit")
-    return float(value)
-
-
 def _is_finite(value: float) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

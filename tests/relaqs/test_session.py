@@ -316,7 +316,7 @@ def test_a_query_that_starts_while_its_session_closes_is_stopped(
     with connect(tpch_warehouse, threads=1) as db:
 
         def closing(*arguments: Any, **named: Any) -> Any:
-            db._is_closed = True  # what `close` does first, on another thread
+            db._running.close(0.0)  # what `close` does first, on another thread
             return query_job(*arguments, **named)
 
         monkeypatch.setattr(session_module, "query_job", closing)

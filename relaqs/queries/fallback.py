@@ -1,0 +1,56 @@
+"""What a query falls back to when its merged state does not fit into memory: it runs once, as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.errors import MemoryLimitError
+from relaqs_engine.plans.plan import Mode, OnlinePlan
+
+from relaqs.options import QueryOptions
+from relaqs.queries.mergeable import ExactQueryJob, query_description
+from relaqs.queries.publisher import Resort
+
+_TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
+
+
+class WholePlanner(Protocol):
+    """Plans queries that run as a whole."""
+
+    def plan_as_whole(self, plan: OnlinePlan, reason: str) -> OnlinePlan:
+        """Return the plan of the same SELECT, run once and exactly."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFallback:
+    """Runs a query as a whole after it ran out of memory for its state.
+
+    A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
+
+    Attributes:
+        planner: makes the other plan.
+        plan: how the query was answered at first.
+        options: of the query; with fallback="error" there is no other way.
+        job_id: of the job that failed.
+        database_config: of the database that runs it as a whole.
+    """
+
+    planner: WholePlanner
+    plan: OnlinePlan
+    options: QueryOptions
+    job_id: str
+    database_config: DatabaseConfig
+
+    def after(self, error: Exception) -> Resort | None:
+        """Return how the query goes on, None where it cannot."""
+        if not isinstance(error, MemoryLimitError) or self.options.fallback == "error":
+            return None
+        if self.plan.mode is Mode.EXACT or self.plan.returns_rows:
+            return None
+        whole, job_id = self.planner.plan_as_whole(self.plan, _TOO_LARGE), f"{self.job_id}-whole"
+        job = ExactQueryJob(job_id, whole, database_config=self.database_config)
+        cores = self.database_config.threads
+        return Resort(job, whole, query_description(job_id, whole, self.options, exact_cores=cores))
