@@ -18,10 +18,10 @@ _LONGEST_WAIT_SECONDS = 0.5
 
 End = Literal["stopped", "exact", "failed"]
 State = Literal["waiting", "running", "paused"] | End
-Report = TypeVar("Report")
+AnyReport = TypeVar("AnyReport")
 
 
-class Feed(Generic[Report]):
+class Feed(Generic[AnyReport]):
     """One writer, any number of readers, and one report: the newest. Safe to use from any thread.
 
     The writer never waits for a reader. A reader says how many reports it knows of, and gets the newest if
@@ -31,13 +31,13 @@ class Feed(Generic[Report]):
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._wakers: set[Callable[[], None]] = set()
-        self._latest: Report | None = None
+        self._latest: AnyReport | None = None
         self._count = 0
         self._end: End | None = None
         self._error: BaseException | None = None
 
     @property
-    def latest(self) -> Report | None:
+    def latest(self) -> AnyReport | None:
         return self._latest
 
     @property
@@ -45,7 +45,7 @@ class Feed(Generic[Report]):
         """How the feed ended, or None while it is open."""
         return self._end
 
-    def publish(self, report: Report, end: End | None = None) -> bool:
+    def publish(self, report: AnyReport, end: End | None = None) -> bool:
         """Make the report the newest, with `end` the last. After the end do nothing and return False."""
         with self._changed:
             if self._end is not None:
@@ -65,7 +65,7 @@ class Feed(Generic[Report]):
             self._tell()
             return True
 
-    def wait(self, seen: int, timeout: float | None = None) -> tuple[int, Report] | None:
+    def wait(self, seen: int, timeout: float | None = None) -> tuple[int, AnyReport] | None:
         """Return the newest report and the count to say next time; None at the end or after the timeout.
 
         Args:

@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Generic
 
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.feed import End, Feed, Report
+from relaqs.jobs.feed import AnyReport, End, Feed
 from relaqs.jobs.job import Job, StepReport
 from relaqs.jobs.running import RunningJobs, Stoppable
 from relaqs.jobs.stopping import StopReason, StopRules
@@ -72,7 +72,7 @@ class Listener:
         """The run is over and its cores are free. Called once."""
 
 
-class RunListener(Listener, Generic[Report]):
+class RunListener(Listener, Generic[AnyReport]):
     """The listener behind a user's handle: a feed of reports, and the rules by which the job may stop.
 
     It does not know the handle, so that a handle which nothing refers to any more can be noticed.
@@ -83,7 +83,7 @@ class RunListener(Listener, Generic[Report]):
     """
 
     def __init__(self, job_id: str, rules: StopRules, running: RunningJobs | None = None) -> None:
-        self.feed: Feed[Report] = Feed()
+        self.feed: Feed[AnyReport] = Feed()
         self.stop_reason: StopReason | None = None
         self._job_id = job_id
         self._rules = rules

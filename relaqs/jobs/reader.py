@@ -7,10 +7,10 @@ import contextlib
 from collections.abc import Callable
 from typing import Generic
 
-from relaqs.jobs.feed import Feed, Report
+from relaqs.jobs.feed import AnyReport, Feed
 
 
-class Reader(Generic[Report]):
+class Reader(Generic[AnyReport]):
     """Reads a feed at its own pace: always the newest report, none twice, and always the last.
 
     Every loop has a reader of its own, so any number of loops may go through one query.
@@ -21,32 +21,32 @@ class Reader(Generic[Report]):
         owner: kept alive for as long as somebody reads.
     """
 
-    def __init__(self, feed: Feed[Report], on_interrupt: Callable[[], None], owner: object = None) -> None:
+    def __init__(self, feed: Feed[AnyReport], on_interrupt: Callable[[], None], owner: object = None) -> None:
         self._feed = feed
         self._on_interrupt = on_interrupt
         self._owner = owner
         self._seen = 0
 
-    def __iter__(self) -> Reader[Report]:
+    def __iter__(self) -> Reader[AnyReport]:
         return self
 
-    def __next__(self) -> Report:
+    def __next__(self) -> AnyReport:
         report = self.next_within(None)
         if report is None:
             raise StopIteration
         return report
 
-    def __aiter__(self) -> Reader[Report]:
+    def __aiter__(self) -> Reader[AnyReport]:
         return self
 
-    async def __anext__(self) -> Report:
+    async def __anext__(self) -> AnyReport:
         await self._news()
         report = self.next_within(None)
         if report is None:
             raise StopAsyncIteration
         return report
 
-    def next_within(self, timeout_seconds: float | None) -> Report | None:
+    def next_within(self, timeout_seconds: float | None) -> AnyReport | None:
         """Return the newest unread report, or None at the end or after the timeout.
 
         Raises the job's error once its last report was read.

@@ -19,9 +19,9 @@ from relaqs_engine.errors import RelaqsError
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
+from relaqs.jobs.handle import Handle
 from relaqs.jobs.job import StepReport
 from relaqs.jobs.listener import RunListener, RunState
-from relaqs.jobs.run import Run
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopping import StopRules
@@ -52,7 +52,7 @@ class PacedListener(RunListener[Reported]):
         self._turns.end()
 
 
-class PacedLoop(Run[Reported]):
+class PacedLoop(Handle[Reported]):
     """Lets a loop take turns with the session's queries and training runs. Use it in a `with`.
 
     Entering waits for the first turn. A report waits where it is another job's turn. Leaving gives the core

@@ -12,8 +12,8 @@ from relaqs_engine.plans.plan import OnlinePlan
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import State
+from relaqs.jobs.handle import Handle
 from relaqs.jobs.listener import RunState
-from relaqs.jobs.run import Run
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.stopping import StopReason
 from relaqs.options import check_seconds, relative_error
@@ -22,7 +22,7 @@ from relaqs.queries.publisher import EstimatingJob, Publisher, no_snapshot_withi
 from relaqs.snapshot import Snapshot
 
 
-class OnlineQuery(Run[Snapshot]):
+class OnlineQuery(Handle[Snapshot]):
     """A query that is being answered, better and better.
 
     Each `for` or `async for` gets the newest snapshot each time round: a slow loop skips some, the last

@@ -67,7 +67,7 @@ class Resort:
     description: JobDescription
 
 
-class Fallback(Protocol):
+class OtherWay(Protocol):
     """Knows another way to answer a query."""
 
     def after(self, error: Exception) -> Resort | None:
@@ -98,7 +98,7 @@ class Publisher(RunListener[Snapshot]):
         executor: Executor,
         *,
         keeper: Keeper | None = None,
-        fallback: Fallback | None = None,
+        fallback: OtherWay | None = None,
         running: RunningJobs | None = None,
     ) -> None:
         rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)

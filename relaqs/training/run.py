@@ -11,9 +11,9 @@ from relaqs_engine.errors import RelaqsError
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
+from relaqs.jobs.handle import Handle
 from relaqs.jobs.job import StepReport
 from relaqs.jobs.listener import RunListener, RunState
-from relaqs.jobs.run import Run
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
@@ -102,7 +102,7 @@ class TrainingListener(RunListener[TrainingStep]):
         return self._may_stop(losses[-1], curve_pixels(losses, self._chart_pixels))
 
 
-class TrainingRun(Run[TrainingStep]):
+class TrainingRun(Handle[TrainingStep]):
     """A model that is being trained, better and better.
 
     Each `for` or `async for` gets the newest step each time round; all of them are in `steps`. Leaving a

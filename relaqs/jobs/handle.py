@@ -1,4 +1,4 @@
-"""Run: what a user holds of anything that runs: a query, a training run, a paced loop.
+"""Handle: what a user holds of anything that runs: a query, a training run, a paced loop.
 
 All three are steered alike, and read alike:
 
@@ -13,15 +13,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
-from relaqs.jobs.feed import Feed, Report
+from relaqs.jobs.feed import AnyReport, Feed
 from relaqs.jobs.listener import RunListener
 from relaqs.jobs.reader import Reader
 from relaqs.jobs.runner import JobRunner, stop_when_forgotten
 from relaqs.options import check_priority
 
 
-class Run(Generic[Report]):
-    """The handle of a job: pause, resume, stop, priority, target, wait, `with`, and reading its reports.
+class Handle(Generic[AnyReport]):
+    """Steers and reads a job: pause, resume, stop, priority, target, wait, `with`, and reading its reports.
 
     Dropping the last reference to it stops the job. So does ctrl-C while waiting for a report.
 
@@ -29,7 +29,7 @@ class Run(Generic[Report]):
         runner: drives the job. It outlives this handle by a task.
     """
 
-    def __init__(self, runner: JobRunner, listener: RunListener[Report]) -> None:
+    def __init__(self, runner: JobRunner, listener: RunListener[AnyReport]) -> None:
         self.runner = runner
         self._listener = listener
         self._own_reader = Reader(listener.feed, partial(_stop, runner, listener.feed))
@@ -82,16 +82,16 @@ class Run(Generic[Report]):
         """Return whether it is over and its cores are free, within the timeout in seconds."""
         return self.runner.wait(timeout)
 
-    def __iter__(self) -> Reader[Report]:
+    def __iter__(self) -> Reader[AnyReport]:
         return Reader(self._listener.feed, self.stop, owner=self)
 
-    def __next__(self) -> Report:
+    def __next__(self) -> AnyReport:
         return next(self._own_reader)
 
-    def __aiter__(self) -> Reader[Report]:
+    def __aiter__(self) -> Reader[AnyReport]:
         return iter(self)
 
-    async def __anext__(self) -> Report:
+    async def __anext__(self) -> AnyReport:
         return await anext(self._own_reader)
 
     def __enter__(self) -> Self:
