@@ -6,9 +6,7 @@ import difflib
 import time
 import uuid
 import weakref
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -17,15 +15,11 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.errors import RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.planning.planner import plan_query, plan_whole
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputKind
-from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.views import expand_views
 
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
@@ -47,7 +41,8 @@ from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.mergeable import query_description, query_job
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.publisher import Publisher, QueryTimeoutError
+from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.scheduling import ClusterStatus
 
@@ -63,7 +58,6 @@ if TYPE_CHECKING:
 # Of the limit, for the merged states of this session's queries; the rest runs tasks. A query that runs as a
 # whole has no state, and may take all.
 _STATE_SHARE = 0.25
-_PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
@@ -84,12 +78,9 @@ class Session:
         result_limit_bytes: int | None = None,
     ) -> None:
         self._catalog = catalog
-        self._views = dict(views)
         self._executor = executor
-        self._binder = Binder(catalog)
-        # By SQL text and whether with intervals; the catalog is the session's, and never changes.
-        self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
+        self._planner = Planner(catalog, views, state_bytes=state_bytes)
         readable = catalog.readable_directories
         self._config = _database_config(readable, memory_limit_bytes - state_bytes, result_limit_bytes)
         self._exact_config = replace(
@@ -170,7 +161,7 @@ class Session:
         Raises SqlError and UnsupportedError as `online_sql` does.
         """
         submitted_at = time.perf_counter()
-        plan = self._plan(sql, intervals, options.timeout, submitted_at)
+        plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
         if plan.mode is Mode.EXACT and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
@@ -184,16 +175,7 @@ class Session:
         Planning takes 10 to 100 ms, so plans are kept. Threads plan side by side. timeout: in seconds.
         Raises SqlError and UnsupportedError as `online_sql` does, QueryTimeoutError when the time is over.
         """
-        return self._plan(sql, intervals, timeout, time.perf_counter())
-
-    def _plan(self, sql: str, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
-        self._check_open()
-        plan = self._plans.pop((sql, intervals), None)
-        plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
-        self._plans[sql, intervals] = plan
-        while len(self._plans) > _PLANS_KEPT:
-            self._plans.popitem(last=False)
-        return plan
+        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=time.perf_counter())
 
     def start(
         self,
@@ -211,7 +193,7 @@ class Session:
         is False. Nothing is kept of queries that are refined, are SQL over the answers of their parts, or run
         as a whole, nor of states beyond 64 MiB: those begin anew. submitted_at: on `time.perf_counter`.
         """
-        self._check_open()
+        self._planner.check_open()
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = _watched_columns(plan, options.watch)
         job = query_job(
@@ -239,7 +221,7 @@ class Session:
             stopwatch,
             self._executor,
             keeper=keeper,
-            fallback=WholeFallback(self, plan, options, job.id, self._exact_config),
+            fallback=WholeFallback(self._planner, plan, options, job.id, self._exact_config),
             running=self._running,
         )
         description = query_description(job.id, plan, options, exact_cores=self._exact_config.threads)
@@ -311,7 +293,7 @@ class Session:
         )
 
     def _check_can_pace(self) -> None:
-        self._check_open()
+        self._planner.check_open()
         if not isinstance(self._executor, ThreadExecutor):
             raise UnsupportedError(
                 f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
@@ -323,7 +305,7 @@ class Session:
 
         On a cluster these are the jobs of all its clients.
         """
-        self._check_open()
+        self._planner.check_open()
         return self._executor.status()
 
     def explain(self, sql: str) -> str:
@@ -337,14 +319,11 @@ class Session:
         would help. A session opened on a warehouse folder finds a new layout there; one on `tables` is to be
         given it, too: tables={"trips": …, "trips@zone": "…/trips@zone"}.
         """
-        from relaqs_engine.advisor.advise import advise
-
-        effort = self._effort(None, 0.0)
-        with self._expanded(sql, effort) as expanded:
-            return advise(expanded, self._catalog, self._binder, effort)
+        return self._planner.advise(sql)
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. Does nothing the second time."""
+        self._planner.close()
         self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
@@ -368,52 +347,6 @@ class Session:
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
-
-    def plan_as_whole(self, plan: OnlinePlan, reason: str) -> OnlinePlan:
-        """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
-        with self._expanded(plan.sql, self._effort(None, 0.0)) as expanded:
-            return plan_whole(plan, expanded, self._catalog, reason)
-
-    def _effort(self, timeout: float | None, begun_at: float) -> Effort:
-        """Return what planning is counted on: it ends with the session, and when the time is over."""
-
-        def still_wanted() -> None:
-            self._check_open()
-            if timeout is not None and time.perf_counter() > begun_at + timeout:
-                raise QueryTimeoutError(
-                    f"the query was not planned within {timeout} s; allow more time, or give it fewer "
-                    "columns, conditions or subqueries"
-                )
-
-        return Effort(still_wanted)
-
-    def _plan_anew(self, sql: str, intervals: bool, effort: Effort) -> OnlinePlan:
-        with self._expanded(sql, effort) as expanded:
-            plan = plan_query(
-                expanded,
-                self._catalog,
-                self._binder,
-                intervals=intervals,
-                state_bytes=self._states.config.memory_limit_bytes,
-                effort=effort,
-            )
-        return replace(plan, sql=sql)
-
-    @contextmanager
-    def _expanded(self, sql: str, effort: Effort) -> Iterator[str]:
-        """Give the SELECT with its views written out, to a block that plans it."""
-        self._check_open()
-        expanded = expand_views(sql, self._views, effort) if self._views else sql
-        try:
-            yield expanded
-        except SqlError as error:
-            if expanded != sql:  # positions would be those of a text that the user never saw
-                raise SqlError(error.message, None, error.candidates) from None
-            raise
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise RelaqsError("this session is closed; open another with relaqs.connect")
 
 
 def _database_config(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import MemoryLimitError
@@ -11,17 +10,10 @@ from relaqs_engine.plans.plan import Mode, OnlinePlan
 
 from relaqs.options import QueryOptions
 from relaqs.queries.mergeable import ExactQueryJob, query_description
+from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Resort
 
 _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
-
-
-class WholePlanner(Protocol):
-    """Plans queries that run as a whole."""
-
-    def plan_as_whole(self, plan: OnlinePlan, reason: str) -> OnlinePlan:
-        """Return the plan of the same SELECT, run once and exactly."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +30,7 @@ class WholeFallback:
         database_config: of the database that runs it as a whole.
     """
 
-    planner: WholePlanner
+    planner: Planner
     plan: OnlinePlan
     options: QueryOptions
     job_id: str

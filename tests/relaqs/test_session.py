@@ -25,6 +25,7 @@ from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
 from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
+from relaqs.queries import planner as planner_module
 from relaqs.queries.mergeable import query_job
 from relaqs.session import Session
 from relaqs.snapshot import Snapshot
@@ -180,8 +181,8 @@ def test_a_query_is_planned_once_and_the_least_recently_used_plans_go(
         planned.append((sql, intervals))
         return plan_query(sql, *arguments, intervals=intervals, **others)
 
-    monkeypatch.setattr(session_module, "plan_query", plan)
-    monkeypatch.setattr(session_module, "_PLANS_KEPT", 2)
+    monkeypatch.setattr(planner_module, "plan_query", plan)
+    monkeypatch.setattr(planner_module, "PLANS_KEPT", 2)
     first, second = "SELECT count(*) AS n FROM orders", "SELECT count(*) AS n FROM lineitem"
     with connect(tpch_warehouse) as session:
         for sql in (first, second, first, first):
