@@ -194,6 +194,23 @@ def test_no_registry_host_is_named() -> None:
     assert naming == []
 
 
+def test_documents_that_are_cited_exist() -> None:
+    """A document in capitals, as in "(NOTES: …)", "see NOTES" or NOTES.md, and records in docs/decisions."""
+    in_capitals = re.compile(r"\(([A-Z]{4,}): |\b[Ss]ee ([A-Z]{4,})\b|\b([A-Z]{4,}\.md)\b")
+    record = re.compile(r"\b(\d{4}-[a-z-]+\.md)\b")
+    documents = [*text_files(), *(ROOT / "docs").rglob("*.md")]
+    there = {name for path in documents for name in (path.name, path.stem)}
+    missing = [
+        f"{path.relative_to(ROOT)} cites {name}"
+        for path in documents
+        if path.suffix in {".py", ".md"} and path != Path(__file__)
+        for pattern in (in_capitals, record)
+        for match in pattern.finditer(path.read_text(encoding="utf-8"))
+        if (name := next(filter(None, match.groups()))) not in there
+    ]
+    assert missing == []
+
+
 def test_constraints_pin_every_direct_dependency() -> None:
     import tomllib
 

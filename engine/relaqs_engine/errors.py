@@ -1,7 +1,8 @@
-"""Every error a user can meet. Each says what was wrong, the value, what is accepted and what to do next.
+"""Errors of tables, SQL and clusters. Each says what was wrong, what is accepted and what to do next.
 
-They live in the lowest package that raises them and are re-exported by `relaqs`. All survive pickling,
-because they travel from workers to clients.
+They live in the lowest package that raises them, and `relaqs` exports them. All survive pickling, because
+they travel from workers to clients. Two more are next to the code that raises them: `PolicyError` in
+`relaqs.policies`, and `MissingPackageError` in `relaqs.training`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ class RelaqsError(Exception):
 class SqlError(RelaqsError):
     """The SQL text is wrong: it does not parse, names something unknown, or is not one SELECT.
 
-    position: (line, column), both from 1, or None where unknown. candidates: names that were likely meant.
+    Attributes:
+        message: what is wrong.
+        position: (line, column), both from 1, or None where that is not known.
+        candidates: names that were probably meant.
+
+    >>> print(SqlError("there is no column 'fair'", position=(1, 12), candidates=("fare",)))
+    there is no column 'fair'; at line 1, column 12; did you mean 'fare'?
     """
 
     def __init__(
@@ -41,7 +48,7 @@ class SqlError(RelaqsError):
 
 
 class UnsupportedError(RelaqsError):
-    """The request is understood and cannot be served, e.g. no estimate exists and `fallback="error"`."""
+    """The request is understood but cannot be served, e.g. no estimate exists and `fallback="error"`."""
 
 
 class LayoutError(RelaqsError):

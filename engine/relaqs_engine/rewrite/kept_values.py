@@ -1,4 +1,4 @@
-"""Check: the values that medians and the like are computed of fit into what merged states may take."""
+"""Check: the values that medians and the like are computed from fit into the memory for merged states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ _GROUP_BYTES = 300
 
 
 def check_kept_values(draft: Draft) -> Draft:
-    """Return the draft as it is. Raises NotOnlineError where too many values would be kept."""
+    """Return the draft unchanged. Raises NotOnlineError where too many values would be kept.
+
+    >>> from relaqs_engine.planning.example import refusal
+    >>> refusal(check_kept_values, "SELECT median(price) FROM items")
+    ''
+    >>> refusal(check_kept_values, "SELECT median(fare) FROM trips")
+    'it would keep 12,800,000 values; up to 12,500,000 are kept'
+    """
     lists = sum(column.kind is Basis.VALUES for column in draft.basis)
     if not lists:
         return draft

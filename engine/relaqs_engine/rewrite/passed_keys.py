@@ -1,4 +1,4 @@
-"""Which columns of a query over answers are keys, passed on through the derived tables between them."""
+"""Tell which columns of a query over answers are keys, also through the derived tables between them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ IsKey = Callable[[exp.Table, str], bool]
 
 
 def is_key(item: exp.Expr, query: exp.Select, of_table: IsKey) -> bool:
-    """Whether an expression of a SELECT is computed of keys alone, so that no estimate changes its value.
+    """Whether an expression is computed from keys alone, so that no estimate changes its value.
 
-    item: qualified; without columns it is one.
+    Args:
+        item: a qualified expression. Without any column it counts as a key.
+        query: the SELECT that it is in.
+        of_table: whether a column of a table (not of a derived table) is a key.
+
+    >>> import sqlglot
+    >>> query = sqlglot.parse_one("SELECT upper(d.k) AS k, d.n FROM (SELECT a.key AS k, a.n FROM a) AS d")
+    >>> [is_key(item.unalias(), query, lambda table, name: name == "key") for item in query.expressions]
+    [True, False]
     """
     if own_nodes(item, exp.AggFunc) or own_nodes(item, exp.Window) or item.find(exp.Query):
         return False

@@ -1,8 +1,8 @@
 """Rule: the answer says which of its estimates are never certified before the end, and why.
 
-An interval is certified only if no row that was not read could move the value far. Where nothing bounds what
-a row may add, as of `sum(length(comment))`, that cannot be told. Nor can it where a row of the sampled table
-may meet many rows of another one, which then all come at once.
+An interval is certified only if no row that was not read could move the value far. That cannot be told where
+nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one row of the
+sampled table may meet many rows of another table, because all of them then come at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ ABOUT_ALL = 0.8
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
-    """Return the draft with a note for each estimate that cannot be certified."""
+    """Return the draft with a note for each estimate that cannot be certified.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> draft = after(say_what_is_unbounded, "SELECT sum(km) AS km, sum(length(comment)) AS words FROM trips")
+    >>> print(*map(shown, draft.notes))
+    words is not certified before the end: nothing bounds what a row adds to SUM(LENGTH(trips.comment))
+    """
     if draft.returns_rows or not draft.intervals or draft.groups_are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
@@ -39,7 +45,7 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
 
 
 def _met_several_times(draft: Draft) -> Iterator[str]:
-    """Yield the tables read whole of which a sampled row may meet more than one row."""
+    """Yield the tables that are read whole and of which a sampled row may meet more than one row."""
     joins = draft.select.args.get("joins") or []
     conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
     equated = frozenset(column for condition in conditions for column in _equated(condition))
@@ -50,7 +56,7 @@ def _met_several_times(draft: Draft) -> Iterator[str]:
 
 
 def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
-    """Return the columns, as (alias, name), that a condition surely equates with one of another table."""
+    """Return the columns, as (alias, name), that a condition surely equates with those of other tables."""
     condition = condition.unnest()
     if isinstance(condition, exp.Or):
         branches = [
