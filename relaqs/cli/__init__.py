@@ -18,7 +18,7 @@ from typing import NoReturn
 import click
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
 
 # command → the module and the name in it, and what `relaqs --help` says of it without loading it
 COMMANDS = {

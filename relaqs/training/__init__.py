@@ -14,7 +14,8 @@ from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Fold, Iteration, Rows, Sums, Training, TrainingJob
+from relaqs.training.protocol import Fold, Iteration, Training, TrainingJob
+from relaqs.training.rows import Rows, Sums
 from relaqs.training.run import TrainingRun, TrainingStep
 
 __all__ = [

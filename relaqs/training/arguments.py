@@ -8,7 +8,7 @@ from numbers import Integral, Real
 
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
 
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "threadpoolctl": "threadpoolctl", "xgboost": "xgboost"}
 
