@@ -17,7 +17,7 @@ _RESULT_LIMIT_BYTES = 64 << 20
 _MEMORY_SHARE = 0.8  # of the machine's, for this process
 
 
-@click.command("dashboard", short_help="Serve pages of queries that sharpen before one's eyes.")
+@click.command("dashboard", short_help="Serve pages of queries that sharpen.")
 @data_option
 @click.option(
     "--page",

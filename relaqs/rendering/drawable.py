@@ -1,7 +1,8 @@
-"""What an answer must say of itself to be drawn. A `relaqs.Snapshot` says all of it."""
+"""What an answer must say of itself to be drawn, and what a query must give to be shown live."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
@@ -57,3 +58,12 @@ class DrawableAnswer(Protocol):
     def within(self, error: float) -> tuple[int, int]: ...
 
     def __len__(self) -> int: ...
+
+
+class WatchableQuery(Protocol):
+    """A query that gives one snapshot after another, as a notebook sees it. A `relaqs.OnlineQuery` is one."""
+
+    @property
+    def latest(self) -> DrawableAnswer | None: ...
+
+    def __iter__(self) -> Iterator[DrawableAnswer]: ...
