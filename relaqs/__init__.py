@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from relaqs_engine.layouts import Layout, add_static, shuffle, verify
     from relaqs_engine.plans.plan import OnlinePlan
 
+    from relaqs.arguments import ArgumentError
     from relaqs.opening import connect, online_sql
-    from relaqs.options import ArgumentError
     from relaqs.pacing.pacer import Pacer, report
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.publisher import QueryTimeoutError
@@ -61,7 +61,7 @@ __all__ = [
 
 _HOMES = {
     "Advice": "relaqs_engine.advisor.advise",
-    "ArgumentError": "relaqs.options",
+    "ArgumentError": "relaqs.arguments",
     "Layout": "relaqs_engine.layouts",
     "OnlinePlan": "relaqs_engine.plans.plan",
     "OnlineQuery": "relaqs.queries.online_query",

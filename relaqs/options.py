@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeGuard, get_args
+from typing import Literal, get_args
 
-from relaqs_engine.errors import RelaqsError
 from relaqs_engine.execution.headline import Judge, Weighting
 
-if TYPE_CHECKING:
-    from relaqs.snapshot import Snapshot
+from relaqs.arguments import (
+    ArgumentError,
+    check_count,
+    check_priority,
+    check_seconds,
+    is_number,
+    is_whole,
+    refusal,
+    share_of_weight,
+)
+from relaqs.snapshot import Interval, Snapshot
 
-Interval = Literal["pointwise", "anytime"]
 Fallback = Literal["exact", "error"]
-ErrorFunction = Callable[["Snapshot", "Snapshot"], float]
+ErrorFunction = Callable[[Snapshot, Snapshot], float]
 Watch = str | Sequence[str] | ErrorFunction
-
-
-class ArgumentError(RelaqsError, ValueError):
-    """An argument has a value that is not accepted. It is a ValueError too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,13 @@ class QueryOptions:
         return Judge(self.judged_by, self.share)
 
     def __post_init__(self) -> None:
-        if not _is_number(self.confidence) or not 0.5 < self.confidence < 1:
-            raise _refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
+        if not is_number(self.confidence) or not 0.5 < self.confidence < 1:
+            raise refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
         share_of_weight(self.share)
         for name, kind in (("interval", Interval), ("fallback", Fallback), ("judged_by", Weighting)):
             choices = get_args(kind)
             if getattr(self, name) not in choices:
-                raise _refusal(name, getattr(self, name), " or ".join(map(repr, choices)))
+                raise refusal(name, getattr(self, name), " or ".join(map(repr, choices)))
         check_priority(self.priority)
         for name in ("timeout", "within"):
             if getattr(self, name) is not None:
@@ -70,31 +71,11 @@ class QueryOptions:
                 f"within is {self.within!r}, but there is no target to reach by then; give target=0.01, "
                 f"or timeout={self.within!r} to stop with the best answer there is"
             )
-        if not _is_whole(self.seed) or self.seed < 0:
-            raise _refusal("seed", self.seed, "a whole number from 0 on")
+        if not is_whole(self.seed) or self.seed < 0:
+            raise refusal("seed", self.seed, "a whole number from 0 on")
         for name in ("batches", "chart_pixels"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-
-
-def relative_error(value: float | str | None, name: str = "target") -> float | None:
-    """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None."""
-    if value is None:
-        return None
-    number: object = value
-    if isinstance(value, str):
-        number = _share(value)
-    if not _is_number(number) or not 0 < number < math.inf:
-        raise _refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
-    return float(number)
-
-
-def share_of_weight(value: float | str) -> float:
-    """Return the share of an answer that must be within its error: 0.95 for 0.95, "0.95" and "95%"."""
-    number: object = _share(value) if isinstance(value, str) else value
-    if not _is_number(number) or not 0 < number <= 1:
-        raise _refusal("share", value, 'a share above 0 and up to 1, such as 0.95 or "95%"')
-    return float(number)
 
 
 def watched(watch: Watch | None) -> tuple[str, ...] | ErrorFunction | None:
@@ -103,49 +84,5 @@ def watched(watch: Watch | None) -> tuple[str, ...] | ErrorFunction | None:
         return watch
     names = (watch,) if isinstance(watch, str) else tuple(watch)
     if not names or not all(isinstance(name, str) for name in names):
-        raise _refusal("watch", watch, "names of approximate columns, or a function of two snapshots")
+        raise refusal("watch", watch, "names of approximate columns, or a function of two snapshots")
     return names
-
-
-def check_priority(priority: float) -> float:
-    if not _is_number(priority) or not 0 < priority < math.inf:
-        raise _refusal("priority", priority, "a finite number above 0; 2.0 gets twice the share of 1.0")
-    return float(priority)
-
-
-def check_count(name: str, count: int) -> int:
-    if not _is_whole(count) or count < 1:
-        raise _refusal(name, count, "a whole number from 1 on, or None")
-    return int(count)
-
-
-def check_seconds(name: str, seconds: float) -> float:
-    if not _is_number(seconds) or not 0 < seconds < math.inf:
-        raise _refusal(name, seconds, "a number of seconds above 0, or None")
-    return float(seconds)
-
-
-def check_loss(name: str, value: float) -> float:
-    if not _is_number(value) or not math.isfinite(value):
-        raise _refusal(name, value, "a finite number, in the loss's own unit")
-    return float(value)
-
-
-def _refusal(name: str, value: object, accepted: str) -> ArgumentError:
-    return ArgumentError(f"{name} is {value!r}; it must be {accepted}")
-
-
-def _share(text: str) -> float | None:
-    number, percent, rest = text.strip().partition("%")
-    try:
-        return None if rest else float(number) / (100 if percent else 1)
-    except ValueError:
-        return None
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -21,22 +21,14 @@ from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputKind
 
+from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.options import (
-    ErrorFunction,
-    Fallback,
-    Interval,
-    QueryOptions,
-    Watch,
-    relative_error,
-    share_of_weight,
-    watched,
-)
+from relaqs.options import ErrorFunction, Fallback, QueryOptions, Watch, watched
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.mergeable import query_description, query_job
@@ -45,6 +37,7 @@ from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.scheduling import ClusterStatus
+from relaqs.snapshot import Interval
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice

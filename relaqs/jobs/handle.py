@@ -13,11 +13,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
 
+from relaqs.arguments import check_priority
 from relaqs.jobs.feed import AnyReport, Feed
 from relaqs.jobs.listener import RunListener
 from relaqs.jobs.reader import Reader
 from relaqs.jobs.runner import JobRunner, stop_when_forgotten
-from relaqs.options import check_priority
 
 
 class Handle(Generic[AnyReport]):

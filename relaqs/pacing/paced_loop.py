@@ -17,6 +17,7 @@ from typing import Literal, Self, SupportsFloat
 
 from relaqs_engine.errors import RelaqsError
 
+from relaqs.arguments import check_priority
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
@@ -25,7 +26,6 @@ from relaqs.jobs.listener import RunListener, RunState
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopping import StopRules
-from relaqs.options import check_priority
 from relaqs.pacing.paced_job import PacedJob, Reported, Turns
 from relaqs.sharing.view import Kind
 

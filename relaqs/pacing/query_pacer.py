@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from relaqs_engine.execution.arrays import doubles
 
+from relaqs.arguments import ArgumentError, relative_error
 from relaqs.arrays import FloatArray
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.running import RunningJobs
-from relaqs.options import ArgumentError, relative_error
 from relaqs.pacing.paced_job import Reported
 from relaqs.pacing.paced_loop import TURN_SECONDS, PacedLoop
 from relaqs.progress import Cells, ResultDelta

@@ -9,6 +9,7 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.plan import OnlinePlan
 
+from relaqs.arguments import check_seconds, relative_error
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import State
@@ -16,7 +17,6 @@ from relaqs.jobs.handle import Handle
 from relaqs.jobs.listener import RunState
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.stopping import StopReason
-from relaqs.options import check_seconds, relative_error
 from relaqs.prediction.arrival import Expected
 from relaqs.queries.publisher import EstimatingJob, Publisher, no_snapshot_within
 from relaqs.snapshot import Snapshot

@@ -6,15 +6,10 @@ import math
 from importlib.util import find_spec
 from numbers import Integral, Real
 
-from relaqs_engine.errors import RelaqsError
-
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
+from relaqs.plugins import MissingPackageError
 
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "threadpoolctl": "threadpoolctl", "xgboost": "xgboost"}
-
-
-class MissingPackageError(RelaqsError, ImportError):
-    """A package that an algorithm needs is not installed. It is an ImportError too."""
 
 
 def require(*packages: str) -> None:

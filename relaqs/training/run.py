@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from relaqs_engine.errors import RelaqsError
 
+from relaqs.arguments import check_loss, check_priority, check_seconds
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
@@ -18,7 +19,6 @@ from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.options import check_loss, check_priority, check_seconds
 from relaqs.sharing.view import Kind
 from relaqs.training.arguments import check_count
 from relaqs.training.loss_job import LossJob

@@ -8,10 +8,10 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.plans.plan import OnlinePlan
 
+from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.options import ArgumentError
 from relaqs.training.arguments import require
 from relaqs.training.loss_job import LossJob
 from relaqs.training.protocol import TrainingJob
