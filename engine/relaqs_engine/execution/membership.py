@@ -10,7 +10,7 @@ if, at the confidence asked for,
    now, and groups that were not seen yet.
 
 **Two groups.** Group a is surely ahead of group b if their estimates are far enough apart. The errors of two
-groups are nearly independent, so they add as sides of a right angle:
+groups are nearly independent, so they add up like the short sides of a right triangle:
 
     a − b > hypot(lower half-width of a, upper half-width of b)
 
@@ -20,8 +20,9 @@ bar. At a slack of 0.44 the row's intervals would have to be more than twice as 
 (`relaqs_bootstrap.selection_factor`). That would say nothing, so its cells are not certified.
 
 **Many statements.** All statements of one estimate should hold together. What holds at 99.99 % is taken as
-decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged at
-1 − 2 · 0.05/40 = 99.75 % on one side.
+decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged by
+its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decides, so each is wrong with a
+chance of 0.05/40.
 
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
 A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
