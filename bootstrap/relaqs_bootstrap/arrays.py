@@ -28,7 +28,7 @@ def beyond_rounding(difference: FloatArray, magnitude: FloatArray) -> FloatArray
     """Return the difference, elementwise, with 0 where it is only the rounding of what cancelled.
 
     A difference counts as rounding if it is below 1e-12 of the magnitude. No real block moves an estimate by
-    so little. The average of equal values does not vary, nor does a count of which each block has its share.
+    so little. The average of equal values does not vary, nor does a count that all blocks share equally.
     An infinite difference stays infinite.
 
     >>> beyond_rounding(np.array([1e-15, 0.5]), np.array([1.0, 1.0])).tolist()

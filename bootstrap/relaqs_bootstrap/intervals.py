@@ -113,8 +113,7 @@ def confidence_intervals(
     A ratio has at most rows − 1 degrees of freedom. Gamma intervals need no such cap: at 1.5 rows a group it
     would widen COUNT 13-fold for 0.5 points of coverage.
 
-    An average of 50 with a standard error of 2, from 1,000 rows, no row of which could move it by more than
-    1:
+    An average of 50 with a standard error of 2, from 1,000 rows. One row could move it by at most 1:
 
     >>> found = confidence_intervals(
     ...     np.array([[50.0]]),
@@ -200,7 +199,7 @@ def gamma_interval(
         level: how sure the interval is to be.
 
     With k = total²/V, and V inflated by (t/z)², the ends are total·χ²₂ₖ(α/2)/2k and total·χ²₂ₖ₊₂(1−α/2)/2k.
-    For a COUNT of which hardly anything was scanned, that is the exact Poisson interval. The result is NaN
+    For a COUNT over a tiny scanned share, that is the exact Poisson interval. The result is NaN
     wherever an argument is not finite or the total is 0.
 
     Source: Fay and Feuer 1997, Confidence intervals for directly standardized rates.

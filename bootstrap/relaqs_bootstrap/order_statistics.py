@@ -58,7 +58,7 @@ def share_variance_of_blocks(
     Source: Woodruff 1952, Confidence intervals for medians and other position measures; Särndal, Swensson,
     Wretman 1992, Model Assisted Survey Sampling, §5.11.
 
-    Three blocks of ten values, of which 4, 6 and 5 are below the median. The shares 0.4, 0.6 and 0.5 have the
+    Three blocks of ten values have 4, 6 and 5 values below the median. The shares 0.4, 0.6 and 0.5 have the
     variance 0.01, their mean a third of it, and half of the table is read:
 
     >>> below, ten = np.array([4, 6, 5]), np.array([10, 10, 10])

@@ -49,7 +49,7 @@ from relaqs_engine.plans.plan import (
 # A ranking over groups with fewer rows than this shows values so far. Scaled, they would be far too high: by
 # 85 times was measured after half a percent of the rows.
 MIN_ROWS_TO_SCALE_RANKED = 30
-# Before the end, no more groups than this are shown. No person reads so many, and their error bars would take
+# Before the end, no more groups than this are shown. People do not read more, and their error bars would take
 # gigabytes and minutes at each mini-batch.
 MOST_GROUPS_SHOWN = 100_000
 _POINT, _RANKED = "point", "ranked"  # names of prepared statements

@@ -10,7 +10,7 @@ if, at the confidence asked for,
    now, and groups that were not seen yet.
 
 **Two groups.** Group a is surely ahead of group b if their estimates are far enough apart. The errors of two
-groups are nearly independent, so they add as sides of a right angle:
+groups are nearly independent, so they add up like the short sides of a right triangle:
 
     a − b > hypot(lower half-width of a, upper half-width of b)
 
@@ -20,12 +20,14 @@ bar. At a slack of 0.44 the row's intervals would have to be more than twice as 
 (`relaqs_bootstrap.selection_factor`). That would say nothing, so its cells are not certified.
 
 **Many statements.** All statements of one estimate should hold together. What holds at 99.99 % is taken as
-decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged at
-1 − 2 · 0.05/40 = 99.75 %, of which it uses one side.
+decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged by
+its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decides, so each is wrong with a
+chance of 0.05/40.
 
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
-A total is bounded by so many rows, at one in a million, times the most that a row can add. The same bound,
-with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table was read.
+A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
+same bound, with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table
+was read.
 
 What is ugly. Groups compared are the first 500 beyond LIMIT and the 500 nearest to the thresholds of HAVING,
 and what lies beyond both is bounded by their last ones. One confidence is used for all open groups, so the
@@ -153,7 +155,7 @@ class Membership:
         if self._is_opaque or (plan.ranking and count > MOST_RANKED):
             return Places.alike(count, certain=False)
         if self._rows_may_leave and not plan.has_limit and not plan.deciders:
-            certain = candidates.rows[:count] >= MIN_ROWS  # of which some surely count
+            certain = candidates.rows[:count] >= MIN_ROWS  # some of these rows surely count
             return Places(certain, np.full(count, np.inf), int((~certain).sum()))
         if plan.ranks_by_key:
             return Places.alike(count, certain=self._all_are_seen(candidates) and not plan.deciders)
@@ -199,7 +201,7 @@ class Membership:
     ) -> int | None:
         """Return how many rows would be certain if groups had to have more rows than this.
 
-        None where too few groups have so many. `least` counts rows seen.
+        None where too few groups have more. `least` counts rows seen.
         """
         usual, found = at(self._confidence), at(STRICT_CONFIDENCE)
         stays = candidates.passes & (candidates.rows > least)

@@ -128,7 +128,10 @@ class RefinedVariance:
         left_out: FloatArray,
         stages: Mapping[str, Replicates],
     ) -> Variance:
-        """Return the variance. left_out: the groups' own sums, shape (blocks, groups, columns)."""
+        """Return the delete-a-block variance.
+
+        `left_out` are the groups' own sums without each block, shape (blocks, groups, columns).
+        """
         shared = [stages[name].sums for name in self._refinement.shared]
         of_groups = [np.repeat(sums[:, None], len(cells), axis=1) for sums in shared]
         rows = scan.block_rows[scan.block_rows > 0]

@@ -16,8 +16,8 @@ lies between two known ends.
 
 **Which rows.** Distances are taken from the median, and the ends are chosen so that 1 % of the rows, less a
 margin, lie beyond them. A column has an index if those rows hold a quarter of its variance, or if one value
-is 25 standard deviations out. A normal column's outliers hold 8 % of its variance and an exponential one's 22
-%, so neither gets an index. Several columns share the 1 %.
+is 25 standard deviations out. The outliers of a normal column hold 8 % of its variance, those of an
+exponential one 22 %, so neither gets an index. Several columns share the 1 %.
 
 The partitions hold these rows as well. Every prefix of the partitions is still a random sample of the whole
 table, and a query that has no use for the index ignores it.

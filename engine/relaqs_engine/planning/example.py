@@ -85,7 +85,7 @@ def _binder() -> Binder:
 
 
 def _layout(table: str, row_count: int, key: str, *columns: Column) -> Layout:
-    """Return a layout of two partitions. key: the cluster key, or "rows", or "" for a static table."""
+    """Return a layout of two partitions. `key` is the cluster key, "rows", or "" for a static table."""
     files, blocks = (2, BLOCK_COUNT) if key else (1, 0)
     rows = row_count // files
     block_rows = (rows // BLOCK_COUNT,) * blocks

@@ -154,7 +154,7 @@ class _Splitter:
 
         result = visit(expression.copy())
         for column in own_nodes(result, exp.Column):
-            # Columns of the FROM clause are qualified; keys, basis and output names are not.
+            # Only columns of the FROM clause are qualified. Keys, basis and output names are not.
             if column.args.get("table"):
                 shown = expression.sql(DIALECT)
                 raise NotOnlineError(f"{shown} is neither a group key nor an aggregate that merges")
@@ -205,7 +205,7 @@ class _Splitter:
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
         plain = self._groups_are_local or self._is_cluster_key(distinct[0].unnest())
-        # In a state with a row per value, a count of other values is one per value: they do not add up.
+        # In a state with one row for each value, counts of other values do not add up.
         if self.distinct not in (None, value) or (self._plain_distinct and not plain):
             return self._of_values(of_distinct(aggregate, value), None)
         if plain and self.distinct is None:

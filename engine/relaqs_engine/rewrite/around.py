@@ -24,7 +24,7 @@ from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.sql.parse import DIALECT
 
-# Rows that an answer may have: the query around it is computed anew, where the answers are, each time.
+# The most rows of an answer. The query around it is computed anew each time, where the answers are.
 MOST_ROWS = 200_000
 
 

@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from relaqs_engine.plans.plan import VALUE, Basis
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
-# Arrow has no bit string (bytes, padded), no order of an ENUM's values, no zone beside a time.
+# Arrow has no bit string (only padded bytes), no order of an ENUM's values, and no zone beside a time.
 _LOST = re.compile(r"\b(BIT|ENUM|TIME WITH TIME ZONE)\b")
-# Comes back as DECIMAL(38,0), which not every function of integers takes.
+# These come back as DECIMAL(38,0), which some functions of integers do not take.
 _CHANGED = re.compile(r"\bU?HUGEINT\b")
 
-# Folded by functions that take them as the values they are.
+# These are folded by functions that need the values themselves.
 _AS_KEYS = (Basis.VALUES, Basis.BIT_AND, Basis.BIT_OR, Basis.BIT_XOR)
 
 

@@ -33,7 +33,7 @@ class Carved:
     parts: tuple[OnlinePlan, ...]
 
 
-# Plans a query on its own, None where it has no estimate or, reading static tables alone, needs none.
+# Plans a query on its own. None where it has no estimate, or reads static tables only and needs none.
 PlanPart = Callable[[exp.Query], OnlinePlan | None]
 
 

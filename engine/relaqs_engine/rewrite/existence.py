@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import Draft
 
-# Beside these the outputs, or how many there are, may decide over the rows.
+# With one of these, the outputs may decide which rows there are, or how many.
 _DEPENDENT = ("group", "having", "distinct", "qualify", "order", "limit", "offset")
 
 

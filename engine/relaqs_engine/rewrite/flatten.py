@@ -56,7 +56,7 @@ def qualified_query(draft: Draft) -> exp.Query:
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
-    # Identifiers, for sqlglot parses a name that is text: it would read `delay ` as `delay`.
+    # Names are given as identifiers, because sqlglot parses text: it would read `delay ` as `delay`.
     schema: dict[Any, object] = {
         _identifier(name): {_identifier(column.name): column.type for column in layout.columns}
         for name, layout in draft.catalog.tables.items()

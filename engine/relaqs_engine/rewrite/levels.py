@@ -262,7 +262,7 @@ def _alike(left: Value, right: Value) -> Value:
         return Value(Trust.KEY)
     sources = set(left.sources + right.sources)
     taken_over = left.sources and right.sources and left.trust is not Trust.KEY is not right.trust
-    # A row is known by its answer alone, so that all rows of one answer must take over the same output.
+    # Only its answer tells a row apart, so all rows of one answer must take over the same output.
     if not taken_over or len({part for part, _ in sources}) < len(sources):
         return _UNSURE
     return Value(Trust.NONE, sources=tuple(sorted(sources)))

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import own_nodes
 
-# Of a table that is no derived one: whether no estimate changes the values of this column of it.
+# Whether a column of a table (not of a derived table) has values that no estimate changes.
 IsKey = Callable[[exp.Table, str], bool]
 
 
@@ -29,7 +29,7 @@ def is_key(item: exp.Expr, query: exp.Select, of_table: IsKey) -> bool:
         return False
     sources = {source.alias_or_name: source for source in _sources(query)}
     if len(sources) == 1:
-        sources[""] = next(iter(sources.values()))  # a look-up in a stage names its columns alone
+        sources[""] = next(iter(sources.values()))  # a look-up in a stage names columns without their table
     return all(
         _is_key_of(sources.get(column.table), column.name, of_table) for column in item.find_all(exp.Column)
     )

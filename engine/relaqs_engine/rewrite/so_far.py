@@ -55,6 +55,6 @@ def value_so_far(aggregate: exp.Expr, add: AddColumn) -> exp.Expr | None:
     if (kinds := _EXTREMES.get(type(aggregate))) is None or aggregate.args.get("count"):
         return None
     beside, extreme, function = kinds
-    # A row whose value is NULL has no say in which row is the extreme one.
+    # A row with a NULL value cannot be the extreme one.
     ranked = exp.case().when(aggregate.this.copy().is_(exp.null()).not_(), aggregate.expression.copy())
     return exp.column(add(beside, aggregate, add(extreme, function(this=ranked), None)))

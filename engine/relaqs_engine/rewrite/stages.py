@@ -76,7 +76,7 @@ class StageMaker:
     >>> from relaqs_engine.rewrite.flatten import flatten
     >>> inner = "SELECT avg(j.price) FROM items AS j WHERE j.part = i.part"
     >>> draft = after(flatten, f"SELECT count(*) AS n FROM items AS i WHERE i.price < ({inner})")
-    >>> from types import SimpleNamespace   # stands for the stage's plan, of which only the types are read
+    >>> from types import SimpleNamespace   # stands for a stage's plan: only types are read
     >>> plan = SimpleNamespace(outputs=[SimpleNamespace(type="INTEGER"), SimpleNamespace(type="DOUBLE")])
     >>> maker, selects = StageMaker(draft, lambda select, _: selects.append(shown(select)) or plan), []
     >>> query = draft.select.copy()

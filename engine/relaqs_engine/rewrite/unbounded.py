@@ -18,7 +18,7 @@ from relaqs_engine.plans.plan import BasisColumn, OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
 from relaqs_engine.sql.parse import DIALECT
 
-# Distinct values are counted to a few percent.
+# Distinct values are counted to a few percent, so this share of the rows counts as all different.
 ABOUT_ALL = 0.8
 
 
@@ -45,7 +45,7 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
 
 
 def _met_several_times(draft: Draft) -> Iterator[str]:
-    """Yield the tables that are read whole and of which a sampled row may meet more than one row."""
+    """Yield the tables that are read whole and have more than one row that a sampled row may meet."""
     joins = draft.select.args.get("joins") or []
     conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
     equated = frozenset(column for condition in conditions for column in _equated(condition))

@@ -21,7 +21,7 @@ MOST_CTES = 100
 MOST_LEVELS = 40
 MOST_COLUMNS = 3000
 
-Columns = Mapping[str, int]  # a name in lower case, and the nodes that it stands for
+Columns = Mapping[str, int]  # from a name in lower case to the number of nodes that it stands for
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def _query(query: exp.Expr, known: Mapping[str, _Written], outer: Columns) -> _W
 
 
 def _with_ctes(query: exp.Expr, known: Mapping[str, _Written], outer: Columns) -> Mapping[str, _Written]:
-    """Return what names mean below the query."""
+    """Return the meaning of each name below the query."""
     with_ = query.args.get("with_")
     if with_ is None:
         return known
@@ -127,7 +127,7 @@ def _select(select: exp.Select, known: Mapping[str, _Written], outer: Columns) -
 
 
 def _flat(item: exp.Expr) -> Iterable[exp.Expr]:
-    """Yield a source and those that are joined to it inside parentheses."""
+    """Yield a source and the ones that are joined to it inside parentheses."""
     yield item
     for join in item.args.get("joins") or []:
         yield from _flat(join.this)
@@ -194,7 +194,7 @@ def _together(parts: list[_Written], columns: Columns, *, levels: int, tables: i
 
 
 def _renamed(written: _Written, alias: exp.Expr | None) -> _Written:
-    """Return it with the columns' names of `AS t(a, b)`."""
+    """Return it with the column names of `AS t(a, b)`."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     if not names:
         return written

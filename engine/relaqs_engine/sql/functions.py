@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 
-# Their value depends on the moment or on chance: one evaluation per query is the only sound one.
+# Their value depends on the moment or on chance. Only one evaluation for the whole query is sound.
 VOLATILE: tuple[type[exp.Expr], ...] = (
     exp.CurrentDate,
     exp.CurrentDatetime,

@@ -17,19 +17,19 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 
-# Of one value: 2,048 of them take 8 MB, and DuckDB's slowest function a second.
+# The longest value that a call may make. 2,048 of them take 8 MB, and DuckDB's slowest function one second.
 MOST_MADE = 4096
-MOST_LISTED = 2048  # lists are sorted and hashed, 2,048 of them at a time
+MOST_LISTED = 2048  # lists are sorted and hashed 2,048 at a time
 MOST_MADE_IN_A_LAMBDA = 32  # for each of 2,048 elements of 2,048 rows
 MOST_MADE_TOGETHER = 65_536
 MOST_COPIED = 20_000
 MOST_COMPARED = 32_768
-MOST_MATCHED = 262_144  # of jaro_similarity and jaccard, which do less for each pair
+MOST_MATCHED = 262_144  # for jaro_similarity and jaccard, which do less for each pair
 LONGEST_REPLACEMENT = 100
 LONGEST_PATTERN = 256
 MOST_REPETITIONS = 300
 
-ALLOWED_HERE = "the most allowed here"  # ends each message, by which `duck` knows it
+ALLOWED_HERE = "the most allowed here"  # the end of each message, by which `duck` recognises it
 
 _REGEXPS = (
     exp.RegexpLike,
@@ -106,7 +106,7 @@ def guard_functions(query: exp.Expr) -> None:
     allowed here
     """
     made = _Made()
-    for node in reversed(list(query.walk())):  # inner calls first: what a guard copies is guarded
+    for node in reversed(list(query.walk())):  # inner calls first: a guard copies guarded calls
         if isinstance(node, exp.Func | exp.SimilarTo):
             _guard(node, made)
         elif isinstance(node, exp.Window):
@@ -201,7 +201,7 @@ def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
         odd = exp.Literal.string(_ODD_FORMAT)
         _put(text, lambda value: exp.RegexpLike(this=value, expression=odd), said, is_text=True)
         return
-    written = text.name.replace("{{", "").replace("}}", "")  # braces that are shown
+    written = text.name.replace("{{", "").replace("}}", "")  # doubled braces are shown as braces
     if _WIDTH_OF_AN_ARGUMENT.search(written):
         raise SqlError(f"{name} takes a width from its arguments; write the width into the format")
     for match in _WIDTH.finditer(written):

@@ -42,7 +42,7 @@ def names_in(tree: exp.Expr) -> frozenset[str] | None:
 
 
 def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
-    """Return the first relation of which the query takes a whole row as a value, None if there is none.
+    """Return the first relation whose rows the query takes as whole values, None if there is none.
 
     Args:
         tree: the query.
