@@ -28,16 +28,16 @@ from relaqs.jobs.background import background_thread
 from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.options import ErrorFunction, Fallback, QueryOptions, Watch, watched
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.mergeable import query_description, query_job
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import ErrorFunction, Fallback, QueryOptions, Watch, watched
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
+from relaqs.queries.snapshot import Interval
 from relaqs.scheduling import ClusterStatus
-from relaqs.snapshot import Interval
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice

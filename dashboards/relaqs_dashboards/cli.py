@@ -10,7 +10,7 @@ import click
 from relaqs.cli.parameters import cluster_option, data_option, tls_options
 
 if TYPE_CHECKING:
-    from relaqs.snapshot import Interval
+    from relaqs.queries.snapshot import Interval
 
 _SMALLEST_PORT, _LARGEST_PORT = 0, 65_535
 _RESULT_LIMIT_BYTES = 64 << 20

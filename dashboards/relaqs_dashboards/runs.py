@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
-from relaqs.options import QueryOptions
 from relaqs.queries.mergeable import keeps_state
-from relaqs.snapshot import Interval
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Interval
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.threads import Threads

@@ -1,8 +1,7 @@
 """Errors of tables, SQL and clusters. Each says what was wrong, what is accepted and what to do next.
 
-They live in the lowest package that raises them, and `relaqs` exports them. All survive pickling, because
-they travel from workers to clients. Two more are next to the code that raises them: `PolicyError` in
-`relaqs.policies`, and `MissingPackageError` in `relaqs.training`.
+They live in the lowest package that raises them, and `relaqs` exports all of them. All survive pickling,
+because they travel from workers to clients.
 """
 
 from __future__ import annotations
@@ -15,13 +14,7 @@ class RelaqsError(Exception):
 class SqlError(RelaqsError):
     """The SQL text is wrong: it does not parse, names something unknown, or is not one SELECT.
 
-    Attributes:
-        message: what is wrong.
-        position: (line, column), both from 1, or None where that is not known.
-        candidates: names that were probably meant.
-
-    >>> print(SqlError("there is no column 'fair'", position=(1, 12), candidates=("fare",)))
-    there is no column 'fair'; at line 1, column 12; did you mean 'fare'?
+    position: (line, column), both from 1, or None where unknown. candidates: names that were likely meant.
     """
 
     def __init__(
@@ -48,7 +41,7 @@ class SqlError(RelaqsError):
 
 
 class UnsupportedError(RelaqsError):
-    """The request is understood but cannot be served, e.g. no estimate exists and `fallback="error"`."""
+    """The request is understood and cannot be served, e.g. no estimate exists and `fallback="error"`."""
 
 
 class LayoutError(RelaqsError):

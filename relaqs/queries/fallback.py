@@ -8,8 +8,8 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import MemoryLimitError
 from relaqs_engine.plans.plan import Mode, OnlinePlan
 
-from relaqs.options import QueryOptions
 from relaqs.queries.mergeable import ExactQueryJob, query_description
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Resort
 

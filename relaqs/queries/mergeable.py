@@ -29,8 +29,8 @@ from relaqs_engine.plans.plan import Mode, OnlinePlan
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.options import QueryOptions
 from relaqs.queries.around import AroundQueryJob, own_columns
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.refined import RefinedQueryJob
 from relaqs.queries.reporting import Asked, Reporter, arrow_of
 from relaqs.sharing.view import Kind

@@ -19,7 +19,7 @@ from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.stopping import StopReason
 from relaqs.prediction.arrival import Expected
 from relaqs.queries.publisher import EstimatingJob, Publisher, no_snapshot_within
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 
 class OnlineQuery(Handle[Snapshot]):
@@ -54,6 +54,7 @@ class OnlineQuery(Handle[Snapshot]):
 
     @property
     def sql(self) -> str:
+        """The SELECT that is being answered."""
         return self.plan.sql
 
     @property

@@ -20,12 +20,12 @@ from relaqs.jobs.listener import RunListener, Successor
 from relaqs.jobs.running import RunningJobs, Stoppable
 from relaqs.jobs.stopping import PIXEL, StopRules, answer_pixels
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.options import QueryOptions
 from relaqs.prediction.arrival import KEPT, Course, Seen
 from relaqs.progress.user_delta import UserDelta
 from relaqs.queries.checkpoint import Keeper
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
-from relaqs.snapshot import Snapshot, snapshot_of
+from relaqs.queries.snapshot import Snapshot, snapshot_of
 
 
 class QueryTimeoutError(RelaqsError, TimeoutError):

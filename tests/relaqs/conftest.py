@@ -15,9 +15,9 @@ from relaqs_engine.plans.plan import Mode, OnlinePlan, OutputColumn, OutputKind
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.options import QueryOptions
 from relaqs.queries.mergeable import query_description
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.publisher import Publisher
 
 NUMBERS = np.random.default_rng(7).gamma(2.0, 3.0, size=(40, 50))

@@ -23,12 +23,12 @@ from relaqs import session as session_module
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
-from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
 from relaqs.queries import planner as planner_module
 from relaqs.queries.mergeable import query_job
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
-from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
 
 REVENUE = """

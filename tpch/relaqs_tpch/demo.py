@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from relaqs.snapshot import Snapshot
+    from relaqs.queries.snapshot import Snapshot
 
 QUERY = """\
 SELECT n_name AS nation, sum(l_extendedprice * (1 - l_discount)) AS revenue

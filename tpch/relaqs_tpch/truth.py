@@ -11,7 +11,7 @@ from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 WORST = 1.0  # error of a cell: what is not shown yet, or off by more than itself
 ROUNDING = 1e-9  # relative: what a float sum in another order may differ by

@@ -146,6 +146,7 @@ class Advice:
 
     @property
     def commands(self) -> tuple[str, ...]:
+        """The commands that make the layouts, one each."""
         return tuple(layout.command for layout in self.layouts)
 
     def __str__(self) -> str:

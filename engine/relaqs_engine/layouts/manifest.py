@@ -150,6 +150,7 @@ class Layout:
 
     @property
     def is_sampled(self) -> bool:
+        """Whether any part of the partitions is a random sample. If not, the table is read whole."""
         return self.kind == "sampled"
 
     @property

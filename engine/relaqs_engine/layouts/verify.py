@@ -56,6 +56,7 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
+        """Whether every check found the table as it should be."""
         return all(check.ok for check in self.checks)
 
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from relaqs import ArgumentError, OnlineQuery
 from relaqs.cli import program
 from relaqs.jobs.description import JobDescription
-from relaqs.options import QueryOptions
 from relaqs.prediction.arrival import REACHED, Expected
 from relaqs.queries.mergeable import query_description
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
 from relaqs.scheduling import Allocator
 from relaqs.sharing.view import Kind

@@ -84,12 +84,15 @@ class Snapshot:
         return self.table.select(list(range(self.table.num_columns - 3 * len(self.columns))))
 
     def to_arrow(self) -> pa.Table:
+        """Return the table with its intervals, as pyarrow has it."""
         return self.table
 
     def to_pandas(self) -> pandas.DataFrame:
+        """Return the table with its intervals, as pandas has it. Needs pandas."""
         return self.table.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
+        """Return the table with its intervals, as polars has it. Needs polars."""
         import polars
 
         return polars.DataFrame(self.table)

@@ -18,7 +18,7 @@ from relaqs.arguments import (
     refusal,
     share_of_weight,
 )
-from relaqs.snapshot import Interval, Snapshot
+from relaqs.queries.snapshot import Interval, Snapshot
 
 Fallback = Literal["exact", "error"]
 ErrorFunction = Callable[[Snapshot, Snapshot], float]
