@@ -17,7 +17,7 @@ from relaqs_engine.execution.arrays import doubles
 
 from benchmarks.replay import rows_of
 from benchmarks.tally import Coverage, FloatArray, Look, counts_of, coverage_of
-from relaqs.snapshot import ApproximateColumn, Snapshot
+from relaqs.queries.snapshot import ApproximateColumn, Snapshot
 
 NOWHERE = sys.float_info.max  # as a truth: in no interval
 

@@ -27,10 +27,10 @@ from relaqs.jobs.runner import JobRunner
 from relaqs.memory import machine_memory_bytes
 from relaqs.policies import chosen_policy
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import Kind
-from relaqs.snapshot import Snapshot
 
 FloatArray = NDArray[np.float64]
 ClockName = Literal["work", "wall"]

@@ -22,8 +22,8 @@ from benchmarks.live_record import query_trace, schedule_run
 from benchmarks.record import circumstances, headline, write
 from relaqs.cli.comparison import tables
 from relaqs.executors.threads import usable_cores
-from relaqs.options import QueryOptions
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
 from relaqs.records.schedule_run import ScheduleRun
 from relaqs.session import Session
 from relaqs.sharing.view import Kind

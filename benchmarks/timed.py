@@ -15,9 +15,9 @@ from relaqs_tpch.metered_executor import MeteredExecutor
 from benchmarks.plain_duckdb import PlainDuckDB
 from relaqs.executors import ThreadExecutor
 from relaqs.memory import machine_memory_bytes
-from relaqs.options import QueryOptions
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
-from relaqs.snapshot import Snapshot
 
 CERTIFIED_FROM = 0.1  # of the rows scanned: where the share of certified cells is taken
 

@@ -1,11 +1,21 @@
 """ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
 
-Users import this package alone. Names are loaded when they are first used, so that `import relaqs` and the
-command line start at once.
+Five packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing` and
+`relaqs_bootstrap`. The names in their `__all__` stay. Everything else may move. Names are loaded when they
+are first used, so that `import relaqs` and the command line start at once.
+
+>>> import duckdb, relaqs
+>>> trips = duckdb.sql("SELECT i % 3 AS zone, i / 100 AS delay FROM range(10000) AS t(i)")
+>>> layout = relaqs.shuffle(trips, "warehouse/trips")
+>>> with relaqs.connect("warehouse") as db:
+...     answer = db.online_sql("SELECT zone, avg(delay) FROM trips GROUP BY zone").result()
+>>> answer.is_exact, len(answer)
+(True, 3)
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -18,32 +28,50 @@ from relaqs_engine.errors import (
     SqlError,
     UnsupportedError,
 )
+from relaqs_engine.old_paths import MovedModules
+
+from relaqs.old_paths import MOVED
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
-    from relaqs_engine.layouts import Layout, add_static, shuffle, verify
+    from relaqs_engine.execution.estimate import ApproximateColumn
+    from relaqs_engine.layouts import Layout, VerifyReport, add_static, shuffle, verify
     from relaqs_engine.plans.online_plan import OnlinePlan
 
+    from relaqs.arguments import ArgumentError
     from relaqs.opening import connect, online_sql
-    from relaqs.options import ArgumentError
-    from relaqs.pacing.pacer import Pacer, report
+    from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
+    from relaqs.plugins import MissingPackageError, PluginError
+    from relaqs.policies import PolicyError
+    from relaqs.prediction.arrival import Expected
     from relaqs.queries.online_query import OnlineQuery
+    from relaqs.queries.options import QueryOptions
     from relaqs.queries.publisher import QueryTimeoutError
+    from relaqs.queries.snapshot import Snapshot
+    from relaqs.scheduling import ClusterStatus, JobStatus
     from relaqs.session import Session
-    from relaqs.snapshot import Snapshot
-    from relaqs.training.run import TrainingRun
+    from relaqs.training import TrainingRun
 
 __all__ = [
     "Advice",
+    "ApproximateColumn",
     "ArgumentError",
     "ClusterError",
+    "ClusterStatus",
     "DataError",
+    "Expected",
+    "JobStatus",
     "Layout",
     "LayoutError",
     "MemoryLimitError",
+    "MissingPackageError",
     "OnlinePlan",
     "OnlineQuery",
     "Pacer",
+    "PluginError",
+    "PolicyError",
+    "QueryOptions",
+    "QueryPacer",
     "QueryTimeoutError",
     "RelaqsError",
     "Session",
@@ -51,32 +79,49 @@ __all__ = [
     "SqlError",
     "TrainingRun",
     "UnsupportedError",
+    "VerifyReport",
     "add_static",
     "connect",
     "online_sql",
     "report",
+    "report_fits",
+    "report_losses",
     "shuffle",
     "verify",
 ]
 
 _HOMES = {
     "Advice": "relaqs_engine.advisor.advise",
-    "ArgumentError": "relaqs.options",
+    "ApproximateColumn": "relaqs_engine.execution.estimate",
+    "ArgumentError": "relaqs.arguments",
+    "ClusterStatus": "relaqs.scheduling",
+    "Expected": "relaqs.prediction.arrival",
+    "JobStatus": "relaqs.scheduling",
     "Layout": "relaqs_engine.layouts",
+    "MissingPackageError": "relaqs.plugins",
     "OnlinePlan": "relaqs_engine.plans.online_plan",
     "OnlineQuery": "relaqs.queries.online_query",
-    "Pacer": "relaqs.pacing.pacer",
+    "Pacer": "relaqs.pacing",
+    "PluginError": "relaqs.plugins",
+    "PolicyError": "relaqs.policies",
+    "QueryOptions": "relaqs.queries.options",
+    "QueryPacer": "relaqs.pacing",
     "QueryTimeoutError": "relaqs.queries.publisher",
     "Session": "relaqs.session",
-    "Snapshot": "relaqs.snapshot",
-    "TrainingRun": "relaqs.training.run",
+    "Snapshot": "relaqs.queries.snapshot",
+    "TrainingRun": "relaqs.training",
+    "VerifyReport": "relaqs_engine.layouts",
     "add_static": "relaqs_engine.layouts",
     "connect": "relaqs.opening",
     "online_sql": "relaqs.opening",
-    "report": "relaqs.pacing.pacer",
+    "report": "relaqs.pacing",
+    "report_fits": "relaqs.pacing",
+    "report_losses": "relaqs.pacing",
     "shuffle": "relaqs_engine.layouts",
     "verify": "relaqs_engine.layouts",
 }
+
+sys.meta_path.append(MovedModules(MOVED))
 
 
 def __getattr__(name: str) -> object:

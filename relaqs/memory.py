@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
 
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}

@@ -11,9 +11,9 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import plain_files
 from relaqs_engine.sql.views import check_views
 
+from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
-from relaqs.options import ArgumentError, check_count
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session

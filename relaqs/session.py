@@ -6,51 +6,38 @@ import difflib
 import time
 import uuid
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
-from relaqs_engine.errors import MemoryLimitError, RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
-from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.sql.binder import Binder
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.views import expand_views
 
+from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.executor import user_name
-from relaqs.jobs.runner import JobRunner
-from relaqs.options import (
-    ErrorFunction,
-    Fallback,
-    Interval,
-    QueryOptions,
-    Watch,
-    relative_error,
-    share_of_weight,
-    watched,
-)
+from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.queries.checkpoint import Keeper
-from relaqs.queries.online_query import OnlineQuery, Resort
-from relaqs.queries.publisher import QueryTimeoutError
+from relaqs.queries.fallback import WholeFallback
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import ErrorFunction, Fallback, QueryOptions, Watch, watched
+from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
+from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
-from relaqs.queries.whole import WholeQueryJob
 from relaqs.scheduling import ClusterStatus
 
 if TYPE_CHECKING:
@@ -65,12 +52,7 @@ if TYPE_CHECKING:
 # Of the limit, for the merged states of this session's queries; the rest runs tasks. A query that runs as a
 # whole has no state, and may take all.
 _STATE_SHARE = 0.25
-_TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
-_PLANS_KEPT = 256  # the least recently used go first
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
-
-_Planned = TypeVar("_Planned")
-_AnyPacer = TypeVar("_AnyPacer", bound="Pacer")
 
 
 class Session:
@@ -90,20 +72,16 @@ class Session:
         result_limit_bytes: int | None = None,
     ) -> None:
         self._catalog = catalog
-        self._views = dict(views)
         self._executor = executor
-        self._exact_threads = exact_threads
-        self._binder = Binder(catalog)
-        # By SQL text and whether with intervals; the catalog is the session's, and never changes.
-        self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
+        self._planner = Planner(catalog, views, state_bytes=state_bytes)
         readable = catalog.readable_directories
         self._config = _database_config(readable, memory_limit_bytes - state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._states = Database(_database_config((), state_bytes, result_limit_bytes))
-        self._runners: dict[str, JobRunner] = {}  # those not over yet, also of queries nobody refers to
+        self._running = RunningJobs(self)
         self._is_closed = False
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
         close = background_thread(executor.close, "relaqs-close")
@@ -177,7 +155,7 @@ class Session:
         Raises SqlError and UnsupportedError as `online_sql` does.
         """
         submitted_at = time.perf_counter()
-        plan = self._plan(sql, intervals, options.timeout, submitted_at)
+        plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
         if not plan.is_estimated and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
@@ -191,16 +169,7 @@ class Session:
         Planning takes 10 to 100 ms, so plans are kept. Threads plan side by side. timeout: in seconds.
         Raises SqlError and UnsupportedError as `online_sql` does, QueryTimeoutError when the time is over.
         """
-        return self._plan(sql, intervals, timeout, time.perf_counter())
-
-    def _plan(self, sql: str, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
-        self._check_open()
-        plan = self._plans.pop((sql, intervals), None)
-        plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
-        self._plans[sql, intervals] = plan
-        while len(self._plans) > _PLANS_KEPT:
-            self._plans.popitem(last=False)
-        return plan
+        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=time.perf_counter())
 
     def start(
         self,
@@ -218,10 +187,9 @@ class Session:
         is False. Nothing is kept of queries that are refined, are SQL over the answers of their parts, or run
         as a whole, nor of states beyond 64 MiB: those begin anew. submitted_at: on `time.perf_counter`.
         """
-        self._check_open()
-        begun_at = time.perf_counter() if submitted_at is None else submitted_at
+        self._planner.check_open()
+        stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = _watched_columns(plan, options.watch)
-        cursor = self._states.cursor()
         job = query_job(
             uuid.uuid4().hex[:12],
             plan,
@@ -234,41 +202,24 @@ class Session:
                 names,
                 options.judge,
             ),
-            state_cursor=cursor,
+            state_cursor=self._states.cursor(),
             exact_config=self._exact_config,
         )
-        description = query_description(job.id, plan, options, exact_cores=self._exact_threads)
         keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
-        kept_seconds = keeper.resume() if resume else 0.0
-
-        def elapsed_seconds() -> float:
-            return kept_seconds + time.perf_counter() - begun_at
-
-        def end() -> None:  # keeps the session as long as the job runs; must not keep the query
-            keeper.keep(elapsed_seconds())
-            cursor.close()
-            del self._runners[job.id]
-
-        def instead(error: Exception) -> Resort | None:
-            if not isinstance(error, MemoryLimitError) or options.fallback == "error":
-                return None
-            if not plan.may_run_whole:
-                return None
-            cursor.close()
-            return self._as_a_whole(plan, options, f"{job.id}-whole")
-
-        query = OnlineQuery(
+        if resume:
+            stopwatch.earlier_seconds = keeper.resume()
+        publisher = Publisher(
             job,
             plan,
-            self._executor,
             options if names is None else replace(options, watch=names),
-            description,
-            elapsed_seconds=elapsed_seconds,
-            on_fold=lambda: keeper.keep_if_due(elapsed_seconds()),
-            instead=instead,
-            on_end=end,
+            stopwatch,
+            self._executor,
+            keeper=keeper,
+            fallback=WholeFallback(self._planner, plan, options, job.id, self._exact_config),
+            running=self._running,
         )
-        self._register(query.runner)
+        description = query_description(job.id, plan, options, exact_cores=self._exact_config.threads)
+        query = OnlineQuery(publisher, job, self._executor, description, timeout=options.timeout)
         query.start()
         return query
 
@@ -297,14 +248,11 @@ class Session:
 
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
         plan = self.plan(checked_job(job).sql, intervals=False)
-        run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._forget)
-        self._register(run.runner)
+        run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._running)
         run.start()
         return run
 
-    def pace(
-        self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop"
-    ) -> AbstractContextManager[Pacer]:
+    def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
         """Let a loop of your own take turns: `with db.pace() as pacer`, and in the loop `pacer.report(loss)`.
 
         priority: the loop's weight beside queries and training. target_loss: report says to stop at it. name:
@@ -312,8 +260,9 @@ class Session:
         """
         from relaqs.pacing.pacer import Pacer
 
-        return self._paced(
-            partial(Pacer, self._executor, priority=priority, target_loss=target_loss, name=name)
+        self._check_can_pace()
+        return Pacer(
+            self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
         )
 
     def pace_query(
@@ -323,7 +272,7 @@ class Session:
         priority: float = 1.0,
         target: float | str | None = None,
         name: str = "a query",
-    ) -> AbstractContextManager[QueryPacer]:
+    ) -> QueryPacer:
         """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
 
         columns: of its results, the approximate ones that count. priority: its weight beside others. target:
@@ -332,29 +281,25 @@ class Session:
         """
         from relaqs.pacing.query_pacer import QueryPacer
 
-        return self._paced(
-            partial(QueryPacer, self._executor, columns, priority=priority, target=target, name=name)
+        self._check_can_pace()
+        return QueryPacer(
+            self._executor, columns, priority=priority, target=target, name=name, running=self._running
         )
 
-    @contextmanager
-    def _paced(self, make: Callable[..., _AnyPacer]) -> Iterator[_AnyPacer]:
-        self._check_open()
+    def _check_can_pace(self) -> None:
+        self._planner.check_open()
         if not isinstance(self._executor, ThreadExecutor):
             raise UnsupportedError(
                 f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
                 "session without a cluster"
             )
-        pacer = make(on_end=self._forget)
-        self._register(pacer.runner)
-        with pacer:
-            yield pacer
 
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
 
         On a cluster these are the jobs of all its clients.
         """
-        self._check_open()
+        self._planner.check_open()
         return self._executor.status()
 
     def explain(self, sql: str) -> str:
@@ -368,23 +313,15 @@ class Session:
         would help. A session opened on a warehouse folder finds a new layout there; one on `tables` is to be
         given it, too: tables={"trips": …, "trips@zone": "…/trips@zone"}.
         """
-        from relaqs_engine.advisor.advise import advise
-
-        effort = self._effort(None, 0.0)
-        return self._planned(
-            sql, effort, lambda expanded: advise(expanded, self._catalog, self._binder, effort)
-        )
+        return self._planner.advise(sql)
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. Does nothing the second time."""
+        self._planner.close()
         self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
-        runners = list(self._runners.values())
-        for runner in runners:
-            runner.stop()
-        for runner in runners:
-            runner.wait(_CLOSE_SECONDS)
+        self._running.close(_CLOSE_SECONDS)
         self._executor.close()
         for config in (self._config, self._exact_config):
             worker.close_database(config)
@@ -404,69 +341,6 @@ class Session:
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
-
-    def _as_a_whole(self, plan: OnlinePlan, options: QueryOptions, job_id: str) -> Resort:
-        """Return how a query goes on that cannot be estimated within the memory limit: as a whole."""
-        whole = self._planned(
-            plan.sql,
-            self._effort(None, 0.0),
-            lambda expanded: plan_whole(plan, expanded, self._catalog, _TOO_LARGE),
-        )
-        job = WholeQueryJob(job_id, whole, database_config=self._exact_config)
-        return Resort(job, whole, query_description(job_id, whole, options, exact_cores=self._exact_threads))
-
-    def _effort(self, timeout: float | None, begun_at: float) -> Effort:
-        """Return what planning is counted on: it ends with the session, and when the time is over."""
-
-        def still_wanted() -> None:
-            self._check_open()
-            if timeout is not None and time.perf_counter() > begun_at + timeout:
-                raise QueryTimeoutError(
-                    f"the query was not planned within {timeout} s; allow more time, or give it fewer "
-                    "columns, conditions or subqueries"
-                )
-
-        return Effort(still_wanted)
-
-    def _plan_anew(self, sql: str, intervals: bool, effort: Effort) -> OnlinePlan:
-        plan = self._planned(
-            sql,
-            effort,
-            lambda expanded: plan_query(
-                expanded,
-                self._catalog,
-                self._binder,
-                intervals=intervals,
-                state_bytes=self._states.config.memory_limit_bytes,
-                effort=effort,
-            ),
-        )
-        return replace(plan, sql=sql)
-
-    def _planned(self, sql: str, effort: Effort, plan: Callable[[str], _Planned]) -> _Planned:
-        """Return what planning makes of a SELECT with its views written out."""
-        self._check_open()
-        expanded = expand_views(sql, self._views, effort) if self._views else sql
-        try:
-            return plan(expanded)
-        except SqlError as error:
-            if expanded != sql:  # positions would be those of a text that the user never saw
-                raise SqlError(error.message, None, error.candidates) from None
-            raise
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise RelaqsError("this session is closed; open another with relaqs.connect")
-
-    def _register(self, runner: JobRunner) -> None:
-        """Note a job that is about to start."""
-        self._runners[runner.id] = runner
-        if self._is_closed:  # meanwhile, and `close` may have looked already at what there is to stop
-            runner.stop()
-
-    def _forget(self, job_id: str) -> None:
-        """Called when a job is over; as long as it runs, so does the session."""
-        del self._runners[job_id]
 
 
 def _database_config(

@@ -21,8 +21,7 @@ PACKAGES = {
     "relaqs_dashboards": ROOT / "dashboards" / "relaqs_dashboards",
 }
 
-# Arrows point downward only, one way. Two places look upward, when they are asked to: `relaqs.cli`, where the
-# program is put together, and what shows a query in a notebook as a dashboard does.
+# Arrows point downward only, one way. What lies above is found by entry points: see `relaqs/plugins.py`.
 MAY_IMPORT = {
     "relaqs_bootstrap": {"numpy", "scipy"},
     "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy", "xxhash"},
@@ -53,8 +52,7 @@ MAY_IMPORT = {
         "traitlets",
     },
 }
-LOOKING_UPWARD = (ROOT / "relaqs" / "cli", ROOT / "relaqs" / "rendering" / "notebook.py")
-UPPER_FLOORS = {"relaqs_tpch", "relaqs_dashboards"}
+UPPER_FLOORS = ("relaqs_tpch", "relaqs_dashboards")
 
 # Pure code gets the clock and the random generator passed in, and leaves concurrency to its caller.
 PURE = ("relaqs_bootstrap", "relaqs_engine")
@@ -128,10 +126,17 @@ def test_imports_point_downward() -> None:
     wrong = []
     for package, path in product_files():
         allowed = MAY_IMPORT[package] | {package} | sys.stdlib_module_names
-        if any(path.is_relative_to(place) for place in LOOKING_UPWARD):
-            allowed = allowed | UPPER_FLOORS
         wrong += [f"{path.relative_to(ROOT)} imports {name}" for name in imported_modules(path) - allowed]
     assert wrong == []
+
+
+def test_no_code_of_relaqs_names_what_lies_above_it() -> None:
+    naming = [
+        str(path.relative_to(ROOT))
+        for path in python_files(PACKAGES["relaqs"])
+        if any(floor in path.read_text(encoding="utf-8") for floor in UPPER_FLOORS)
+    ]
+    assert naming == []
 
 
 def test_pure_packages_know_no_clock_no_threads_and_no_global_randomness() -> None:
@@ -192,6 +197,23 @@ def test_no_registry_host_is_named() -> None:
         if host in path.read_text(encoding="utf-8")
     ]
     assert naming == []
+
+
+def test_documents_that_are_cited_exist() -> None:
+    """A document in capitals, as in "(NOTES: …)", "see NOTES" or NOTES.md, and records in docs/decisions."""
+    in_capitals = re.compile(r"\(([A-Z]{4,}): |\b[Ss]ee ([A-Z]{4,})\b|\b([A-Z]{4,}\.md)\b")
+    record = re.compile(r"\b(\d{4}-[a-z-]+\.md)\b")
+    documents = [*text_files(), *(ROOT / "docs").rglob("*.md")]
+    there = {name for path in documents for name in (path.name, path.stem)}
+    missing = [
+        f"{path.relative_to(ROOT)} cites {name}"
+        for path in documents
+        if path.suffix in {".py", ".md"} and path != Path(__file__)
+        for pattern in (in_capitals, record)
+        for match in pattern.finditer(path.read_text(encoding="utf-8"))
+        if (name := next(filter(None, match.groups()))) not in there
+    ]
+    assert missing == []
 
 
 def test_constraints_pin_every_direct_dependency() -> None:

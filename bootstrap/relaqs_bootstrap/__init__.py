@@ -1,6 +1,13 @@
-"""Error bars: scaled totals, variances from blocks or sums of squares, intervals, unseen groups.
+"""Error bars: scaled totals, variances from blocks or from sums of squares, intervals, unseen groups.
 
-Arrays in, arrays out. Shapes are G groups, C output columns, K basis columns, R blocks throughout.
+Arrays in, arrays out. Shapes are written with these letters everywhere:
+
+    G   groups: rows of the answer
+    C   columns of the answer that are estimated
+    K   columns of sums that estimates are computed from
+    R   replicate blocks: disjoint random sets of sampling units
+    P   pairs (group, block) in which rows were seen
+
 Nothing here knows SQL, Arrow, files, clocks or random generators; numpy and scipy.special only.
 """
 

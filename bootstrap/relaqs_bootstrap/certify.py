@@ -1,4 +1,4 @@
-"""Which intervals can be trusted: enough rows, and no row, seen or still unseen, that could dominate."""
+"""Which intervals can be trusted: those with enough rows, where no row, seen or unseen, could dominate."""
 
 from __future__ import annotations
 
@@ -20,18 +20,30 @@ def is_certified(
 ) -> BoolArray:
     """Return which cells have enough support, and near-normal variation, for their interval to hold.
 
-    rows_matched: shape (G,). possible_influence: the most one row *could* move each estimate, shape (G, C),
-    from provable bounds of the columns (see `largest_influence`); NaN where unknown.
+    A cell is certified if its variance is finite and above zero, at least 10 rows matched, and no unseen row
+    could move the answer by more than 2 standard errors (before finite-population correction). Where no bound
+    is known, nothing is certified.
 
-    Certified means a finite variance above zero, at least 10 matched rows, and that no unseen row could move
-    the answer by more than 2 standard errors (before finite-population correction). Where no bound is known,
-    nothing is certified.
+    Args:
+        variance: of the cells, shape (G, C).
+        fraction: the scanned share of the table.
+        rows_matched: the scanned rows in each group, shape (G,).
+        possible_influence: the most that one row *could* move each estimate, shape (G, C), by provable bounds
+            of the columns (see `largest_influence`). NaN where it is not known.
 
     The sample alone cannot tell. On skewed data a calm sample is one that missed the large rows, so choosing
-    calm samples chooses misses: of `stddev(n)` over the babynames by year, judged by how many terms its
-    variance has, 31 % of the certified intervals held (docs/decisions/0016-heavy-tails.md). Few effective
-    terms are no objection beside a bound: their few degrees of freedom widen the interval as much as it
-    needs. A cell without variation is never certified: ten equal rows do not prove that all are equal.
+    calm samples chooses misses. An earlier rule judged `stddev(n)` over the babynames by year by how many
+    terms its variance had, and 31 % of the certified intervals held (docs/decisions/0016-heavy-tails.md).
+    Beside a bound, few effective terms are no objection, because their few degrees of freedom widen the
+    interval as much as it needs. A cell without variation is never certified: ten equal rows do not prove
+    that all rows are equal.
+
+    A standard error of 10, and a row that could move the first cell by 15 and the second by 25:
+
+    >>> variance = Variance(np.array([[100.0, 100.0]]), np.array([[50.0, 50.0]]))
+    >>> moved = np.array([[15.0, 25.0]])
+    >>> is_certified(variance, fraction=1e-6, rows_matched=np.array([40]), possible_influence=moved).tolist()
+    [[True, False]]
     """
     if fraction >= 1.0:
         return np.ones(variance.variance.shape, dtype=np.bool_)
@@ -48,13 +60,24 @@ def largest_influence(
 ) -> FloatArray:
     """Return the most that one row can move each estimate, in the estimate's unit, shape (G, C).
 
-    gradient: derivative of each estimate by its group's unscaled sums, shape (G, C, K). lowest, highest:
-    bounds of what a row adds to each of the K sums, where it adds anything: shape (K,) or (G, K), NaN where
-    unknown. counted_by: of each sum, the position of the COUNT that the same rows add 1 to, −1 where there is
-    none, shape (K,). For example, AVG(x) is SUM(x) over COUNT(x): a row adds (x, 1) or nothing.
+    This is interval arithmetic over the columns. It is exact for COUNT, SUM and AVG, and an upper bound
+    otherwise. The result is NaN where a column that matters is unbounded.
 
-    Interval arithmetic over the columns: exact for COUNT, SUM and AVG, an upper bound otherwise. NaN where a
-    column that matters is unbounded.
+    Args:
+        gradient: the derivative of each estimate by its group's unscaled sums, shape (G, C, K).
+        lowest: the least that a row adds to each sum, if it adds anything, shape (K,) or (G, K). NaN if
+            unknown.
+        highest: the most that it adds, in the same shape.
+        counted_by: for each sum, the position of the COUNT to which the same rows add 1, shape (K,). It is −1
+            where there is none.
+
+    For example, AVG(x) is SUM(x) over COUNT(x), so a row adds (x, 1) or nothing. With a sum of 100 over 10
+    rows the derivatives are 1/10 and −100/10². A row with x = 80, the most there is, moves the average by 8 −
+    1 = 7:
+
+    >>> gradient = np.array([[[0.1, -1.0]]])
+    >>> largest_influence(gradient, np.array([0.0, 1.0]), np.array([80.0, 1.0]), np.array([1, -1])).tolist()
+    [[7.0]]
     """
     ends = np.stack(np.broadcast_arrays(lowest, highest)).reshape(2, -1, 1, gradient.shape[2])
     with np.errstate(invalid="ignore"):

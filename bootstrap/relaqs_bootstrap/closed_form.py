@@ -1,4 +1,4 @@
-"""Variances from sums, squares and cross products: rows as sampling units, smooth functions of sums."""
+"""Variances from sums, squares and cross products, for smooth functions of sums over rows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,34 @@ def closed_form_variance(
 ) -> Variance:
     """Return the linearised variance of each cell under simple random sampling of rows.
 
-    gradient: derivative of each estimate by its group's K unscaled sums, the scale N/n held fixed, shape
-    (G, C, K). sums: shape (G, K). cross_products: Σ x_k·x_l over the rows, the upper triangle row by row as
-    `np.triu_indices(K)` orders it, shape (G, K(K+1)/2). rows_matched: m, shape (G,). rows_scanned: n.
+    Args:
+        gradient: the derivative of each estimate by its group's K unscaled sums, with the scale N/n held
+            fixed, shape (G, C, K).
+        sums: shape (G, K).
+        cross_products: Σ x_k·x_l over the rows, the upper triangle row by row as `np.triu_indices(K)` orders
+            it, shape (G, K(K+1)/2).
+        rows_matched: m, the scanned rows in each group, shape (G,).
+        rows_scanned: n, all scanned rows.
+        fraction: f, the scanned share of the table.
 
-    A row contributes z = gradient · x. With U = Σz over the m rows of a group, the squares split into a
-    part within the group, Σz² − U²/m, and one for its size, U²/m − U²/n; the variance is
-    (1−f)·(m/(m−1)·within + n/(n−1)·size). On COUNT and on totals over all rows this is the textbook
-    N²(1−f)/n·s²; on ratios, where U = 0, it is (1−f)·m/(m−1)·Σ(y−Rx)²/X². Only `within` is estimated, on
-    m−1 degrees of freedom, so a COUNT has infinitely many (its variance follows from m), a ratio m−1, a SUM
-    something between.
+    A row contributes z = gradient · x. With U = Σz over the m rows of a group, the squares split into a part
+    within the group, Σz² − U²/m, and a part for its size, U²/m − U²/n. The variance is (1−f)·(m/(m−1)·within
+    + n/(n−1)·size). For COUNT, and for totals over all rows, this is the textbook N²(1−f)/n·s². For ratios,
+    where U = 0, it is (1−f)·m/(m−1)·Σ(y−Rx)²/X². Only `within` is estimated, on m−1 degrees of freedom. So a
+    COUNT has infinitely many (its variance follows from m), a ratio has m−1, and a SUM something between.
+
     Source: Cochran 1977, Sampling Techniques, §2.9 and §5.2 (domains); measured in
     docs/decisions/0002-unequal-blocks.md.
+
+    The values 1, 2, 3 and 6, four of eight rows: s² is 14/3, and the total's variance 8² · (1 − 1/2)/4 ·
+    14/3:
+
+    >>> squares = 1.0 + 4.0 + 9.0 + 36.0
+    >>> found = closed_form_variance(
+    ...     np.array([[[2.0]]]), np.array([[12.0]]), np.array([[squares]]), np.array([4]), 4, 0.5
+    ... )
+    >>> round(found.variance.item(), 3), round(8**2 * 0.5 / 4 * 14 / 3, 3)
+    (37.333, 37.333)
     """
     check_fraction(fraction)
     matched = rows_matched.astype(np.float64)[:, None]

@@ -1,4 +1,4 @@
-"""Delete-a-block jackknife for blocks of unequal size: any estimate, any sampling unit."""
+"""Delete-a-block jackknife for blocks of unequal size. It takes any estimate and any sampling unit."""
 
 from __future__ import annotations
 
@@ -18,14 +18,29 @@ def jackknife_variance(
 ) -> Variance:
     """Return the delete-a-block jackknife variance of each cell.
 
-    estimate: shape (G, C). replicates: the same estimate leaving block j out, shape (R, G, C), scaled by
-    its own rows (see `leave_one_out`). block_rows: rows scanned in each block, shape (R,); empty blocks are
-    ignored. rows_matched: shape (G,). fraction: scanned share of the table, in (0, 1].
+    Args:
+        estimate: θ, shape (G, C).
+        replicates: θ₍₋ⱼ₎, the same estimate without block j, shape (R, G, C), scaled by its own rows (see
+            `leave_one_out`).
+        block_rows: the rows scanned in each block, shape (R,). Empty blocks are ignored.
+        rows_matched: the scanned rows in each group, shape (G,).
+        fraction: f, the scanned share of the table, in (0, 1].
 
-    With h = n / n_j, the pseudo-value is h·θ − (h−1)·θ₍₋ⱼ₎ and (pseudo-value − their weighted mean)² / (h−1)
-    estimates the variance without bias from one block; `block_weights` averages them. For R equal blocks this
-    is (1−f)·(R−1)/R·Σ(θ₍₋ⱼ₎ − θ̄)². A replicate that is NaN or infinite makes its cell's variance NaN.
+    Let h = n / n_j. One block gives the pseudo-value h·θ − (h−1)·θ₍₋ⱼ₎. Its squared distance from the
+    weighted mean of the pseudo-values, divided by h−1, estimates the variance without bias. `block_weights`
+    averages these terms. For R equal blocks the result is (1−f)·(R−1)/R·Σ(θ₍₋ⱼ₎ − θ̄)². A replicate that is
+    NaN or infinite makes its cell's variance NaN.
+
     Source: Busing, Meijer, van der Leeden 1999, Delete-m jackknife for unequal m.
+
+    Three equal blocks sum to 10, 12 and 14 in half of a table, so the total is estimated as 72, and without
+    each block as 78, 72 and 66. The variance is 1/2 · 2/3 · (6² + 0 + 6²):
+
+    >>> replicates = np.array([78.0, 72.0, 66.0])[:, None, None]
+    >>> rows = np.array([10, 10, 10])
+    >>> found = jackknife_variance(np.array([[72.0]]), replicates, rows, np.array([30]), fraction=0.5)
+    >>> round(found.variance.item(), 9), round(found.degrees_of_freedom.item(), 9)
+    (24.0, 2.0)
     """
     check_fraction(fraction)
     _check_shapes(estimate, replicates, block_rows, rows_matched)

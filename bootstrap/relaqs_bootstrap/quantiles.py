@@ -15,15 +15,18 @@ def normal_quantile(probability: float) -> float:
 
 
 def normal_tail(deviate: float) -> float:
-    """Return the probability of exceeding so many standard errors, on one side."""
+    """Return the probability of exceeding this many standard errors, on one side."""
     return float(ndtr(-deviate))
 
 
 def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
-    """Return the t quantile of an upper probability for each (real, possibly infinite) degrees of freedom.
+    """Return the t quantile of an upper probability, for real or infinite degrees of freedom.
 
-    From max(20, 5z²) on by the Cornish-Fisher series (relative error below 1e-6), which is ten times faster.
-    Source: Abramowitz and Stegun 26.7.5.
+    From max(20, 5z²) degrees on it uses the Cornish-Fisher series, with a relative error below 1e-6. That is
+    ten times faster. Source: Abramowitz and Stegun 26.7.5.
+
+    >>> student_quantile(np.array([5.0, np.inf]), 0.975).round(2).tolist()
+    [2.57, 1.96]
     """
     z = normal_quantile(probability)
     with np.errstate(divide="ignore", invalid="ignore"):

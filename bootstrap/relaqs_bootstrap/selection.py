@@ -1,4 +1,4 @@
-"""Intervals of what is shown because it was found large enough: luck alone brings some of it over the bar."""
+"""Intervals for what is shown because it was found large enough: some of it passed the bar by luck alone."""
 
 from __future__ import annotations
 
@@ -14,15 +14,23 @@ _FAR_SLACK = 8.0  # beyond it the factor is 1 to the last digit
 
 
 def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
-    """Return what half-widths are multiplied by where an estimate is shown only above a bar, at least 1.
+    """Return the factor on half-widths where an estimate is shown only above a bar, at least 1.
 
-    slack: how far each estimate is above its bar, in half-widths at this confidence; inf where there is none.
-    The interval is that of a normal estimate known to lie above the bar. It reaches down to the value for
-    which being so large, given that it passed, has the probability left on one side: 1.01 usual half-widths
-    at a slack of two, 1.22 at one, 2.04 at a half. Only the side towards the bar needs it. Another number
-    of the same row needs the less the less it varies with the one that has to pass.
-    Source: Lee, Sun, Sun, Taylor 2016, Exact post-selection inference, with application to the lasso,
-    section 5 (the truncated normal).
+    Args:
+        slack: how far each estimate is above its bar, in half-widths at this confidence. It is inf where
+            there is no bar.
+        confidence: of the interval.
+
+    The interval is that of a normal estimate that is known to lie above the bar. Its lower end is the value
+    for which an estimate so large, given that it passed, has just the probability left on one side. Only the
+    side towards the bar needs the factor. Another number of the same row needs less of it, the less it varies
+    with the number that has to pass.
+
+    Source: Lee, Sun, Sun, Taylor 2016, Exact post-selection inference, with application to the lasso, section
+    5 (the truncated normal).
+
+    >>> selection_factor(np.array([2.0, 1.0, 0.5, np.inf]), 0.95).round(2).tolist()
+    [1.01, 1.22, 2.04, 1.0]
     """
     factor: FloatArray = np.ones(slack.shape)
     near = ~(slack >= _FAR_SLACK)  # most answers have no bar at all: they cost nothing
@@ -32,7 +40,7 @@ def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
 
 
 def _factor_near(slack: FloatArray, confidence: float) -> FloatArray:
-    """Return the factor of estimates that a bar is near to, by bisection."""
+    """Return the factor of estimates that are near a bar, by bisection."""
     usual = normal_quantile((1.0 + confidence) / 2.0)
     tail = np.log((1.0 - confidence) / 2.0)
     bar = np.maximum(slack, _LEAST_SLACK) * usual  # standard errors below the estimate

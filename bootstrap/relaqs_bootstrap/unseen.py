@@ -1,4 +1,4 @@
-"""How many groups have not been met yet, and how many rows those may have that were hardly met."""
+"""How many groups have not been met yet, and how many rows hardly met groups may have."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from relaqs_bootstrap.variance import check_fraction
 
 
 def unseen_groups(singletons: int, doubletons: int, rows: int, fraction: float) -> float:
-    """Return an estimate, which is a lower bound in expectation, of the groups no scanned row belongs to.
+    """Return an estimate of the groups that no scanned row belongs to. In expectation it is a lower bound.
 
-    singletons, doubletons: groups seen in exactly one and in exactly two rows. rows: rows scanned that fell
-    in any group. fraction: scanned share of the table, in (0, 1]; at 1 the answer is 0.
+    Args:
+        singletons: f₁, the groups seen in exactly one row.
+        doubletons: f₂, the groups seen in exactly two rows.
+        rows: n, the scanned rows that fell in any group.
+        fraction: q, the scanned share of the table, in (0, 1]. At 1 the result is 0.
+
     Source: Chao and Lin 2012, Nonparametric lower bounds for species richness and shared species richness
     under sampling without replacement (Biometrics 68): f₁² / (2·f₂·n/(n−1) + f₁·q/(1−q)).
+
+    Six groups met once and three met twice, with a tenth read: 36 / (2·3·100/99 + 6/9):
+
+    >>> round(unseen_groups(singletons=6, doubletons=3, rows=100, fraction=0.1), 2)
+    5.35
     """
     check_fraction(fraction)
     if min(singletons, doubletons) < 0 or rows < singletons + 2 * doubletons:
@@ -29,10 +38,18 @@ def unseen_groups(singletons: int, doubletons: int, rows: int, fraction: float) 
 
 
 def most_in_all(seen: FloatArray, fraction: float, tail: float) -> FloatArray:
-    """Return how many units groups may have in the whole table of which so many were scanned, elementwise.
+    """Return the most units that groups may have in the whole table, given those scanned, elementwise.
 
-    tail: the probability of more. The upper Poisson limit of what was seen, scaled: of nothing seen
-    −ln(tail) / fraction, so 138 at a tail of one in a million and a tenth of the table.
+    Args:
+        seen: the units scanned of each group.
+        fraction: the scanned share of the table.
+        tail: the probability that a group has more.
+
+    It is the upper Poisson limit of what was seen, scaled. Of nothing seen that is −ln(tail) / fraction: at
+    one in a million and a tenth of the table, 13.8 / 0.1:
+
+    >>> most_in_all(np.array([0.0, 10.0]), fraction=0.1, tail=1e-6).round().tolist()
+    [138.0, 344.0]
     """
     check_fraction(fraction)
     return np.asarray(gammaincinv(seen + 1.0, 1.0 - tail) / fraction, dtype=np.float64)

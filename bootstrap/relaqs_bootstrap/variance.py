@@ -13,8 +13,14 @@ from relaqs_bootstrap.arrays import FloatArray
 class Variance:
     """How uncertain each cell of an answer is. All arrays have shape (G, C).
 
-    variance: of the estimate, in its unit squared, finite-population correction included; NaN if unknown.
-    degrees_of_freedom: of the variance itself, at least 1; infinite where it is as good as known.
+    Attributes:
+        variance: of the estimate, in its unit squared, with finite-population correction. NaN if unknown.
+        degrees_of_freedom: of the variance itself, at least 1. It is infinite where the variance is as good
+            as known.
+
+    >>> Variance(np.array([4.0]), np.array([9.0]))
+    Traceback (most recent call last):
+    ValueError: variance has shape (1,); it must be (groups, columns)
     """
 
     variance: FloatArray
@@ -33,17 +39,23 @@ class Variance:
 def variance_of_terms(
     mean_term: FloatArray, mean_square: FloatArray, effective_weights: FloatArray, fraction: float
 ) -> Variance:
-    """Return the variance whose unbiased terms t_j, weighted by w_j with Σw = 1, have these sums.
+    """Return the variance that a weighted sum of unbiased terms gives, with its degrees of freedom.
 
-    mean_term: Σ w t, shape (G, C), without finite-population correction. mean_square: Σ w² t², same shape.
-    effective_weights: 1 / Σw², shape (G, 1). fraction: the scanned share of the table.
+    The terms are t_j, with weights w_j that sum to 1.
 
-    (Σwt)²/Σ(wt)² is how many terms of equal size would vary as much; 0 where no variation was seen. The
-    degrees of freedom are Satterthwaite's 2 / CV² of the weighted sum, with CV² = Σ(wt)²/(Σwt)² − Σw²
-    from the terms themselves, and at most what normal blocks would have, 1/Σw² − 1. That reading of the
-    fourth moment brought the flights' average delay (row kurtosis about 40) from 89.0 to 91.0 % coverage at
-    5 % scanned, and rare shares of 0.02 in 200 rows from 90 to 95 %, at no cost where blocks are near
+    Args:
+        mean_term: Σ w t, shape (G, C), without finite-population correction.
+        mean_square: Σ w² t², in the same shape.
+        effective_weights: 1 / Σw², shape (G, 1).
+        fraction: the scanned share of the table.
+
+    (Σwt)²/Σ(wt)² is the number of equal terms that would vary as much. It is 0 where no variation was seen.
+    The degrees of freedom are Satterthwaite's 2 / CV² of the weighted sum, with CV² = Σ(wt)²/(Σwt)² − Σw²
+    from the terms themselves. They are at most those of normal blocks, 1/Σw² − 1. Reading the fourth moment
+    in this way brought the flights' average delay (row kurtosis about 40) from 89.0 to 91.0 % coverage at 5 %
+    scanned, and rare shares of 0.02 in 200 rows from 90 to 95 %. It cost nothing where blocks are near
     normal.
+
     Source: Satterthwaite 1946, An approximate distribution of estimates of variance components.
     """
     with np.errstate(divide="ignore", invalid="ignore"):

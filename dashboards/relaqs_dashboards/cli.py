@@ -10,14 +10,14 @@ import click
 from relaqs.cli.parameters import cluster_option, data_option, tls_options
 
 if TYPE_CHECKING:
-    from relaqs.options import Interval
+    from relaqs.queries.snapshot import Interval
 
 _SMALLEST_PORT, _LARGEST_PORT = 0, 65_535
 _RESULT_LIMIT_BYTES = 64 << 20
 _MEMORY_SHARE = 0.8  # of the machine's, for this process
 
 
-@click.command("dashboard", short_help="Serve pages of queries that sharpen before one's eyes.")
+@click.command("dashboard", short_help="Serve pages of queries that sharpen.")
 @data_option
 @click.option(
     "--page",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from relaqs.policies import why_cores_moved
 from relaqs_dashboards.wire import ClusterJob, ClusterUpdate
 
 if TYPE_CHECKING:
@@ -107,6 +108,4 @@ class Moves:
             return f"its weight is now {job.weight:g}"
         if change > 0 and have_ended:
             return "another job ended"
-        if "fair" in policy:
-            return "the cores are shared evenly"
-        return "its answer gains more from them" if change > 0 else "other answers gain more from them"
+        return why_cores_moved(policy, is_more=change > 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaqs import RelaqsError, Session
-from relaqs.options import Interval
+from relaqs.queries.snapshot import Interval
 from relaqs_dashboards.audit import AuditLog
 from relaqs_dashboards.board import Board
 from relaqs_dashboards.cluster import Moves, Shown, cluster_update

@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Sized
+from typing import Protocol
 
-from relaqs_dashboards.runs import Run, failure_of, met_weight
+from relaqs_dashboards.runs import Run, Runs, failure_of, met_weight
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.standing import is_met, panel_update, shown_state
 from relaqs_dashboards.wire import Change, Failure, PanelState, PanelUpdate
 
-if TYPE_CHECKING:
-    from relaqs_dashboards.board import Board
+
+class PanelHost(Protocol):
+    """The live page that a panel stands on, as the panel sees it. A `Board` is one."""
+
+    @property
+    def runs(self) -> Runs:
+        """The queries that run for this dashboard."""
+        ...
+
+    @property
+    def viewers(self) -> Sized:
+        """Everybody who looks at the page."""
+        ...
+
+    def touch(self, panel: Panel) -> None:
+        """Tell the viewers that the panel has changed."""
+        ...
+
+    def why_waiting(self, run: Run) -> str:
+        """Return in words why a run has no answer yet."""
+        ...
+
+    def rows_read_by(self, run: Run) -> int | None:
+        """Return the number of rows a run has to read, None where it is read as a whole."""
+        ...
 
 
 class Panel:
-    """One panel of a live page. number: of its run; it changes when the query is another or starts anew."""
+    """One panel of a live page.
 
-    def __init__(self, board: Board, settings: PanelSettings) -> None:
+    Attributes:
+        number: counts the panel's runs. It changes when the query is another one or starts anew.
+    """
+
+    def __init__(self, board: PanelHost, settings: PanelSettings) -> None:
         self.settings = settings
         self.number = 1
         self.run: Run | None = None

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
-from relaqs.options import Interval, QueryOptions
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Interval
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.threads import Threads

@@ -5,27 +5,41 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from relaqs_dashboards.board import LOG_LINES, Board
 from relaqs_dashboards.limits import Limits, TokenBucket
 from relaqs_dashboards.requests import LONGEST_BYTES, Ack, parse_request
+from relaqs_dashboards.runs import Run
 from relaqs_dashboards.settings import PageError
 from relaqs_dashboards.wire import LogLine, encoded, joined
-
-if TYPE_CHECKING:
-    from relaqs_dashboards.dashboard import Dashboard
 
 SECONDS_BETWEEN_UPDATES = 0.2  # five a second: more nobody sees
 NO_TEXT, TOO_MUCH, TOO_LARGE = 1003, 1008, 1009  # WebSocket: why it was closed
 
 
+class ViewedDashboard(Protocol):
+    """What a viewer reads besides the board. A `Dashboard` is one."""
+
+    def described(self, board: Board | None, user: str) -> dict[str, object]:
+        """Return the page as its viewers see it: title, panels, tables."""
+        ...
+
+    def cores_of(self, run: Run | None) -> float:
+        """Return the cores that a run used over the last second or so."""
+        ...
+
+    def cluster_as_seen_by(self, viewer: PageViewer) -> str:
+        """Return the cluster's update as JSON."""
+        ...
+
+
 class PageViewer:
     """Somebody who looks at a page (or, without a board, at the jobs alone)."""
 
-    def __init__(self, socket: WebSocket, dashboard: Dashboard, board: Board | None, user: str) -> None:
+    def __init__(self, socket: WebSocket, dashboard: ViewedDashboard, board: Board | None, user: str) -> None:
         self.user = user
         self.shown_name = user
         self.board = board

@@ -1,8 +1,8 @@
-"""The tables a query may name, and where each is stored.
+"""The tables that a query may name, and where each is stored.
 
-A table may be stored several times, laid out by different cluster keys: the folder `orders` holds the table
-itself, `orders@customer` another layout of it, whatever stands behind the @. Queries name `orders`; the
-planner chooses.
+A table may be stored several times, laid out by different cluster keys. The folder `orders` holds the table
+itself, and `orders@customer` another layout of it; the text behind the @ is free. Queries name `orders`, and
+the planner chooses a layout.
 """
 
 from __future__ import annotations
@@ -24,9 +24,22 @@ MOST_CHOICES = 16
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Layouts by name; names are compared without case, as SQL does. A value: it travels to workers.
+    """The layouts by name, compared without case, as SQL does. A catalog is a value: it travels to workers.
 
-    chosen: for tables with several layouts, the layout a table's name stands for here; the first otherwise.
+    Attributes:
+        layouts: all of them.
+        chosen: for tables with several layouts, the layout that a table's name stands for here. The default
+            is the first layout.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> list(CATALOG.tables)
+    ['trips', 'zones', 'orders', 'items']
+    >>> CATALOG.table("Orders").cluster_key
+    ('id',)
+    >>> CATALOG.table("order")
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: there is no table 'order' in the catalog, which has: trips, zones, orders,
+    items; did you mean 'orders'?
     """
 
     layouts: tuple[Layout, ...]
@@ -47,7 +60,7 @@ class Catalog:
 
     @classmethod
     def open(cls, directory: str | Path) -> Catalog:
-        """Return the tables of a warehouse folder. Raises LayoutError if there are none to be had."""
+        """Return the tables of a warehouse folder. Raises LayoutError if it holds none."""
         folders = table_folders(Path(os.path.abspath(directory)))
         return cls(tuple(read_manifest(folder) for folder in folders))
 
@@ -60,15 +73,20 @@ class Catalog:
     ) -> Catalog:
         """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
 
-        Plain files are laid out into the cache on first use, which `announce` is told of in words, and again
-        when they have changed. Raises LayoutError and DataError as `shuffle` does.
+        Plain files are laid out into the cache on first use, and again when they have changed. Raises
+        LayoutError and DataError as `shuffle` does.
+
+        Args:
+            sources: path by name.
+            cache_directory: where to keep the layouts. The default is the user's cache.
+            announce: called with a sentence when a file is laid out.
         """
         cache = cache_directory or default_cache_directory()
         return cls(tuple(laid_out_once(name, source, cache, announce) for name, source in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
-        """Return the layouts by the names queries use, in order: for each table the one chosen here."""
+        """Return the layouts by the names that queries use: for each table the one that is chosen here."""
         chosen = dict(self.chosen)
         return {
             name: next((layout for layout in several if layout.table == chosen.get(name)), several[0])
@@ -78,7 +96,8 @@ class Catalog:
     def choices(self, tables: Iterable[str]) -> Iterator[Catalog]:
         """Yield this catalog with every choice of layouts for the tables named, at most MOST_CHOICES.
 
-        tables: in any case, for a rewritten query has every name in lower case.
+        Args:
+            tables: names in any case, because a rewritten query has every name in lower case.
         """
         several = _by_table(self.layouts)
         spelled = {name.lower(): name for name in several}
@@ -93,7 +112,7 @@ class Catalog:
         return tuple(str(layout.directory) for layout in self.layouts)
 
     def table(self, name: str) -> Layout:
-        """Return the layout of a table. Raises SqlError with candidates if there is none of that name."""
+        """Return the layout of a table. Raises SqlError with candidates if there is none with that name."""
         for known_name, layout in (*self.tables.items(), *((each.table, each) for each in self.layouts)):
             if known_name.lower() == name.lower():
                 return layout
@@ -104,7 +123,7 @@ class Catalog:
 
 
 def _by_table(layouts: Iterable[Layout]) -> dict[str, list[Layout]]:
-    """Return each table's layouts, the one without an @ first."""
+    """Return each table's layouts. The one without an @ comes first."""
     found: dict[str, list[Layout]] = {}
     for layout in layouts:
         name, marked, _ = layout.table.partition(LAYOUT_MARK)

@@ -1,8 +1,8 @@
-"""The one module that calls DuckDB: a closed in-memory database, its cursors, and error translation.
+"""The one module that calls DuckDB: a closed in-memory database, its cursors, and the translation of errors.
 
-A database here runs queries on the calling thread only (`threads=1`, `async_threads=0`): parallelism comes
-from one cursor per thread, and a core is never used behind the scheduler's back. It reads files below the
-folders it was opened for and nothing else.
+A database here runs queries only on the thread that calls it (`threads=1`, `async_threads=0`). Several
+threads use one cursor each, so DuckDB never takes a core that the scheduler has not given. It reads files
+below the folders it was opened for, and nothing else.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ import pyarrow as pa
 from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
 
 DUCKDB_VERSION: str = duckdb.__version__
-BATCH_ROWS = 2048  # of a result that is counted while it is read: one of DuckDB's vectors
+BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most allowed here)' to INT32")
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
-_ELLIPSIS = "..."  # what DuckDB puts for the rest of a long line
+_ELLIPSIS = "..."  # stands in DuckDB's messages for the rest of a long line
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
 
@@ -39,9 +39,12 @@ class Interrupted(RelaqsError):  # noqa: N818 - it is no error to the one who as
 class DatabaseConfig:
     """How a closed database is opened. Equal configurations may share one database.
 
-    readable: folders whose files may be read. memory_limit_bytes: DuckDB's own limit, beyond which it spills
-    to temp_directory (None: DuckDB's default place is not used and nothing may spill). result_limit_bytes:
-    what the result of one statement may take outside of DuckDB; None: anything.
+    Attributes:
+        readable: the folders whose files may be read.
+        memory_limit_bytes: DuckDB's own limit. Beyond it, DuckDB spills to `temp_directory`.
+        temp_directory: where it spills. With None it spills nowhere, not even to DuckDB's default place.
+        threads: how many threads of its own it has.
+        result_limit_bytes: what the result of one statement may take outside of DuckDB. None: anything.
     """
 
     readable: tuple[str, ...]
@@ -56,7 +59,7 @@ class DatabaseConfig:
 
 
 class Database:
-    """An in-memory DuckDB, closed to everything but its `readable` folders. Make one cursor per thread."""
+    """An in-memory DuckDB, closed to all but its `readable` folders. Make one cursor for each thread."""
 
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
@@ -71,7 +74,7 @@ class Database:
             "SET autoload_known_extensions = false",
             "SET autoinstall_known_extensions = false",
             "SET parquet_metadata_cache = true",
-            # It aggregates rows below the join that drops most of them: TPC-H 3 took 2.3 times as long.
+            # It aggregates rows below the join that would drop most of them: TPC-H 3 took 2.3 times as long.
             "SET disabled_optimizers = 'partial_aggregate_pushdown'",
             f"SET allowed_directories = {list_literal(config.readable)}",
             "SET enable_external_access = false",
@@ -95,7 +98,7 @@ class Cursor:
         self._others: list[Cursor] = []
 
     def table(self, sql: str) -> pa.Table:
-        """Return the statement's result as an Arrow table. Raises DataError where it is over the limit."""
+        """Return the statement's result as an Arrow table. Raises DataError if it is over the limit."""
         with translated_errors(sql):
             if self._result_limit_bytes is None:
                 return self._connection.sql(sql).to_arrow_table()
@@ -110,11 +113,11 @@ class Cursor:
             self._connection.execute(sql)
 
     def register(self, name: str, table: pa.Table) -> None:
-        """Make an Arrow table readable by name, in the place of one registered before."""
+        """Make an Arrow table readable by name. It replaces one registered before."""
         self._connection.register(name, table)
 
     def unregister(self, name: str) -> None:
-        """Forget a registered table; nothing happens where there is none."""
+        """Forget a registered table. Nothing happens where there is none."""
         self._connection.unregister(name)
 
     @contextmanager
@@ -129,7 +132,7 @@ class Cursor:
                 self.unregister(name)
 
     def describe(self, sql: str) -> list[tuple[str, str]]:
-        """Return (name, DuckDB type) of each column a SELECT would give, without running it.
+        """Return (name, DuckDB type) of each column that a SELECT would give, without running it.
 
         Raises SqlError with the place in the SELECT itself.
         """
@@ -152,7 +155,7 @@ class Cursor:
         return cursor
 
     def interrupt(self) -> None:
-        """Stop the statement that another thread is running here; it raises `Interrupted` there."""
+        """Stop the statement that another thread is running here. It raises `Interrupted` in that thread."""
         self._connection.interrupt()
 
     def close(self) -> None:
@@ -162,7 +165,7 @@ class Cursor:
 
 
 def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
-    """Return all that the reader has. Raises DataError, and reads no further, once it is too much."""
+    """Return all that the reader has. Once that is too much, raise DataError and read no further."""
     batches, size = [], 0
     with reader:
         for batch in reader:
@@ -177,7 +180,7 @@ def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
 
 
 def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: Path) -> Cursor:
-    """Return a cursor of an open DuckDB that may read any source and write files: for laying data out."""
+    """Return a cursor of an open DuckDB, which may read any source and write files, for laying data out."""
     connection = duckdb.connect(":memory:", config={"threads": threads})
     for statement in (
         f"SET memory_limit = '{memory_limit_bytes // 1024}KiB'",
@@ -191,7 +194,11 @@ def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: P
 
 
 def quote_name(name: str) -> str:
-    """Return the identifier, quoted for DuckDB."""
+    """Return the identifier, quoted for DuckDB.
+
+    >>> quote_name('my "own" name')
+    '"my ""own"" name"'
+    """
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -217,12 +224,12 @@ def translated_errors(sql: str) -> Iterator[None]:
     except duckdb.OutOfMemoryException as error:
         raise _out_of_memory(error) from error
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
-        if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while it asked Python for rows
+        if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
             raise KeyboardInterrupt from error
         raise DataError(f"{_failure(error)}: {_said(error)}") from error
     except duckdb.Error as error:
         raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
-    except OSError as error:  # of a result that is read bit by bit, Arrow tells DuckDB's words alone
+    except OSError as error:  # Arrow passes on only DuckDB's words while a result is read bit by bit
         if str(error).startswith("Out of Memory Error"):
             raise _out_of_memory(error) from error
         if str(error).startswith("INTERRUPT Error"):
@@ -235,18 +242,18 @@ def translated_errors(sql: str) -> Iterator[None]:
 
 
 def _failure(error: duckdb.Error) -> str:
-    """Return whether it was the data, or an expression that has no value for a row: DuckDB has one class."""
+    """Return whether the data failed, or an expression on a row. DuckDB has one class for both."""
     is_of_data = not isinstance(error, duckdb.InvalidInputException) or _OF_A_FILE.match(str(error))
     return "the data could not be read" if is_of_data else "DuckDB could not run the statement"
 
 
 def _out_of_memory(error: Exception) -> MemoryLimitError:
-    said = _said(error).split("\n")[0]  # DuckDB goes on with settings that nobody can change here
+    said = _said(error).split("\n")[0]  # the rest is about settings that cannot be changed here
     return MemoryLimitError(f"{said}; raise memory_limit, or group by fewer values")
 
 
 def _said(error: Exception) -> str:
-    """Return DuckDB's message without the excerpt of a statement that the user never wrote."""
+    """Return DuckDB's message without its excerpt of a statement that the user never wrote."""
     if guarded := _GUARDED.search(str(error)):
         return guarded[1]
     return str(error).split("\n\nLINE ")[0]
@@ -264,9 +271,10 @@ def _sql_error(text: str, sql: str) -> SqlError:
 
 
 def _position(line: int, excerpt: str, caret: int, sql: str) -> tuple[int, int] | None:
-    """Return the place that a caret points at, from 1; None where it cannot be told.
+    """Return the place that a caret points at, counted from 1, None where it cannot be told.
 
-    DuckDB prints 'LINE n: ' and the line, of a long one a part, and below it so many spaces and the caret.
+    DuckDB prints 'LINE n: ' and the line (part of it if it is long). The next line has spaces, then the
+    caret.
     """
     column = caret - len(f"LINE {line}: ")
     if excerpt.startswith(_ELLIPSIS):

@@ -1,6 +1,6 @@
-"""Every error a user can meet. Each says what was wrong, the value, what is accepted and what to do next.
+"""Errors of tables, SQL and clusters. Each says what was wrong, what is accepted and what to do next.
 
-They live in the lowest package that raises them and are re-exported by `relaqs`. All survive pickling,
+They live in the lowest package that raises them, and `relaqs` exports all of them. All survive pickling,
 because they travel from workers to clients.
 """
 

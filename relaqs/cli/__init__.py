@@ -1,7 +1,9 @@
 """The program `relaqs`: one module a command, loaded when it is asked for, and the way every command ends.
 
-Commands parse arguments and print; what they do is done by `relaqs` and the packages above it. Exit codes:
-0, 1 for a failed run, 2 for bad usage, 130 after ctrl-C, 141 when nobody reads the output any more.
+Commands parse arguments and print; what they do is done by `relaqs` and the packages above it. An installed
+package adds a command by an entry point in the group `relaqs.commands`: `demo`, `tpch` and `dashboard` come
+in this way. Exit codes: 0; 1 for a failed run; 2 for bad usage; 130 after ctrl-C; 141 when the reader of the
+output has gone away.
 """
 
 from __future__ import annotations
@@ -18,11 +20,11 @@ from typing import NoReturn
 import click
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
+from relaqs.plugins import PluginError, Plugins
 
-# command → the module and the name in it, and what `relaqs --help` says of it without loading it
+# Our own commands → the module and the name in it, and what `relaqs --help` says of each without loading it.
 COMMANDS = {
-    "demo": ("relaqs.cli.demo:demo", "Make data, run a query online and show it sharpen."),
     "sql": ("relaqs.cli.sql:sql", "Answer one SELECT online."),
     "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
     "advise": ("relaqs.cli.advise:advise", "Name the layouts that would help a SELECT."),
@@ -30,21 +32,22 @@ COMMANDS = {
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
-    "dashboard": ("relaqs_dashboards.cli:dashboard", "Serve pages of queries that sharpen."),
-    "tpch": ("relaqs_tpch.cli:tpch", "TPC-H: data, queries, measurements."),
 }
+ADDED: Plugins[click.Command] = Plugins(
+    "relaqs.commands", "command", accepts=lambda thing: isinstance(thing, click.Command)
+)
 INTERRUPTED, TERMINATED, PIPE_CLOSED = (128 + number for number in (2, 15, 13))  # as a shell reports signals
 
 
 class Program(click.Group):
-    """Commands that are imported when they are needed, and errors as one line instead of a traceback."""
+    """Imports a command when it is asked for, and prints an error as one line instead of a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [*COMMANDS, *(name for name in ADDED if name not in COMMANDS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            return None
+            return ADDED.get(cmd_name)
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), name)
         assert isinstance(command, click.Command)
@@ -52,7 +55,7 @@ class Program(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, words) for name, (_, words) in COMMANDS.items()])
+            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -83,6 +86,18 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a name must not end a run
     program.main(prog_name="relaqs")
+
+
+def _summary(name: str) -> str:
+    """Return what `relaqs --help` says of a command."""
+    if name in COMMANDS:
+        return COMMANDS[name][1]
+    from relaqs.cli.summary import summary
+
+    try:
+        return summary(ADDED.entry(name))
+    except PluginError as error:
+        return str(error)
 
 
 def _warning_line(message: Warning | str, *where: object, **line: object) -> str:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from relaqs.arguments import ArgumentError
 from relaqs.memory import memory_bytes
-from relaqs.options import ArgumentError
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts import VerifyReport

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.live import Live
 
 from relaqs.python_values import python_values
+from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
-from relaqs.snapshot import Snapshot
 
 FORMATS = ("table", "jsonl", "csv")
 _UNWRITTEN = ("widths", "course")  # of a snapshot: what its methods answer from

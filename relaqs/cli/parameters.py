@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from relaqs.options import ArgumentError, relative_error
+from relaqs.arguments import ArgumentError, relative_error
 
 
 class SqlCommand(click.Command):

@@ -12,7 +12,8 @@ from relaqs.cli.parameters import SqlCommand, cluster_option, data_option, secon
 if TYPE_CHECKING:
     from relaqs_engine.execution.headline import Weighting
 
-    from relaqs.options import Fallback, Interval
+    from relaqs.queries.options import Fallback
+    from relaqs.queries.snapshot import Interval
 
 
 @click.command("sql", cls=SqlCommand)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from relaqs.arguments import ArgumentError
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.executor import Executor
-from relaqs.options import ArgumentError
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.sharing.policy import Policy
 

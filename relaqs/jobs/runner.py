@@ -9,40 +9,16 @@ import atexit
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from queue import SimpleQueue
 
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription, check_weight
 from relaqs.jobs.executor import Executor
-from relaqs.jobs.job import Job, Step, StepReport, TaskResult
+from relaqs.jobs.job import Job, Step, TaskResult
+from relaqs.jobs.listener import Listener, RunState
 
 STEPS_IN_FLIGHT = 2  # at least: the step in hand and one ahead, so that cores have work while it is folded
-
-
-class RunState(StrEnum):
-    """Where a job stands. The last three are for good."""
-
-    WAITING = "waiting"  # no task has come back yet
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-    EXACT = "exact"  # its last report was final
-    FAILED = "failed"
-
-    @property
-    def is_over(self) -> bool:
-        return self in (RunState.STOPPED, RunState.EXACT, RunState.FAILED)
-
-
-@dataclass(frozen=True, slots=True)
-class Successor:
-    """A job that takes the place of one that failed, under an id of its own, and what is told of it."""
-
-    job: Job
-    description: JobDescription
 
 
 @dataclass(slots=True)
@@ -61,11 +37,12 @@ class _StepInFlight:
 class JobRunner:
     """Runs the job from `start()` until it is exact, stopped or failed.
 
-    description: what the scheduler is told; without one nothing is known of the job. on_report: called after
-    each fold; it may return another report for the scheduler. should_stop: asked after each fold that is not
-    final, before another step. instead: asked what takes the place of a job that failed; None: nothing, the
-    run has failed. These run on the runner's thread, and an exception in them fails the job.
-    on_end: called there once, when the state is over and the cores are free; it must not raise.
+    Args:
+        job: what is run.
+        executor: where its tasks run.
+        description: what the scheduler learns of the job; without one it knows the id alone.
+        listener: what is told of each fold, of a failure and of the end.
+        timeout_seconds: the job is stopped so many seconds after `start`; None for no limit.
     """
 
     def __init__(
@@ -73,20 +50,15 @@ class JobRunner:
         job: Job,
         executor: Executor,
         description: JobDescription | None = None,
+        listener: Listener | None = None,
         *,
-        on_report: Callable[[StepReport], StepReport | None] = lambda report: None,
-        should_stop: Callable[[StepReport], bool] = lambda report: False,
-        instead: Callable[[Exception], Successor | None] = lambda error: None,
-        on_end: Callable[[], None] = lambda: None,
+        timeout_seconds: float | None = None,
     ) -> None:
         self._job = job
         self._executor = executor
         self._description = description or JobDescription(job.id)
         self._weight = self._description.weight
-        self._on_report = on_report
-        self._should_stop = should_stop
-        self._instead = instead
-        self._on_end = on_end
+        self._listener = listener or Listener()
         # A SimpleQueue may be put to from anywhere, also from a finalizer that interrupts its own get.
         self._mailbox: SimpleQueue[TaskResult | None] = SimpleQueue()
         self._in_flight: deque[_StepInFlight] = deque()
@@ -96,10 +68,14 @@ class JobRunner:
         self._over: RunState | None = None
         self._ended = threading.Event()
         self._thread = background_thread(self._run, f"relaqs-job-{job.id}")
+        self._timer = None if timeout_seconds is None else threading.Timer(timeout_seconds, self._time_out)
         self.error: BaseException | None = None
 
     def start(self) -> None:
         _LIVE.add(self)
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
         self._thread.start()
 
     @property
@@ -124,7 +100,7 @@ class JobRunner:
         self._executor.set_weight(self._job.id, weight)
 
     def set_target(self, target: float | None) -> None:
-        """Tell the scheduler the error or loss the job may stop at; stopping it there is `should_stop`'s."""
+        """Tell the scheduler the error or loss the job may stop at. Its listener is what stops it there."""
         self._executor.set_target(self._job.id, target)
 
     def pause(self) -> None:
@@ -148,6 +124,10 @@ class JobRunner:
             raise RuntimeError("a job's own callback cannot wait for its end; wait in another thread")
         return self._ended.wait(timeout_seconds)
 
+    def _time_out(self) -> None:
+        self._listener.timed_out()
+        self.stop()
+
     def _run(self) -> None:
         try:
             over = self._drive_or_succeed()
@@ -158,8 +138,10 @@ class JobRunner:
         finally:
             self._over = over
             _LIVE.discard(self)
+            if self._timer is not None:
+                self._timer.cancel()
             try:
-                self._on_end()
+                self._listener.ended(over, self.error)
             finally:
                 self._ended.set()
 
@@ -169,7 +151,7 @@ class JobRunner:
             try:
                 return self._drive()
             except Exception as error:
-                if self._is_stopping or (successor := self._instead(error)) is None:
+                if self._is_stopping or (successor := self._listener.failed(error)) is None:
                     raise
                 self._executor.cancel(self._job.id)
                 self._in_flight.clear()
@@ -240,11 +222,10 @@ class JobRunner:
     def _fold(self) -> RunState | None:
         whole = self._in_flight.popleft()
         report = self._job.fold(whole.step, whole.in_task_order())
-        ends = report.is_final or self._should_stop(report)
+        ends = report.is_final or self._listener.should_stop(report)
         if not ends:
-            self._issue()  # before the callback, which may take its time over a snapshot
-        revised = self._on_report(report)
-        self._executor.report(self._job.id, revised or report)
+            self._issue()  # before the listener, which may take its time over a snapshot
+        self._executor.report(self._job.id, self._listener.folded(report))
         if not ends:
             return None
         return RunState.EXACT if report.is_final else RunState.STOPPED

@@ -1,11 +1,36 @@
 """Loops that ReLAQS does not run itself: they report losses, and share the cores with queries and training.
 
-Example: a PyTorch or scikit-learn loop calls `report(loss)` once a pass. Between two reports it holds a core,
-as a task of a query does.
+Between two reports a loop holds a core, as a task of a query does.
+
+>>> import relaqs
+>>> db = relaqs.connect("warehouse", threads=1)
+>>> with db.pace(target_loss=0.3) as pacer:
+...     for step in range(1, 100):
+...         if not relaqs.report(1 / step):
+...             break
+>>> step, pacer.losses[-1]
+(4, 0.25)
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from relaqs.pacing.pacer import Pacer, report
+from relaqs.pacing.query_pacer import QueryPacer
 from relaqs.pacing.scikit import report_fits
 from relaqs.pacing.torch import report_losses
 
-__all__ = ["Pacer", "report", "report_fits", "report_losses"]
+if TYPE_CHECKING:
+    from relaqs.pacing.xgboost import Report
+
+__all__ = ["Pacer", "QueryPacer", "Report", "report", "report_fits", "report_losses"]
+
+
+def __getattr__(name: str) -> object:
+    """Load `Report` when it is first used: it imports XGBoost."""
+    if name != "Report":
+        raise AttributeError(f"module 'relaqs.pacing' has no attribute {name!r}")
+    from relaqs.pacing.xgboost import Report
+
+    return Report

@@ -4,35 +4,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, SupportsFloat
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from relaqs_engine.errors import RelaqsError
 from relaqs_engine.execution.arrays import doubles
 
+from relaqs.arguments import ArgumentError, relative_error
 from relaqs.arrays import FloatArray
-from relaqs.options import ArgumentError, relative_error
+from relaqs.jobs.executor import Executor
+from relaqs.jobs.running import RunningJobs
 from relaqs.pacing.paced_job import Reported
-from relaqs.pacing.pacer import Pacer
+from relaqs.pacing.paced_loop import TURN_SECONDS, PacedLoop
 from relaqs.progress import Cells, ResultDelta
 from relaqs.sharing.view import Kind
 
-if TYPE_CHECKING:
-    from relaqs.jobs.executor import Executor
 
+class QueryPacer(PacedLoop):
+    """A paced loop that computes approximate results of one query, each over more of the data.
 
-class QueryPacer(Pacer):
-    """A `Pacer` whose loop computes approximate results of one query, each over more of the data.
-
-    columns: those whose values are approximate and count; the others tell groups apart. target: the relative
-    error at which `report_result` says to stop.
+    `Session.pace_query` makes one.
     """
 
     def __init__(
-        self, executor: Executor, columns: Sequence[str], *, target: float | str | None = None, **options: Any
+        self,
+        executor: Executor,
+        columns: Sequence[str],
+        *,
+        priority: float = 1.0,
+        target: float | str | None = None,
+        name: str = "a query",
+        turn_seconds: float = TURN_SECONDS,
+        running: RunningJobs | None = None,
     ) -> None:
-        super().__init__(executor, target_loss=relative_error(target), kind=Kind.QUERY, **options)
+        """Set it up.
+
+        Args:
+            executor: whose cores it takes turns on.
+            columns: those of its results that are approximate and count; the others tell groups apart.
+            priority: its weight beside other jobs.
+            target: the relative error at which `report_result` says to stop.
+            name: for people, e.g. the SQL.
+            turn_seconds: how long it may compute before a report ends its turn.
+            running: the jobs of its session.
+        """
+        super().__init__(
+            executor,
+            Kind.QUERY,
+            priority=priority,
+            quality_target=relative_error(target),
+            name=name,
+            turn_seconds=turn_seconds,
+            running=running,
+        )
         self._columns = tuple(columns)
         self._moved = ResultDelta()
         self._movement = Movement()
@@ -52,8 +76,8 @@ class QueryPacer(Pacer):
         quality = estimated if error is None else float(error)
         return self._note(Reported(quality, fraction, self._moved.update(cells)))
 
-    def report(self, loss: SupportsFloat) -> bool:
-        raise RelaqsError("a query has no loss; report its results: pacer.report_result(table, fraction)")
+    def _checked_target(self, target: Any) -> float | None:
+        return relative_error(target)
 
     def _cells(self, result: Any) -> Cells:
         try:

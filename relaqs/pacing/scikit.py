@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import update_wrapper
 from typing import Any, SupportsFloat, TypeVar
 
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
 from relaqs.pacing.pacer import report
 
 Estimator = TypeVar("Estimator")

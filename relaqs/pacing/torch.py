@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
 from relaqs.pacing.pacer import report
 
 Criterion = TypeVar("Criterion")

@@ -10,7 +10,14 @@ from relaqs.policies.index import Index
 from relaqs.policies.least_attained_service import LeastAttainedService
 from relaqs.policies.max_min import MaxMin
 from relaqs.policies.max_sum import MaxSum
-from relaqs.policies.registry import DEFAULT_POLICY, POLICIES, PolicyError, chosen_policy, make_policy
+from relaqs.policies.registry import (
+    DEFAULT_POLICY,
+    POLICIES,
+    PolicyError,
+    chosen_policy,
+    make_policy,
+    why_cores_moved,
+)
 from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
 from relaqs.policies.utility import Utility, UtilityFunction
 from relaqs.policies.weighted_fair import WeightedFair
@@ -47,4 +54,5 @@ __all__ = [
     "chosen_policy",
     "fit_quality_curves",
     "make_policy",
+    "why_cores_moved",
 ]

@@ -16,13 +16,21 @@ from relaqs.sharing.view import View
 
 @dataclass(frozen=True, slots=True)
 class Fifo:
-    """The job that came first gets all it can use, then the next; weights do not count.
+    """The oldest job gets all the cores it can use, then the next oldest. Weights do not count.
 
-    minimum_share: see `divide`.
+    Args:
+        minimum_share: what every job gets at least, as a fraction of its fair share (see `divide`).
+
+    >>> from relaqs.policies import Fifo, Jobs, JobView, Kind, View
+    >>> jobs = Jobs.of([JobView("new", Kind.QUERY, 1.0), JobView("old", Kind.QUERY, 0.0, cores_most=6.0)])
+    >>> Fifo().plan(View(time_seconds=2.0, capacity_cores=8.0, jobs=jobs)).cores_by_job()
+    {'new': 2.0, 'old': 6.0}
     """
 
     minimum_share: float = 0.0
     name: ClassVar[str] = "fifo"
+    why_more: ClassVar[str] = "it is older than the others"
+    why_less: ClassVar[str] = "older jobs are served first"
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

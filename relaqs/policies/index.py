@@ -1,4 +1,32 @@
-"""The index policy: cores go where the error falls most for a core-second."""
+"""The index policy: cores go where the error falls most for a core-second.
+
+The theory in half a page. A job's error E falls as it uses core-seconds. We predict E by a curve: √(1/x − 1)
+of the share x of the rows for a query, scaled to its newest interval, and one of SLAQ's curves for a loss.
+The **index** of a job is
+
+    the largest  (E(now) − E(after h more core-seconds)) / h   over all horizons h,
+
+the best rate at which its error can fall. Why not simply the rate of the next step? Because a step may gain
+little although the steps after it gain much, as where a loss falls slowly at first. This is the index of
+Gittins 1979, for gains that are certain.
+
+A job's index falls as the job is served. So the policy does not serve one job until the next plan: it serves
+each as long as its index is the highest. That is the greedy allocation of `relaqs.sharing.greedy`. Greedy
+allocation needs curves that bend one way, so it works on their concave envelopes. The slope of the envelope
+is the index.
+
+Example. Two queries read 1 % of their rows in a core-second. One has read 1 %, the other 50 %. By √(1/x − 1)
+the error of the first falls by 29 % with the next core-second, the error of the second by 2 %. The first is
+served until their slopes are equal.
+
+A new job has no curve. We do not know what its first result costs. After x core-seconds without a result we
+assume a probability of 1/x that the next core-second brings it. A new job therefore starts first, and falls
+back if it is slow. A training run reads all its data twice before its first loss, and falls behind queries
+that end in the meantime.
+
+Why not serve the largest error first? That is `max_min`. It serves the largest error even where the same
+cores would lower another error more. What was measured and decided: docs/decisions/0010-sharing-cores.md.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +42,43 @@ from relaqs.sharing.outlook import Outlook, is_predictable
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 
-NEW_CORE_SECONDS = 0.05  # one ordinary task: no first result is expected for less
-FIRST_RESULT_WORTH = 0.1  # of a job's error, which begins at 1 there: what it gains comes after
+NEW_CORE_SECONDS = 0.05  # one ordinary task; no first result is expected from less
+FIRST_RESULT_WORTH = 0.1  # in units of the error, which is 1 at the first result; the gain comes after it
 FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A job's index is the largest (E(now) − E(after h)) / cost(h) over horizons h; the highest is served.
+    """The job with the highest index gets the next core. It is the default policy, by the name "relaqs".
 
-    E follows √(1/x − 1) from a query's newest interval, and SLAQ's curves for a loss. The index falls as a
-    job is served, so until the next plan each is served as far as it stays the highest: the greedy allocation
-    on concave envelopes, whose slope is the index. New jobs, without a curve yet, go first, the sooner the
-    less they have used: nothing is worth as much as a first result, and it tells what a job is worth.
+    Measured: the integral of the error over time is at most 1 % above the least possible one (found by
+    dynamic programming) where each job has a result. It is 0.4 to 7 % above where three jobs are new and
+    their worth is unknown. On 12 staggered simulated queries it is 0.74 to 0.80 of fair sharing's. A good
+    part of this comes from serving new jobs first. On simulated training it is 0.44 of fair sharing's, and
+    0.68 with `new_first=False`.
 
-    Measured: at most 1 % above the least possible integral of the error over time (dynamic programming)
-    where each job has a result, 0.4 to 7 % where three are new and nobody knows what they will be worth. On
-    12 staggered simulated queries 0.74 to 0.80 of fair sharing's. Serving new jobs first is a good part of
-    it: on simulated training 0.44 of fair sharing's, 0.68 if they wait for two losses on their fair share
-    (`new_first=False`), which is the choice where first steps are long.
-    Named after Gittins 1979, whose index it is for gains that are certain. minimum_share: a fraction of the
-    fair share. normalised: see `Outlook.of`.
+    Args:
+        minimum_share: what every job gets at least, as a fraction of its fair share (see `divide`).
+        new_first: serve new jobs first. If False, they wait on their fair share for two results. That is the
+            better choice where first steps are long.
+        normalised: compare errors that are 1 at each job's first result (see `Outlook.of`).
+
+    >>> from relaqs.policies import History, Index, Jobs, JobView, Kind, Observation, View
+    >>> step = {"step_work": 0.01, "step_core_seconds": 1.0}
+    >>> seen = [Observation(0.01 * i, 0.4 / i**0.5, 1.0) for i in range(1, 41)]
+    >>> early = JobView("early", Kind.QUERY, 0.0, history=History().followed_by(*seen[:2]), **step)
+    >>> late = JobView("late", Kind.QUERY, 0.0, history=History().followed_by(*seen), **step)
+    >>> cores = Index().plan(View(2.0, 8.0, Jobs.of([early, late]))).cores_by_job()
+    >>> cores["early"] > cores["late"]
+    True
     """
 
     minimum_share: float = 0.1
     new_first: bool = True
     normalised: bool = True
     name: ClassVar[str] = "index"
+    why_more: ClassVar[str] = "its answer gains more from them"
+    why_less: ClassVar[str] = "other answers gain more from them"
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)
@@ -61,12 +99,10 @@ class Index:
 
 
 class _Hopes:
-    """What core-seconds will make of each job's normalised error: of known jobs by their curves.
+    """How far more core-seconds will lower each job's normalised error.
 
-    A new job's first result comes at no known cost, and nothing else is known of it. The more it has used
-    without one, the more it will need: after x core-seconds the chance that it comes with the next is taken
-    to be 1 / x of them, so that a job begins before all others and falls behind if it takes long: a training
-    run, which reads all its data twice before it tells anything, behind queries that are over by then.
+    For a job with results its curve says it. For a new job the theory at the top of this file does: a
+    probability of 1/x that a first result comes with the next core-second, after x of them without one.
     """
 
     def __init__(self, contest: Contest, normalised: bool) -> None:

@@ -1,4 +1,4 @@
-"""Max-min: cores go to whoever is worst off."""
+"""Max-min: cores go to the job with the largest error."""
 
 from __future__ import annotations
 
@@ -19,15 +19,30 @@ LEAST_GAIN = 1e-12  # of error: a job that gains less by all it could get is not
 
 @dataclass(frozen=True, slots=True)
 class MaxMin:
-    """Each unit goes to the job whose predicted error, by weight, is then the largest.
+    """Each unit of cores goes to the job whose predicted error, times its weight, is the largest then.
 
-    This lowers the largest error as far as it will go, then the next. Errors are normalised: 1 at a job's
-    first result. A job that no number of cores would help does not take them. Jobs without a curve
-    have their fair share. The thesis's other objective (ch. 4). minimum_share: a fraction of the fair share.
+    This lowers the largest error as far as possible, then the next largest. Errors are normalised: each is 1
+    at the job's first result. A job that no number of cores would help gets none of these units. A job
+    without a curve has its fair share. It is the other objective of the ReLAQS thesis (ch. 4).
+
+    Args:
+        minimum_share: what every job gets at least, as a fraction of its fair share (see `divide`).
+
+    >>> from relaqs.policies import History, Jobs, JobView, Kind, MaxMin, Observation, View
+    >>> step = {"step_work": 0.1, "step_core_seconds": 1.0}
+    >>> bad = History().followed_by(Observation(0.1, 0.4, 1.0), Observation(0.2, 0.3, 1.0))
+    >>> good = History().followed_by(Observation(0.1, 0.4, 1.0), Observation(0.2, 0.1, 1.0))
+    >>> jobs = [JobView("bad", Kind.QUERY, 0.0, history=bad, **step),
+    ...         JobView("good", Kind.QUERY, 0.0, history=good, **step)]
+    >>> cores = MaxMin().plan(View(2.0, 8.0, Jobs.of(jobs))).cores_by_job()
+    >>> cores["bad"] > cores["good"]
+    True
     """
 
     minimum_share: float = 0.1
     name: ClassVar[str] = "max_min"
+    why_more: ClassVar[str] = "its answer is worse than the others"
+    why_less: ClassVar[str] = "other answers are worse"
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

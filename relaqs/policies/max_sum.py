@@ -21,21 +21,38 @@ FEWEST_OBSERVATIONS = 2  # for a curve: the first result has nothing before it
 
 @dataclass(frozen=True, slots=True)
 class MaxSum:
-    """Algorithm 5 of the thesis: SLAQ's greedy allocation, taken over for queries.
+    """Algorithm 5 of the ReLAQS thesis: SLAQ's greedy allocation, taken over for queries.
 
-    Every job has a minimum share. A job without a curve, as it has reported fewer than two results, gets 1/n
-    of the cores. The others bid for one core after another; it goes to the job whose predicted progress until
-    the next plan grows most, times its weight. A query's progress P follows 1/(A·i² + B), and what it makes
-    in n steps is ΣP; a training run makes its fall in loss, divided by its largest so far.
+    Every job has a minimum share. A job with fewer than two results has no curve yet; it gets 1/n of the
+    cores. The other jobs bid for one core after another. A core goes to the job whose predicted progress
+    until the next plan grows most, times its weight. The progress P of a query's step i follows
+    1/(A·i² + B), so n steps make ΣP. The progress of a training run is its fall in loss, divided by its
+    largest fall so far.
 
-    Measured on 12 staggered simulated queries: the integral of the error over time is 0.92 of fair sharing's,
-    where `index` has 0.74 to 0.80. P tells how far the answer moved, not how far it is off, and falls like
-    1/i where the error falls like 1/√i; and the young wait for their second result on 1/n. minimum_share: a
-    fraction of the fair share; the more, the sooner old jobs end (the "crossing point").
+    Measured on 12 staggered simulated queries: the integral of the error over time is 0.92 of fair sharing's.
+    `Index` has 0.74 to 0.80. There are two reasons. P says how far the answer moved and not how far it is
+    off, so it falls like 1/i where the error falls like 1/√i. And young jobs wait on 1/n of the cores for
+    their second result.
+
+    Args:
+        minimum_share: what every job gets at least, as a fraction of its fair share. The larger it is, the
+            sooner old jobs end (the thesis calls this the crossing point).
+
+    >>> from relaqs.policies import History, Jobs, JobView, Kind, MaxSum, Observation, View
+    >>> step = {"step_work": 0.1, "step_core_seconds": 1.0}
+    >>> seen = [Observation(0.1, 0.4, 1.0, progress=1.0), Observation(0.2, 0.3, 1.0, progress=0.7)]
+    >>> young = JobView("young", Kind.QUERY, 0.0, history=History().followed_by(*seen), **step)
+    >>> seen += [Observation(i / 10, 0.3 - i / 100, 1.0, progress=1 / i**2) for i in range(3, 9)]
+    >>> old = JobView("old", Kind.QUERY, 0.0, history=History().followed_by(*seen), **step)
+    >>> cores = MaxSum().plan(View(2.0, 8.0, Jobs.of([young, old]))).cores_by_job()
+    >>> cores["young"] > cores["old"]
+    True
     """
 
     minimum_share: float = 0.1
     name: ClassVar[str] = "max_sum"
+    why_more: ClassVar[str] = "its answer gains more from them"
+    why_less: ClassVar[str] = "other answers gain more from them"
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

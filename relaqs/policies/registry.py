@@ -1,12 +1,17 @@
-"""Policies by name, for settings and the command line."""
+"""Policies by name, for settings and the command line.
+
+A policy of this package has a file of its own and a place in the table below. An installed package adds one
+by an entry point in the group `relaqs.policies`: see `relaqs/plugins.py`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from difflib import get_close_matches
+from inspect import signature
 
 from relaqs_engine.errors import RelaqsError
 
+from relaqs.plugins import Plugins
 from relaqs.policies.fair import Fair
 from relaqs.policies.fifo import Fifo
 from relaqs.policies.index import Index
@@ -18,31 +23,40 @@ from relaqs.policies.utility import Utility
 from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.sharing.policy import Policy
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (
-        Fair,
-        WeightedFair,
-        Fifo,
-        ShortestRemainingTime,
-        LeastAttainedService,
-        MaxSum,
-        MaxMin,
-        Index,
-        Utility,
-    )
-}
+_OWN = (
+    Fair,
+    WeightedFair,
+    Fifo,
+    ShortestRemainingTime,
+    LeastAttainedService,
+    MaxSum,
+    MaxMin,
+    Index,
+    Utility,
+)
+POLICIES: Plugins[type[Policy]] = Plugins(
+    "relaqs.policies", "policy", own={policy.name: policy for policy in _OWN}
+)
 
 DEFAULT_POLICY = "relaqs"
-ALIASES = {DEFAULT_POLICY: Index.name}  # whichever measures best
+ALIASES = {DEFAULT_POLICY: Index.name}  # the policy that measures best
 
 
 class PolicyError(RelaqsError, ValueError):
-    """No such policy, or not with these parameters. It is a ValueError too."""
+    """There is no such policy, or it does not take these parameters. It is a ValueError too."""
 
 
 def chosen_policy(choice: str | Policy) -> Policy:
-    """Return the policy of that name with its default parameters, or the object itself if it is a policy."""
+    """Return the policy of that name with its default parameters, or the object itself if it is a policy.
+
+    Raises:
+        PolicyError: there is no policy of that name, or the object is none.
+
+    >>> chosen_policy("fair")
+    Fair()
+    >>> chosen_policy(Fifo(minimum_share=0.2))
+    Fifo(minimum_share=0.2)
+    """
     if isinstance(choice, str):
         return make_policy(choice)
     if not isinstance(choice, Policy):
@@ -51,11 +65,15 @@ def chosen_policy(choice: str | Policy) -> Policy:
 
 
 def make_policy(name: str, **parameters: object) -> Policy:
-    """Return the policy of that name, with its parameters, e.g. `make_policy("index", minimum_share=0.2)`.
+    """Return the policy of that name, made with these parameters. "relaqs" stands for the default policy.
 
-    "relaqs" stands for the default policy.
-    Raises PolicyError: with candidates if there is no such policy; with the parameters it takes if there is
-    no such parameter or one is missing; or if a value is not accepted.
+    Raises:
+        PolicyError: there is no such policy; it has no such parameter, or one is missing; or a value is not
+            accepted. The message names what would be accepted.
+        PluginError: the package that adds the policy cannot be used.
+
+    >>> make_policy("relaqs", minimum_share=0.2)
+    Index(minimum_share=0.2, new_first=True, normalised=True)
     """
     name = ALIASES.get(name, name)
     if name not in POLICIES:
@@ -63,10 +81,28 @@ def make_policy(name: str, **parameters: object) -> Policy:
         near = get_close_matches(name, known, n=2)
         hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise PolicyError(f"there is no policy {name!r}; {hint}The policies are {', '.join(known)}")
+    make = POLICIES[name]
     try:
-        return POLICIES[name](**parameters)
+        policy = make(**parameters)
     except TypeError as error:
-        takes = ", ".join(each.name for each in fields(POLICIES[name])) or "no parameters"  # type: ignore[arg-type]
+        takes = ", ".join(signature(make).parameters) or "no parameters"
         raise PolicyError(f"policy {name!r} cannot be made from {parameters}; it takes {takes}") from error
     except ValueError as error:
         raise PolicyError(f"policy {name!r}: {error}") from error
+    return chosen_policy(policy)
+
+
+def why_cores_moved(name: str, *, is_more: bool) -> str:
+    """Return why a policy gave a job more cores, or fewer, in words that follow "+2 cores: ".
+
+    A policy says so by its attributes `why_more` and `why_less`. They are optional.
+
+    >>> why_cores_moved("fifo", is_more=False)
+    'older jobs are served first'
+    """
+    unknown = f"the policy {name} decided so"
+    try:
+        policy = POLICIES.get(ALIASES.get(name, name))
+    except RelaqsError:  # its package is not here, but the cluster may have it
+        return unknown
+    return str(getattr(policy, "why_more" if is_more else "why_less", unknown))

@@ -1,4 +1,4 @@
-"""Utility of the user's own: what an error is worth."""
+"""Utility: the user says what an error is worth, and cores go where that grows most."""
 
 from __future__ import annotations
 
@@ -23,18 +23,35 @@ UtilityFunction = Callable[[FloatArray, Jobs], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class Utility:
-    """The sum of weight × utility(error) grows as fast as it can; utility may have steps, e.g. at a target.
+    """The sum of weight × utility(error) grows as fast as it can. The user says what an error is worth.
 
-    A step far ahead counts at the rate at which a job gets there: the envelope looks beyond the next plan.
-    Jobs without a curve have their fair share. utility: pure, and called with many jobs at once,
-    e.g. `lambda errors, jobs: 1.0 * (errors <= 0.05)` to have as many jobs as possible below 5 %, soon.
-    normalised: see `Outlook.of`. minimum_share: a fraction of the fair share.
+    The utility may have steps, for example at a target. A step far ahead counts at the rate at which the job
+    approaches it, because the policy looks beyond the next plan. A job without a curve has its fair share.
+
+    Args:
+        utility: a pure function of errors and jobs (see `UtilityFunction`). It is called with many jobs at
+            once. `lambda errors, jobs: 1.0 * (errors <= 0.05)` brings as many jobs as possible below 5 %.
+        minimum_share: what every job gets at least, as a fraction of its fair share (see `divide`).
+        normalised: give the function errors that are 1 at each job's first result (see `Outlook.of`).
+
+    >>> from relaqs.policies import History, Jobs, JobView, Kind, Observation, Utility, View
+    >>> step = {"step_work": 0.01, "step_core_seconds": 1.0}
+    >>> far = History().followed_by(*(Observation(0.01 * i, 0.9 / i**0.5, 1.0) for i in (1, 2, 3)))
+    >>> near = History().followed_by(*(Observation(0.01 * i, 0.18 / i**0.5, 1.0) for i in (1, 2, 3)))
+    >>> jobs = [JobView("far", Kind.QUERY, 0.0, history=far, **step),
+    ...         JobView("near", Kind.QUERY, 0.0, history=near, **step)]
+    >>> soon_good = Utility(lambda errors, jobs: 1.0 * (errors <= 0.05), normalised=False)
+    >>> cores = soon_good.plan(View(2.0, 8.0, Jobs.of(jobs))).cores_by_job()
+    >>> cores["near"] > cores["far"]
+    True
     """
 
     utility: UtilityFunction
     minimum_share: float = 0.1
     normalised: bool = True
     name: ClassVar[str] = "utility"
+    why_more: ClassVar[str] = "its answer gains more from them"
+    why_less: ClassVar[str] = "other answers gain more from them"
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

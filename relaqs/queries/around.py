@@ -107,6 +107,10 @@ class AroundQueryJob:
             self._cursor.close()
         return self._reporter.report(step, results, self.latest)
 
+    def close(self) -> None:
+        """Give back the states of all parts, which share the cursor. Safe to call twice."""
+        self._cursor.close()
+
     def _answer(self) -> Estimate:
         finals = [part.latest for part in self._parts]
         answers = [own_columns(final) for final in finals if final is not None]

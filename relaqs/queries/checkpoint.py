@@ -24,8 +24,8 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.job import Job
-from relaqs.options import QueryOptions
 from relaqs.queries.folded import FoldedQueryJob, SavedState
+from relaqs.queries.options import QueryOptions
 
 FORMAT = 2  # 2: a checksum before the state
 SECONDS_BETWEEN = 2.0

@@ -124,6 +124,10 @@ class FoldedQueryJob:
             self._cursor.close()
         return is_final
 
+    def close(self) -> None:
+        """Give back the merged state. Safe to call twice."""
+        self._cursor.close()
+
     @property
     def population_rows(self) -> int:
         return self._leading.row_count

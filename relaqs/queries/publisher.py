@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -14,28 +12,38 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.plans.online_plan import OnlinePlan
 
-from relaqs.jobs.job import StepReport
-from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, answer_pixels
-from relaqs.options import QueryOptions
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Executor
+from relaqs.jobs.feed import End
+from relaqs.jobs.job import Job, StepReport
+from relaqs.jobs.listener import RunListener, Successor
+from relaqs.jobs.running import RunningJobs, Stoppable
+from relaqs.jobs.stopping import PIXEL, StopRules, answer_pixels
+from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.prediction.arrival import KEPT, Course, Seen
 from relaqs.progress.user_delta import UserDelta
-from relaqs.queries.feed import End, Feed
+from relaqs.queries.checkpoint import Keeper
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
-from relaqs.snapshot import Snapshot, snapshot_of
+from relaqs.queries.snapshot import Snapshot, snapshot_of
 
 
 class QueryTimeoutError(RelaqsError, TimeoutError):
     """The time was over before the first snapshot. It is a TimeoutError too."""
 
 
-class EstimatingJob(Protocol):
-    """What is asked of a query's job: the newest estimate, the mini-batches in it, and of how many."""
+class EstimatingJob(Job, Protocol):
+    """A job whose steps give estimates of one query's answer."""
 
     @property
-    def latest(self) -> Estimate | None: ...
+    def latest(self) -> Estimate | None:
+        """The newest estimate, None before the first."""
+        ...
 
     @property
-    def folded(self) -> int: ...
+    def folded(self) -> int:
+        """How many mini-batches it holds."""
+        ...
 
     @property
     def batch_count(self) -> int: ...
@@ -45,12 +53,40 @@ class EstimatingJob(Protocol):
         """The share of the rows that has been scanned after each mini-batch."""
         ...
 
+    def close(self) -> None:
+        """Give back the merged state. Safe to call twice."""
+        ...
 
-class Publisher:
+
+@dataclass(frozen=True, slots=True)
+class Resort:
+    """Another way to answer a query whose first way failed. job: under an id of its own."""
+
+    job: EstimatingJob
+    plan: OnlinePlan
+    description: JobDescription
+
+
+class OtherWay(Protocol):
+    """Knows another way to answer a query."""
+
+    def after(self, error: Exception) -> Resort | None:
+        """Return the way to go after the first failed with this error; None if there is no other."""
+        ...
+
+
+class Publisher(RunListener[Snapshot]):
     """Turns the estimates of one job into snapshots until the answer is exact, or good enough, or time is up.
 
-    It knows the feed and not the user's handle, so that a query nobody refers to can be noticed and stopped.
-    elapsed_seconds: tells the time since the query was submitted.
+    Args:
+        job: gives the estimates.
+        plan: how the query is answered.
+        options: what the user asked for.
+        stopwatch: counts since the query was submitted.
+        executor: where it runs, for the cores that its pace is told from.
+        keeper: keeps the job's state in a checkpoint.
+        fallback: asked for another way when the job fails.
+        running: the jobs of the session.
     """
 
     def __init__(
@@ -58,76 +94,97 @@ class Publisher:
         job: EstimatingJob,
         plan: OnlinePlan,
         options: QueryOptions,
-        elapsed_seconds: Callable[[], float],
-        cores: Callable[[], float] = lambda: 1.0,
+        stopwatch: Stopwatch,
+        executor: Executor,
+        *,
+        keeper: Keeper | None = None,
+        fallback: OtherWay | None = None,
+        running: RunningJobs | None = None,
     ) -> None:
-        self.feed = Feed()
+        rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
+        super().__init__(job.id, rules, running)
         self._job = job
         self._plan = plan
         self._folded_before = 0  # mini-batches of a job that this one took the place of
         self._options = options
-        self._elapsed_seconds = elapsed_seconds
-        self._rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
-        self.stop_reason: StopReason | None = None
-        self._cores = cores
+        self._stopwatch = stopwatch
+        self._executor = executor
+        self._keeper = keeper or Keeper(None, None)
+        self._fallback = fallback
         self._seen: deque[Seen] = deque(maxlen=KEPT)
         self._begun_seconds = 0.0
         self._paused_seconds = 0.0
         self._paused_at: float | None = None
         self._moved: UserDelta[Snapshot] = UserDelta(lambda before, now: now.error)
-        self._stop_work: Callable[[], None] = lambda: None
-        self._timer: threading.Timer | None = None
+        self._stops = False  # with the fold in hand
+        self._judged: Snapshot | None = None  # by a function of the user's, before it is published
 
-    def begin(self, stop_work: Callable[[], None]) -> None:
-        """Start the timeout, and publish what the job knows already if it goes on from a saved state.
-
-        stop_work: asks the runner to drop the job; it returns at once.
-        """
-        self._stop_work = stop_work
-        self._begun_seconds = self._elapsed_seconds()
-        if (estimate := self._job.latest) is not None:
-            error = estimate.relative_error(self._watched_names, self._options.judge)
-            self._publish(estimate, self._job.folded, error)
-        if self._options.timeout is not None:
-            self._timer = threading.Timer(self._options.timeout, self._run_out_of_time)
-            self._timer.daemon = True
-            self._timer.start()
+    def starting(self, runner: Stoppable) -> None:
+        """Publish what the job knows already, if it goes on from a saved state; that may be good enough."""
+        super().starting(runner)
+        self._begun_seconds = self._stopwatch.seconds()
+        if (estimate := self._job.latest) is None:
+            return
+        error = estimate.relative_error(self._watched_names, self._options.judge)
+        self._stops = self._may_stop(error, self._change_pixels(estimate))
+        self._publish(self._snapshot(estimate, self._job.folded, error))
+        if self._stops:
+            runner.stop()
 
     @property
     def plan(self) -> OnlinePlan:
         """How the query is answered now."""
         return self._plan
 
-    def follow(self, job: EstimatingJob, plan: OnlinePlan) -> None:
-        """Publish the estimates of a job that took the place of the one before. On the runner's thread."""
-        self._folded_before += self._job.folded
-        self._job, self._plan = job, plan
+    def should_stop(self, report: StepReport) -> bool:
+        """Whether the newest estimate meets the target, or no bar of the chart would move any more."""
+        estimate = self._job.latest
+        if estimate is None:
+            return False
+        error = report.quality
+        if callable(self._options.watch):
+            self._judged = self._snapshot(estimate, report.step + 1, error)
+            error = self._judged.error
+        self._stops = self._may_stop(error, self._change_pixels(estimate))
+        return self._stops
 
-    @property
-    def target(self) -> float | None:
-        return self._rules.target
-
-    @target.setter
-    def target(self, target: float | None) -> None:
-        self._rules = replace(self._rules, target=target)
-        latest = self.feed.latest
-        if latest is not None and target is not None and latest.error <= target:
-            self.stop_reason = self.stop_reason or StopReason.TARGET
-            self.close("stopped")
-
-    def on_report(self, report: StepReport) -> StepReport:
-        """Publish the job's newest estimate; return the report as the user's own function sees it, if any."""
+    def folded(self, report: StepReport) -> StepReport:
+        """Publish the newest estimate; return the report as the user's own function sees it, if any."""
         estimate = self._job.latest
         if estimate is None:
             return report
-        snapshot = self._publish(estimate, report.step + 1, report.quality, report.core_seconds)
+        snapshot = self._judged or self._snapshot(estimate, report.step + 1, report.quality)
+        self._judged = None
+        snapshot = self._publish(snapshot, report.core_seconds)
+        self._keeper.keep_if_due(self._stopwatch.seconds())
         return self._watched(report, snapshot) if callable(self._options.watch) else report
 
-    def _publish(self, estimate: Estimate, batch: int, error: float, core_seconds: float = 0.0) -> Snapshot:
-        snapshot = self._foreseeing(self._snapshot(estimate, batch, error), core_seconds)
-        end = self._end_with(snapshot, estimate)
-        if self.feed.publish(snapshot, end) and end is not None:
-            self._release()
+    def failed(self, error: Exception) -> Successor | None:
+        """Go on another way, where there is one, with the snapshots of the job that failed."""
+        if self._fallback is None or (resort := self._fallback.after(error)) is None:
+            return None
+        self._job.close()
+        self._folded_before += self._job.folded
+        self._job, self._plan = resort.job, resort.plan
+        return Successor(resort.job, resort.description)
+
+    def timed_out(self) -> None:
+        super().timed_out()
+        seconds = self._options.timeout
+        self.feed.close("stopped", no_snapshot_within(seconds) if self.feed.latest is None else None)
+
+    def is_good_enough(self) -> bool:
+        latest = self.feed.latest
+        return latest is not None and self._may_stop(latest.error, math.inf)
+
+    def _release(self) -> None:
+        self._keeper.keep(self._stopwatch.seconds())
+        self._job.close()
+
+    def _publish(self, snapshot: Snapshot, core_seconds: float = 0.0) -> Snapshot:
+        snapshot = self._foreseeing(snapshot, core_seconds)
+        end: End | None = "exact" if snapshot.is_exact else "stopped" if self._stops else None
+        self.feed.publish(snapshot, end)
         return snapshot
 
     def _watched(self, report: StepReport, snapshot: Snapshot) -> StepReport:
@@ -136,29 +193,14 @@ class Publisher:
         progress = self._moved.update(snapshot) if is_known else math.nan
         return replace(report, quality=snapshot.error, progress=progress)
 
-    def close(self, end: End, error: BaseException | None = None) -> None:
-        """End the query with the snapshots it has. Does nothing once it is over."""
-        if self.feed.close(end, error):
-            self._release()
-
-    def _run_out_of_time(self) -> None:
-        seconds = self._options.timeout
-        self.stop_reason = self.stop_reason or StopReason.TIME
-        self.close("stopped", no_snapshot_within(seconds) if self.feed.latest is None else None)
-
-    def _release(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._stop_work()
-
     def pause(self) -> None:
         """Note that from now on no time counts for the pace."""
         if self._paused_at is None:
-            self._paused_at = self._elapsed_seconds()
+            self._paused_at = self._stopwatch.seconds()
 
     def resume(self) -> None:
         if self._paused_at is not None:
-            self._paused_seconds += self._elapsed_seconds() - self._paused_at
+            self._paused_seconds += self._stopwatch.seconds() - self._paused_at
             self._paused_at = None
 
     def _foreseeing(self, snapshot: Snapshot, core_seconds: float) -> Snapshot:
@@ -180,7 +222,7 @@ class Publisher:
         seconds = min(snapshot.elapsed_seconds, self._paused_at or math.inf) - self._paused_seconds
         self._seen.append(Seen(snapshot.fraction, snapshot.error, seconds, core_seconds))
         ahead = self._job.fractions[self._job.folded :]
-        return Course(tuple(self._seen), ahead, self._cores(), self._begun_seconds)
+        return Course(tuple(self._seen), ahead, float(self._executor.capacity), self._begun_seconds)
 
     @property
     def _watched_names(self) -> tuple[str, ...] | None:
@@ -196,7 +238,7 @@ class Publisher:
             interval=self._options.interval,
             batch=self._folded_before + batch,
             batches=self._folded_before + self._job.batch_count,
-            elapsed_seconds=self._elapsed_seconds(),
+            elapsed_seconds=self._stopwatch.seconds(),
             mode=self._plan.mode.value,
             warnings=(*(f"run as a whole: {reason}" for reason in self._plan.why_whole), *estimate.warnings),
             target=self.target,
@@ -209,14 +251,6 @@ class Publisher:
             return build(error=0.0)
         now = build(error=float("inf"))
         return now if before is None else build(error=float(watch(before, now)))
-
-    def _end_with(self, snapshot: Snapshot, estimate: Estimate) -> End | None:
-        if snapshot.is_exact:
-            return "exact"
-        change_pixels = self._change_pixels(estimate)
-        reason = self._rules.reason(snapshot.error, change_pixels)
-        self.stop_reason = self.stop_reason or reason
-        return None if reason is None else "stopped"
 
     def _change_pixels(self, estimate: Estimate) -> float:
         """Return how far a bar of the watched columns may still move in the chart, inf without a chart."""

@@ -177,6 +177,10 @@ class RefinedQueryJob:
         self._cursor.close()
         return estimate
 
+    def close(self) -> None:
+        """Give back the states of all stages. Safe to call twice."""
+        self._cursor.close()
+
     def _step(self, work: _StepWork) -> Step:
         index = self._steps
         self._steps += 1

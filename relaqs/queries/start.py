@@ -15,9 +15,9 @@ from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.whole import WholePlan
 
 from relaqs.jobs.description import JobDescription
-from relaqs.options import QueryOptions
 from relaqs.queries.around import AroundQueryJob
 from relaqs.queries.mergeable import MergeableQueryJob
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.refined import RefinedQueryJob
 from relaqs.queries.reporting import Asked
 from relaqs.queries.rows import RowsQueryJob

@@ -45,6 +45,9 @@ class WholeQueryJob:
         assert self.latest is not None
         return Reporter(None).report(step, results, self.latest)
 
+    def close(self) -> None:
+        """Do nothing: there is no state."""
+
     def fold_state(self, step: Step, results: Sequence[TaskResult]) -> bool:
         self.latest = present_exact(self._plan, arrow_of(results[0]))
         return True

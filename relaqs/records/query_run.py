@@ -20,16 +20,26 @@ _ADDED = ("tasks", "held_seconds", "queued_seconds", "fold_seconds")  # later th
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """What each step gave, all of shape (steps,).
+    """What each step gave. Every array has shape (steps,).
 
-    work_done: share of the rows, or passes over them. quality: the error it claimed (`Snapshot.error`), or
-    the loss; inf while unknown. half_width: the mean relative half-width
-    of the certified cells. true_error: see `relaqs_tpch.truth`, or loss above the lowest. progress: the
-    result-delta metric. elapsed_seconds: since the job was submitted. core_seconds: of the step's tasks.
-    cells: of the exact answer; certified: of them, at this step; held: of these, those whose interval has the
-    true value in it. tasks: how many cores the step could use. held_seconds: for how long its tasks held
-    cores, all together. queued_seconds: when they were queued, since the job was submitted. fold_seconds:
-    what passed between the last of them and the result. The last four are NaN in records that are older.
+    The last four are NaN in records of earlier versions.
+
+    Attributes:
+        work_done: the share of the rows that was read, or the number of passes over them.
+        quality: the error that the step claimed (`Snapshot.error`), or the loss. It is inf while unknown.
+        half_width: the mean relative half-width of the certified cells.
+        true_error: how far the estimates were from the exact answer, or how far the loss was above the
+            lowest one.
+        progress: the result-delta metric.
+        elapsed_seconds: since the job was submitted.
+        core_seconds: what the step's tasks used.
+        cells: the number of cells in the exact answer.
+        certified: how many of these cells were certified at this step.
+        held: how many of the certified cells had an interval with the true value in it.
+        tasks: how many cores the step could use.
+        held_seconds: how long the step's tasks held cores, all together.
+        queued_seconds: when its tasks were queued, since the job was submitted.
+        fold_seconds: the time between the end of its last task and its result.
     """
 
     work_done: FloatArray

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import Shown
 from relaqs.rendering.view import AnswerView, Bar, Column, view_of
-from relaqs.snapshot import Snapshot
 
 MAX_ROWS = 30
 _BLUE = "#3b82f6"
@@ -19,7 +19,7 @@ _BAR_WIDTH, _BAR_MARGIN = 150, 5
 _CELL = "padding:2px 6px;border:none;background:none;white-space:nowrap;"
 
 
-def render(snapshot: Snapshot) -> str:
+def render(snapshot: DrawableAnswer) -> str:
     """Return the snapshot as a self-contained fragment of HTML."""
     view = view_of(snapshot, MAX_ROWS)
     return "".join(_fragment(view))

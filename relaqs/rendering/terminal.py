@@ -14,9 +14,9 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import Shown
 from relaqs.rendering.view import AnswerView, Bar, Column, view_of
-from relaqs.snapshot import Snapshot
 
 MAX_ROWS = 20
 _BAR_WIDTHS = (24, 18, 13)  # the widest that fits is drawn, and none rather than fold the answer
@@ -25,14 +25,14 @@ _GAP = "  "
 _ASCII = str.maketrans({"±": "+/-", "−": "-", "≥": ">=", "≤": "<=", "·": "|", "…": "..", "●": "o", "─": "-"})
 
 
-def plain_text(snapshot: Snapshot, *, ascii_only: bool = False) -> str:
+def plain_text(snapshot: DrawableAnswer, *, ascii_only: bool = False) -> str:
     """Return the snapshot as text without colours, as wide as the terminal, or 100 columns without one."""
     width = shutil.get_terminal_size((100, 24)).columns
     page = _Page(view_of(snapshot, MAX_ROWS), width, ascii_only)
     return "\n".join(line.plain.rstrip() for line in _lines(page))
 
 
-def render(snapshot: Snapshot, options: ConsoleOptions) -> Iterator[Text]:
+def render(snapshot: DrawableAnswer, options: ConsoleOptions) -> Iterator[Text]:
     """Yield what rich prints."""
     yield from _lines(_Page(view_of(snapshot, MAX_ROWS), options.max_width, options.ascii_only))
 
@@ -41,7 +41,7 @@ def render(snapshot: Snapshot, options: ConsoleOptions) -> Iterator[Text]:
 class SnapshotOnScreen:
     """A snapshot with as many rows as the screen has room for: what a live display redraws in place."""
 
-    snapshot: Snapshot
+    snapshot: DrawableAnswer
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows, room = MAX_ROWS, max(1, options.max_height - 1)

@@ -10,8 +10,8 @@ import pyarrow as pa
 from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.python_values import python_values
+from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
-from relaqs.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class AnswerView:
         return f"… {self.hidden_rows:,} more row{'s' if self.hidden_rows > 1 else ''}"
 
 
-def view_of(snapshot: Snapshot, max_rows: int) -> AnswerView:
+def view_of(snapshot: DrawableAnswer, max_rows: int) -> AnswerView:
     """Return what to draw, with at most `max_rows` rows of the answer."""
     shown = snapshot.table.slice(0, max_rows)
     columns = _columns(snapshot, shown)
@@ -67,7 +67,7 @@ def view_of(snapshot: Snapshot, max_rows: int) -> AnswerView:
     )
 
 
-def heading(snapshot: Snapshot) -> str:
+def heading(snapshot: DrawableAnswer) -> str:
     """Return one line: how much was read, how sure the answer is, how long it took."""
     elapsed = f"{snapshot.elapsed_seconds:,.{2 if snapshot.elapsed_seconds < 10 else 1}f} s"
     if snapshot.is_exact:
@@ -79,7 +79,7 @@ def heading(snapshot: Snapshot) -> str:
     return f"Estimate · {read} · {error} ({_interval_name(snapshot)}s){_within(snapshot)} · {elapsed}"
 
 
-def _within(snapshot: Snapshot) -> str:
+def _within(snapshot: DrawableAnswer) -> str:
     """Return how many numbers are within the target, or without one the error, where not all are."""
     goal = snapshot.target or snapshot.error
     if not 0 < goal < math.inf:
@@ -88,12 +88,12 @@ def _within(snapshot: Snapshot) -> str:
     return f" · {within:,} of {count:,} within {show_percent(goal)}" if within < count else ""
 
 
-def _interval_name(snapshot: Snapshot) -> str:
+def _interval_name(snapshot: DrawableAnswer) -> str:
     kind = "anytime " if snapshot.interval == "anytime" else ""
     return f"{snapshot.confidence * 100:g} % {kind}interval"
 
 
-def _columns(snapshot: Snapshot, shown: pa.Table) -> tuple[Column, ...]:
+def _columns(snapshot: DrawableAnswer, shown: pa.Table) -> tuple[Column, ...]:
     intervals = {column.position: column for column in snapshot.columns}
     return tuple(
         _approximate_column(shown, intervals[i], is_exact=snapshot.is_exact)
@@ -156,7 +156,7 @@ def _span(cell: Cell) -> tuple[float, float, float] | None:
     return (low, value, high) if math.isfinite(low + value + high) else None
 
 
-def _notes(snapshot: Snapshot, columns: Sequence[Column]) -> tuple[str, ...]:
+def _notes(snapshot: DrawableAnswer, columns: Sequence[Column]) -> tuple[str, ...]:
     notes = []
     if not len(snapshot):
         notes.append("no rows" if snapshot.is_exact else "no rows yet")

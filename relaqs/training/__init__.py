@@ -1,8 +1,9 @@
-"""Training jobs: what an algorithm computes over partitions, and the adapter that makes a Job of it.
+"""Training models over the partitions of tables, step by step, beside queries.
 
-Here live the protocol (`protocol.py`), one file per algorithm, the reading and keeping of partitions on
-workers, and the handle; `*_hook.py` and `*_callback.py` report from others' loops. No scheduling, and nothing
-that `import relaqs` loads; scikit-learn and XGBoost are imported where an estimator is made.
+`protocol.py` says what an algorithm must compute. `algorithms` has one file for each, `registry.py` has their
+names. The other files read partitions on workers, keep them there between passes, and make a job of it all.
+There is no scheduling here, and `import relaqs` loads nothing of this. scikit-learn and XGBoost are imported
+where an estimator is made.
 """
 
 from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
@@ -14,10 +15,13 @@ from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Fold, Iteration, Rows, Sums, Training, TrainingJob
+from relaqs.training.protocol import Fold, Iteration, Training, TrainingJob
+from relaqs.training.registry import ALGORITHMS, make_training_job
+from relaqs.training.rows import Rows, Sums
 from relaqs.training.run import TrainingRun, TrainingStep
 
 __all__ = [
+    "ALGORITHMS",
     "BoostedClassifier",
     "BoostedRegressor",
     "Fold",
@@ -36,4 +40,5 @@ __all__ = [
     "TrainingJob",
     "TrainingRun",
     "TrainingStep",
+    "make_training_job",
 ]

@@ -6,15 +6,10 @@ import math
 from importlib.util import find_spec
 from numbers import Integral, Real
 
-from relaqs_engine.errors import RelaqsError
-
-from relaqs.options import ArgumentError
+from relaqs.arguments import ArgumentError
+from relaqs.plugins import MissingPackageError
 
 _DISTRIBUTIONS = {"sklearn": "scikit-learn", "threadpoolctl": "threadpoolctl", "xgboost": "xgboost"}
-
-
-class MissingPackageError(RelaqsError, ImportError):
-    """A package that an algorithm needs is not installed. It is an ImportError too."""
 
 
 def require(*packages: str) -> None:
@@ -45,13 +40,6 @@ def check_not_negative(name: str, value: float) -> float:
     """Return the number. Raises ArgumentError if it is not finite and at least 0."""
     if not _is_finite(value) or not value >= 0:
         raise ArgumentError(f"{name} is {value!r}; it must be a finite number, 0 or above")
-    return float(value)
-
-
-def check_loss(name: str, value: float) -> float:
-    """Return the loss. Raises ArgumentError if it is not a finite number."""
-    if not _is_finite(value):
-        raise ArgumentError(f"{name} is {value!r}; it must be a finite number, in the loss's own unit")
     return float(value)
 
 

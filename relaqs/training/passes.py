@@ -19,8 +19,9 @@ from relaqs_engine.errors import DataError
 from relaqs.training.kept import KEPT
 from relaqs.training.one_thread import one_thread
 from relaqs.training.profile import Profile, profile_of
-from relaqs.training.protocol import Rows, Sums, TrainingJob
+from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import PartitionRead
+from relaqs.training.rows import Rows, Sums
 
 TASK_SECONDS = 0.05  # what a task takes at most, if it covers several pieces; at least about half of it
 PIECE_ROWS = 8192  # at most, in a piece, where the job does not say: 0.1 to 7 ms of the nine algorithms

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_engine.errors import DataError
 
 from relaqs.arrays import FloatArray, IntArray
-
-if TYPE_CHECKING:
-    from relaqs.training.protocol import Rows
+from relaqs.training.rows import Rows
 
 MOST_CLASSES = 1000  # a target with more distinct values is a quantity
 MOST_CROSSED = 200  # features; beyond them their products would cost more than the passes they save

@@ -8,32 +8,11 @@ trained like this: gradients, counts, histograms, sufficient statistics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from numpy.typing import NDArray
-
-from relaqs.arrays import FloatArray
 from relaqs.training.profile import Profile
-
-Sums: TypeAlias = tuple[FloatArray, ...]
-"""What a pass computes: arrays that add up, the same shapes for every partition."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of one partition. features: shape (rows, features). target: shape (rows,), or None.
-
-    kept: what this run wants to find beside these rows at its next pass, by name: a version and an array. It
-    may be empty at any time, and two tasks may see it at once: replace entries, never write into arrays.
-    """
-
-    features: FloatArray
-    target: NDArray[Any] | None
-    kept: dict[str, tuple[int, NDArray[Any]]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.features)
+from relaqs.training.rows import Rows, Sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from relaqs_engine.plans.streams import Hoist
 
 from relaqs.arrays import FloatArray
 from relaqs.executors.duck_process import QueryWork
-from relaqs.training.protocol import Rows
+from relaqs.training.rows import Rows
 
 _INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER")
 _NUMBERS = (*_INTEGERS, "UBIGINT", "HUGEINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "BOOLEAN")

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from types import TracebackType
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from relaqs_engine.errors import RelaqsError
 
+from relaqs.arguments import check_loss, check_priority, check_seconds
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
+from relaqs.jobs.handle import Handle
 from relaqs.jobs.job import StepReport
-from relaqs.jobs.runner import JobRunner, RunState, stop_when_forgotten
+from relaqs.jobs.listener import RunListener, RunState
+from relaqs.jobs.runner import JobRunner
+from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
-from relaqs.options import check_priority, check_seconds
+from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.sharing.view import Kind
-from relaqs.training.arguments import check_count, check_loss
+from relaqs.training.arguments import check_count
 from relaqs.training.loss_job import LossJob
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
@@ -54,54 +56,57 @@ class TrainingStep:
     elapsed_seconds: float
 
 
-class _RunProgress:
-    """What the runner's thread writes and the handle reads. It knows the job and not the handle."""
+class TrainingListener(RunListener[TrainingStep]):
+    """Keeps what each pass gave, and says when the model is good enough.
 
-    def __init__(self, job: LossJob, options: TrainingOptions, elapsed_seconds: Callable[[], float]) -> None:
+    Args:
+        job: the model in training.
+        options: what the user asked for.
+        stopwatch: counts since the run was submitted.
+        running: the jobs of the session.
+    """
+
+    def __init__(
+        self, job: LossJob, options: TrainingOptions, stopwatch: Stopwatch, running: RunningJobs | None
+    ) -> None:
+        rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
+        super().__init__(job.id, rules, running)
         self.job = job
         self.steps: list[TrainingStep] = []
-        self.stop_reason: StopReason | None = None
-        self._rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
         self._chart_pixels = options.chart_pixels or 0
         self._max_steps = options.max_steps
-        self._elapsed_seconds = elapsed_seconds
-
-    @property
-    def target_loss(self) -> float | None:
-        return self._rules.target
-
-    @target_loss.setter
-    def target_loss(self, loss: float | None) -> None:
-        self._rules = replace(self._rules, target=loss)
+        self._stopwatch = stopwatch
 
     def should_stop(self, report: StepReport) -> bool:
         """Whether the model is good enough, or this was the last pass allowed. Step 0 is no pass."""
         return self._has_reason([*self.losses, report.quality]) or report.step == self._max_steps
 
-    def on_report(self, report: StepReport) -> None:
+    def folded(self, report: StepReport) -> StepReport:
         if self.job.latest is not None:
-            step = TrainingStep(report.quality, report.core_seconds, self._elapsed_seconds())
+            step = TrainingStep(report.quality, report.core_seconds, self._stopwatch.seconds())
             self.steps.append(step)
+            self.feed.publish(step)
+        return report
+
+    def is_good_enough(self) -> bool:
+        return bool(self.steps) and self._has_reason(self.losses)
+
+    def _release(self) -> None:
+        self.job.close()
 
     @property
     def losses(self) -> list[float]:
         return [step.loss for step in self.steps]
 
-    def is_good_enough(self) -> bool:
-        return bool(self.steps) and self._has_reason(self.losses)
-
     def _has_reason(self, losses: Sequence[float]) -> bool:
-        change_pixels = curve_pixels(losses, self._chart_pixels)
-        reason = self._rules.reason(losses[-1], change_pixels)
-        self.stop_reason = self.stop_reason or reason
-        return reason is not None
+        return self._may_stop(losses[-1], curve_pixels(losses, self._chart_pixels))
 
 
-class TrainingRun:
+class TrainingRun(Handle[TrainingStep]):
     """A model that is being trained, better and better.
 
-    Leaving a `with` stops it; so do ctrl-C while waiting for its result, and dropping the last reference to
-    it. runner: drives the job, and outlives this handle by a task.
+    Each `for` or `async for` gets the newest step each time round; all of them are in `steps`. Leaving a
+    `with` stops the run; so do ctrl-C while waiting, and dropping the last reference to it.
     """
 
     def __init__(
@@ -110,57 +115,30 @@ class TrainingRun:
         executor: Executor,
         options: TrainingOptions,
         *,
-        elapsed_seconds: Callable[[], float],
-        on_end: Callable[[], None] = lambda: None,
+        stopwatch: Stopwatch,
+        running: RunningJobs | None = None,
     ) -> None:
-        """Set the run up. elapsed_seconds: since it was submitted. on_end: called when it is over."""
-        progress = _RunProgress(job, options, elapsed_seconds)
-        timer: threading.Timer | None = None
+        """Set the run up.
 
-        def end() -> None:
-            if timer is not None:
-                timer.cancel()
-            job.close()
-            on_end()
-
-        runner = JobRunner(
-            job,
-            executor,
-            JobDescription(
-                job.id,
-                Kind.TRAINING,
-                name=job.name,
-                weight=options.priority,
-                cores_most=job.tasks_most,
-                work_total=math.inf if options.max_steps is None else options.max_steps,
-                target=options.target_loss,
-            ),
-            on_report=progress.on_report,
-            should_stop=progress.should_stop,
-            on_end=end,
+        Args:
+            job: the model in training.
+            executor: where its tasks run.
+            options: what the user asked for.
+            stopwatch: counts since it was submitted.
+            running: the jobs of its session.
+        """
+        description = JobDescription(
+            job.id,
+            Kind.TRAINING,
+            name=job.name,
+            weight=options.priority,
+            cores_most=job.tasks_most,
+            work_total=math.inf if options.max_steps is None else options.max_steps,
+            target=options.target_loss,
         )
-
-        def out_of_time() -> None:
-            progress.stop_reason = progress.stop_reason or StopReason.TIME
-            runner.stop()
-
-        if options.timeout is not None:
-            timer = threading.Timer(options.timeout, out_of_time)
-            timer.daemon = True
-        self._timer = timer
-        self._progress = progress
-        self.runner = runner
-        stop_when_forgotten(self, runner)
-
-    def start(self) -> None:
-        """Begin to train, once."""
-        self.runner.start()
-        if self._timer is not None:
-            self._timer.start()
-
-    @property
-    def id(self) -> str:
-        return self._progress.job.id
+        self._progress = TrainingListener(job, options, stopwatch, running)
+        runner = JobRunner(job, executor, description, self._progress, timeout_seconds=options.timeout)
+        super().__init__(runner, self._progress)
 
     @property
     def state(self) -> TrainingState:
@@ -190,35 +168,12 @@ class TrainingRun:
 
     @property
     def target_loss(self) -> float | None:
-        """The loss to stop at. Set it at any time; one already reached stops the run."""
-        return self._progress.target_loss
+        """The loss to stop at, as `target`. Set it at any time; one already reached stops the run."""
+        return self.target
 
     @target_loss.setter
     def target_loss(self, loss: float | None) -> None:
-        self._progress.target_loss = None if loss is None else check_loss("target_loss", loss)
-        self.runner.set_target(self._progress.target_loss)
-        if self._progress.is_good_enough():
-            self.stop()
-
-    @property
-    def priority(self) -> float:
-        """The run's weight: with 2.0 it gets twice the cores of one with 1.0. Set it at any time."""
-        return self.runner.weight
-
-    @priority.setter
-    def priority(self, priority: float) -> None:
-        self.runner.weight = check_priority(priority)
-
-    def pause(self) -> None:
-        """Start no more passes; the one that runs is finished. The timeout goes on."""
-        self.runner.pause()
-
-    def resume(self) -> None:
-        self.runner.resume()
-
-    def stop(self) -> None:
-        """End the run with the model it has. Returns at once; its cores are free within one task."""
-        self.runner.stop()
+        self.target = loss
 
     def result(self, timeout: float | None = None) -> Any:
         """Return the fitted estimator once the run has converged or was stopped; then it is over.
@@ -240,20 +195,8 @@ class TrainingRun:
             )
         return self.latest
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Return whether the run is over and its cores are free, within the timeout in seconds."""
-        return self.runner.wait(timeout)
-
-    def __enter__(self) -> TrainingRun:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()
+    def _checked_target(self, target: Any) -> float | None:
+        return None if target is None else check_loss("target_loss", target)
 
     def __repr__(self) -> str:
         reached = f", loss {self.losses[-1]:.6g} after {len(self.steps)} passes" if self.steps else ""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.plans.online_plan import OnlinePlan
 
+from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import Executor
-from relaqs.options import ArgumentError
+from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.training.arguments import require
 from relaqs.training.loss_job import LossJob
 from relaqs.training.protocol import TrainingJob
@@ -28,23 +28,17 @@ def training_run(
     config: DatabaseConfig,
     executor: Executor,
     options: TrainingOptions,
-    on_end: Callable[[str], None],
+    running: RunningJobs,
 ) -> TrainingRun:
-    """Return the run of a job, not started. plan: of its SELECT. on_end: called with its id at the end."""
-    submitted_at = time.perf_counter()
+    """Return the run of a job, not started. plan: of its SELECT. running: the jobs of the session."""
+    stopwatch = Stopwatch()
     loss_job = LossJob(
         uuid.uuid4().hex[:12],
         job,
         training_set(plan, catalog, config, job.target),
         budget_bytes=int(config.memory_limit_bytes * KEPT_SHARE),
     )
-    return TrainingRun(
-        loss_job,
-        executor,
-        options,
-        elapsed_seconds=lambda: time.perf_counter() - submitted_at,
-        on_end=lambda: on_end(loss_job.id),
-    )
+    return TrainingRun(loss_job, executor, options, stopwatch=stopwatch, running=running)
 
 
 def checked_job(job: object) -> TrainingJob:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.held import WholeAnswer, coverage_over, without_limit
-from relaqs.snapshot import ApproximateColumn, Snapshot
+from relaqs.queries.snapshot import ApproximateColumn, Snapshot
 
 ANSWER = pa.table({"k": ["a", "b"], "n": [10, 20], "first": ["x", "y"]})
 COLUMNS = (

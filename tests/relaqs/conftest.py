@@ -16,8 +16,10 @@ from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.options import QueryOptions
+from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.publisher import Publisher
 from relaqs.queries.start import query_description
 
 NUMBERS = np.random.default_rng(7).gamma(2.0, 3.0, size=(40, 50))
@@ -96,6 +98,8 @@ class MeanJob:
             step.index, self.latest.relative_error(), self.latest.fraction, 0.0, self.latest.is_exact
         )
 
+    def close(self) -> None: ...
+
 
 def _estimate(sums: Sequence[tuple[float, float, int]]) -> Estimate:
     total, squares, rows = (sum(each) for each in zip(*sums, strict=True))
@@ -130,17 +134,18 @@ def start(gate: Gate) -> Iterator[Start]:
     executor = ThreadExecutor(2)
     clock = iter(range(1, 10_000))
 
+    class Counted(Stopwatch):
+        """A second passes between two looks."""
+
+        def seconds(self) -> float:
+            return float(next(clock))
+
     def begin(*, fails_at: int | None = None, **options: object) -> OnlineQuery:
         job = MeanJob(gate, fails_at=fails_at)
         chosen = QueryOptions(**options)  # type: ignore[arg-type]
-        query = OnlineQuery(
-            job,
-            PLAN,
-            executor,
-            chosen,
-            query_description(job.id, PLAN, chosen, exact_cores=1),
-            elapsed_seconds=lambda: float(next(clock)),
-        )
+        publisher = Publisher(job, PLAN, chosen, Counted(), executor)
+        description = query_description(job.id, PLAN, chosen, exact_cores=1)
+        query = OnlineQuery(publisher, job, executor, description, timeout=chosen.timeout)
         query.start()
         return query
 

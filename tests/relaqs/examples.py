@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 from relaqs_engine.execution.estimate import ApproximateColumn
 
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 NATIONS = ("FRANCE", "GERMANY", "JAPAN", "KENYA", "PERU", "日本国")
 REVENUE = (57.1e6, 53.7e6, 53.1e6, 49.5e6, 48.4e6, 33.0e6)

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from relaqs.cli import COMMANDS, program
+from relaqs.cli import program
 from tests.conftest import Oracle
 
 PROGRAM = [sys.executable, "-m", "relaqs"]
@@ -55,8 +55,10 @@ def started(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen
 
 def test_help_names_every_command_and_each_has_its_own() -> None:
     text = run("--help").stdout
-    assert all(f"  {name} " in text for name in COMMANDS)
-    for name in COMMANDS:
+    names = re.findall(r"^  ([a-z]+)  ", text.partition("Commands:")[2], re.MULTILINE)
+    assert {"demo", "sql", "explain", "advise", "shuffle", "verify", "cluster", "simulate"} < set(names)
+    assert {"dashboard", "tpch"} < set(names)
+    for name in names:
         shown = run(name, "--help")
         assert (shown.exit_code, shown.stderr) == (0, "")
     assert run("--version").stdout.startswith("relaqs ")
@@ -152,9 +154,9 @@ def test_a_file_is_a_table(tmp_path: Path) -> None:
 
 
 def test_a_timeout_without_a_snapshot_fails(tpch_warehouse: Path) -> None:
-    done = run("sql", LONG, "--data", tpch_warehouse, "--batches", "1", "--timeout", "0.05")
+    done = run("sql", LONG, "--data", tpch_warehouse, "--batches", "1", "--timeout", "0.2")
     assert done.exit_code == 1
-    assert "no snapshot came within 0.05 s" in done.stderr
+    assert "no snapshot came within 0.2 s" in done.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

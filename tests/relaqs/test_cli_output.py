@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from relaqs.cli.output import as_text, json_line, write, write_csv
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 from tests.relaqs.examples import NATIONS, revenue, snapshot
 
 DAY = datetime.date(1998, 8, 2)

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from relaqs.arguments import ArgumentError
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
-from relaqs.options import ArgumentError
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import relaqs
-from relaqs.options import ArgumentError, QueryOptions, relative_error, watched
+from relaqs.arguments import ArgumentError, relative_error
+from relaqs.queries.options import QueryOptions, watched
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ MAY_IMPORT = {
         "relaqs.sharing",
         "relaqs.prediction",
         "relaqs.arrays",
+        "relaqs.plugins",
         "relaqs_engine.errors",
     },
     "scheduling": {
@@ -46,6 +47,7 @@ HARMLESS = {
     "dataclasses",
     "difflib",
     "enum",
+    "inspect",
     "math",
     "numpy",
     "typing",

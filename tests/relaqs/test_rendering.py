@@ -13,8 +13,8 @@ from relaqs_engine.execution.estimate import ApproximateColumn
 from rich.cells import cell_len
 from rich.console import Console
 
+from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
-from relaqs.snapshot import Snapshot
 from tests.relaqs.examples import NATIONS, revenue, snapshot
 
 NAN = float("nan")

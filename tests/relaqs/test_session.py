@@ -23,11 +23,12 @@ from relaqs import session as session_module
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
-from relaqs.options import QueryOptions
 from relaqs.policies import Fifo, PolicyError
+from relaqs.queries import planner as planner_module
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.queries.start import query_job
 from relaqs.session import Session
-from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
 
 REVENUE = """
@@ -180,8 +181,8 @@ def test_a_query_is_planned_once_and_the_least_recently_used_plans_go(
         planned.append((sql, intervals))
         return plan_query(sql, *arguments, intervals=intervals, **others)
 
-    monkeypatch.setattr(session_module, "plan_query", plan)
-    monkeypatch.setattr(session_module, "_PLANS_KEPT", 2)
+    monkeypatch.setattr(planner_module, "plan_query", plan)
+    monkeypatch.setattr(planner_module, "PLANS_KEPT", 2)
     first, second = "SELECT count(*) AS n FROM orders", "SELECT count(*) AS n FROM lineitem"
     with connect(tpch_warehouse) as session:
         for sql in (first, second, first, first):
@@ -316,7 +317,7 @@ def test_a_query_that_starts_while_its_session_closes_is_stopped(
     with connect(tpch_warehouse, threads=1) as db:
 
         def closing(*arguments: Any, **named: Any) -> Any:
-            db._is_closed = True  # what `close` does first, on another thread
+            db._running.close(0.0)  # what `close` does first, on another thread
             return query_job(*arguments, **named)
 
         monkeypatch.setattr(session_module, "query_job", closing)

@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 
 from relaqs.cli import program
 from relaqs.opening import connect
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 SQL = """
     SELECT n_name, sum(l_extendedprice) AS revenue, count(*) AS n

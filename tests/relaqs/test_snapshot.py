@@ -13,7 +13,7 @@ import pytest
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
-from relaqs.snapshot import snapshot_of
+from relaqs.queries.snapshot import snapshot_of
 from tests.relaqs.examples import REVENUE, revenue, snapshot
 
 CONTRACT = {

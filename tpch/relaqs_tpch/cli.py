@@ -18,7 +18,7 @@ from relaqs_tpch.data import generate
 from relaqs_tpch.queries import QUERIES, query
 
 
-@click.group("tpch")
+@click.group("tpch", short_help="TPC-H: data, queries, measurements.")
 def tpch() -> None:
     """TPC-H data, queries, measurements. Figures made here are not comparable to official TPC-H results."""
 

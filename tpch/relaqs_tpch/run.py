@@ -10,7 +10,7 @@ from typing import Any
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.executors import ThreadExecutor
-from relaqs.options import QueryOptions
+from relaqs.queries.options import QueryOptions
 from relaqs.records.query_run import QueryRun
 from relaqs.session import Session
 from relaqs.sharing.view import Kind

@@ -14,9 +14,10 @@ import numpy as np
 
 from relaqs.executors import open_executor
 from relaqs.jobs.background import background_thread
-from relaqs.options import QueryOptions
 from relaqs.policies import make_policy
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.records.outcome import Outcome
 from relaqs.records.schedule_run import Ran, ScheduleRun
 from relaqs.records.trace import TraceTable
@@ -24,7 +25,6 @@ from relaqs.scheduling import ClusterStatus
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.simulation.study import load, record_of
-from relaqs.snapshot import Snapshot
 from relaqs.training.run import TrainingRun
 from relaqs_tpch.metered_executor import MeteredExecutor
 from relaqs_tpch.mix import Arrival

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from relaqs.training import TrainingJob
@@ -20,17 +21,23 @@ SELECT l_quantity AS pieces, l_linenumber AS line, l_discount * 100 AS discount,
 l_receiptdate - l_shipdate AS days, month(l_shipdate) AS month FROM lineitem WHERE l_orderkey % 256 = 0"""
 MOST_STEPS = 40  # passes over the data: losses are flat before
 
-ALGORITHMS = (
-    "K-Means",
-    "logistic regression",
-    "linear SVM",
-    "polynomial SVM",
-    "boosted trees, classes",
-    "boosted trees, regression",
-    "perceptron",
-    "LDA",
-    "linear regression",
-)
+# By the name in records: the algorithm's name in `relaqs.training`, the rows, and the parameters.
+_JOBS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "K-Means": ("k_means", f"SELECT {FEATURES} {ROWS}", {"clusters": 12}),
+    "logistic regression": ("logistic_regression", OPEN_LINES, {"target": "is_open"}),
+    "linear SVM": ("linear_svm", OPEN_LINES, {"target": "is_open"}),
+    "polynomial SVM": ("polynomial_svm", OPEN_LINES, {"target": "is_open", "landmarks": 30}),
+    "boosted trees, classes": (
+        "boosted_classifier",
+        OPEN_LINES,
+        {"target": "is_open", "trees": 12, "depth": 4},
+    ),
+    "boosted trees, regression": ("boosted_regressor", PRICED, {"target": "net", "trees": 12, "depth": 4}),
+    "perceptron": ("perceptron", OPEN_LINES, {"target": "is_open", "hidden": (8,)}),
+    "LDA": ("topic_model", COUNTS, {"topics": 5}),
+    "linear regression": ("linear_regression", PRICED, {"target": "net"}),
+}
+ALGORITHMS = tuple(_JOBS)
 
 
 def can_train() -> bool:
@@ -42,15 +49,7 @@ def training_job(algorithm: str, seed: int = 0) -> TrainingJob:
     """Return one of ALGORITHMS, on a part of lineitem. Raises KeyError for another name."""
     from relaqs import training
 
-    jobs: dict[str, TrainingJob] = {
-        "K-Means": training.KMeans(f"SELECT {FEATURES} {ROWS}", clusters=12, seed=seed),
-        "logistic regression": training.LogisticRegression(OPEN_LINES, target="is_open"),
-        "linear SVM": training.LinearSVM(OPEN_LINES, target="is_open"),
-        "polynomial SVM": training.PolynomialSVM(OPEN_LINES, target="is_open", landmarks=30, seed=seed),
-        "boosted trees, classes": training.BoostedClassifier(OPEN_LINES, target="is_open", trees=12, depth=4),
-        "boosted trees, regression": training.BoostedRegressor(PRICED, target="net", trees=12, depth=4),
-        "perceptron": training.Perceptron(OPEN_LINES, target="is_open", hidden=(8,), seed=seed),
-        "LDA": training.TopicModel(COUNTS, topics=5, seed=seed),
-        "linear regression": training.LinearRegression(PRICED, target="net"),
-    }
-    return jobs[algorithm]
+    name, sql, parameters = _JOBS[algorithm]
+    if "seed" in signature(training.ALGORITHMS[name]).parameters:
+        parameters = {**parameters, "seed": seed}
+    return training.make_training_job(name, sql, **parameters)

@@ -12,7 +12,7 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 
 from relaqs.arrays import BoolArray, FloatArray, IntArray
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 WORST = 1.0  # error of a cell: what is not shown yet, or off by more than itself
 ROUNDING = 1e-9  # relative: what a float sum in another order may differ by

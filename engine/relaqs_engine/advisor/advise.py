@@ -1,7 +1,7 @@
-"""Which further layouts would help a query: found by planning over layouts that are not there.
+"""Which further layouts would help a query, found by planning over layouts that do not exist.
 
-Pure: nothing is read but the catalog. Tables are given other layouts than they have, one table or two at a
-time; what the planner makes of the query then is compared with what it makes of the tables as they are.
+Nothing is read but the catalog. One table or two at a time are given layouts that they do not have. Then the
+planner's result for the query is compared with its result for the tables as they are.
 """
 
 from __future__ import annotations
@@ -26,16 +26,25 @@ from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 
-FEWEST_ROWS = 10_000  # fewer are read whole within milliseconds
-NOTABLE_SHARE = 0.1  # of the query's rows: so many fewer to wait for are worth a layout
-SMALL_GROUP_ROWS = 100  # a tenth of fewer rows certifies nothing; complete groups, a few at first, say more
+FEWEST_ROWS = 10_000  # a table with fewer rows is read whole within milliseconds
+NOTABLE_SHARE = 0.1  # of the query's rows: to wait for that many less is worth a layout
+SMALL_GROUP_ROWS = 100  # a tenth of a smaller group certifies nothing; a few complete groups say more
 
 Further = tuple[Layout, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FurtherLayout:
-    """A layout to be made of a table. cluster_key: empty where rows are the units. source, into: folders."""
+    """A layout that should be made of a table.
+
+    Attributes:
+        table: the table's name.
+        cluster_key: the columns to cluster by. Empty where rows are the units.
+        partitions: how many to make.
+        seed: of the assignment to partitions.
+        source: the folder to read.
+        into: the folder to write.
+    """
 
     table: str
     cluster_key: tuple[str, ...]
@@ -46,7 +55,7 @@ class FurtherLayout:
 
     @property
     def command(self) -> str:
-        """Return the command that makes it, as a shell takes it."""
+        """Return the shell command that makes it."""
         words = ["relaqs", "shuffle", str(self.source), "--into", str(self.into)]
         for column in self.cluster_key:
             words += ["--cluster-by", column]
@@ -56,18 +65,20 @@ class FurtherLayout:
 
 @dataclass(frozen=True, slots=True)
 class LayoutOutlook:
-    """What a plan comes to.
+    """What a plan comes to with some choice of layouts.
 
-    Args:
+    Rows that are not streamed are read whole before the first estimate.
+
+    Attributes:
         mode: how the query is answered.
         is_progressive: whether there are estimates before the end.
-        reasons: why it is answered in this way.
+        reasons: why it is answered so.
         streams: the layouts that it samples.
-        rows: of all tables of the query.
-        streamed_rows: of its streams. The other rows are read whole before the first estimate.
+        rows: of all its tables.
+        streamed_rows: of those that it samples.
         groups_are_local: whether each group's rows lie in one partition.
-        group_rows: rows that an average group has at least.
-        is_two_level: whether it is computed from other answers so far, or from rows that they decide about.
+        group_rows: the rows that an average group has at least.
+        is_two_level: whether it is computed from other answers so far, or from rows that such answers decide.
     """
 
     mode: Mode
@@ -82,14 +93,14 @@ class LayoutOutlook:
 
     @property
     def directness(self) -> int:
-        """Return how directly it is answered: at the end only, from two levels of estimates, or from one."""
+        """Return how directly it is answered: 0 at the end, 1 from two levels of estimates, 2 from one."""
         if not self.is_progressive:
             return 0
         return 1 if self.is_two_level else 2
 
     @property
     def completes_small_groups(self) -> bool:
-        """Whether groups too small to be estimated soon are complete as soon as they are seen."""
+        """Whether groups that are too small to be estimated soon are complete as soon as they are seen."""
         return self.groups_are_local and self.group_rows < SMALL_GROUP_ROWS
 
     @property
@@ -98,7 +109,7 @@ class LayoutOutlook:
 
     @property
     def rank(self) -> tuple[int, int, bool, int]:
-        """Return what is better in order of importance."""
+        """Return what makes an outlook better, in order of importance."""
         return (
             self.directness,
             -self.rows_to_wait_for,
@@ -107,7 +118,7 @@ class LayoutOutlook:
         )
 
     def is_notably_better_than(self, other: LayoutOutlook) -> bool:
-        """Whether it is worth one more layout."""
+        """Whether the difference is worth one more layout."""
         if self.directness != other.directness:
             return self.directness > other.directness
         gained = other.rows_to_wait_for - self.rows_to_wait_for
@@ -117,10 +128,13 @@ class LayoutOutlook:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """Which layouts to make for a query: none where none is needed, and none where none would help.
+    """Which layouts to make for a query. There are none where none is needed, or where none would help.
 
-    now, then: how it is answered without and with them. obstacle: why it would run exactly however its
-    tables were laid out; empty where it would not.
+    Attributes:
+        layouts: to be made.
+        now: how the query is answered without them.
+        then: how it is answered with them.
+        obstacle: why the query would run exactly however its tables were laid out, "" where it would not.
     """
 
     layouts: tuple[FurtherLayout, ...]
@@ -130,6 +144,7 @@ class Advice:
 
     @property
     def commands(self) -> tuple[str, ...]:
+        """The commands that make the layouts, one each."""
         return tuple(layout.command for layout in self.layouts)
 
     def __str__(self) -> str:
@@ -138,7 +153,13 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A change of layouts and what the query would come to. sampled_rows: of its tables' in any sample."""
+    """A change of layouts, and what the query would come to.
+
+    Attributes:
+        further: the layouts that change.
+        outlook: what the query would come to.
+        sampled_rows: the rows of its tables that would be in any sample.
+    """
 
     further: Further
     outlook: LayoutOutlook
@@ -148,7 +169,13 @@ class _Trial:
 def advise(sql: str, catalog: Catalog, binder: Binder, effort: Effort | None = None) -> Advice:
     """Return which further layouts, of two tables at most, would help a SELECT.
 
-    effort: what may end it. Raises SqlError when the SQL is wrong, as planning it does.
+    Raises SqlError when the SQL is wrong, as planning it does.
+
+    Args:
+        sql: the query.
+        catalog: the tables.
+        binder: of the catalog.
+        effort: counts the cost of planning, and may end it.
     """
     with binder.spending(effort or Effort()) as own:
         return _advice(parse_query(sql, catalog.tables, own.effort), catalog, own)
@@ -178,7 +205,7 @@ def _tried(further: Further, catalog: Catalog, parsed: ParsedQuery, binder: Bind
 
 
 def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
-    """Return why the query runs exactly as it is, and why it does with the change that comes furthest."""
+    """Return why the query runs exactly, and why it still would with the change that comes furthest."""
     reason = now.outlook.reasons[0]
     others = [each for each in trials if each.outlook.reasons[0] != reason]
     if not others:
@@ -225,7 +252,7 @@ def _columns_of(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> JoinCo
     try:
         draft = flatten(Draft(parsed.sql, catalog, binder, parsed.tree, schema=()))
     except (NotOnlineError, SqlglotError):
-        return JoinColumns((), ())  # it runs exactly whatever its tables are clustered by
+        return JoinColumns((), ())  # it runs exactly, however its tables are clustered
     return join_columns(draft.tree, {name: catalog.table(name) for name in parsed.tables})
 
 

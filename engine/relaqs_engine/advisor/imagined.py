@@ -1,4 +1,4 @@
-"""Layouts that are not there: what the manifest of one would say, for planning over it."""
+"""Layouts that do not exist: what their manifest would say, for planning over them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.layouts.assignment import HASH_SCHEME
 from relaqs_engine.layouts.manifest import Layout, Partition
 
-FEWEST_UNITS_A_PARTITION = 20  # distinct keys: of fewer, one partition says little about the others
+FEWEST_UNITS_A_PARTITION = 20  # with fewer distinct keys, one partition says little about the others
 DEFAULT_PARTITIONS = 100
 ROWS = "rows"  # names the layout whose sampling units are rows
 
-_NO_PARTITION = Partition("", 0, 0, 0, "", ())  # planning counts a layout's partitions and never looks inside
+_NO_PARTITION = Partition("", 0, 0, 0, "", ())  # planning counts partitions and never looks into one
 
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """What layouts must share, beside the key, to meet partition by partition."""
+    """What layouts must share, beside the key, so that they meet partition by partition."""
 
     partitions: int
     seed: int
@@ -31,13 +31,13 @@ class Gauge:
         return cls(len(layout.partitions), layout.seed, layout.hash_scheme, layout.hash_probe)
 
     def rows_of(self, catalog: Catalog, table: str) -> Layout | None:
-        """Return the table as it would be with rows as sampling units; None where they are few."""
+        """Return the table as it would be with rows as sampling units, None where it has too few rows."""
         if catalog.table(table).row_count < FEWEST_UNITS_A_PARTITION * self.partitions:
             return None
         return self._layout(catalog, table, ROWS, ())
 
     def clustered(self, catalog: Catalog, column: TableColumn) -> Layout | None:
-        """Return the table as it would be clustered by the column; None where it is, or were no sample."""
+        """Return the table as if clustered by the column, None where it already is, or would be no sample."""
         table, name = column
         key = catalog.table(table).column(name)
         few = key.distinct_count < FEWEST_UNITS_A_PARTITION * self.partitions
@@ -77,12 +77,12 @@ def layouts_of(catalog: Catalog, table: str) -> Iterator[Layout]:
 
 
 def table_of(layout: Layout) -> str:
-    """Return the name queries use of the table that this is a layout of."""
+    """Return the name that queries use for the table of this layout."""
     return layout.table.partition(LAYOUT_MARK)[0]
 
 
 def gauges(catalog: Catalog, tables: Collection[str]) -> list[Gauge]:
-    """Return what new layouts could share with those that are there: of the query, else of any table."""
+    """Return what new layouts could share with existing ones: with the query's, or else with any table's."""
 
     def of(layouts: Iterable[Layout]) -> list[Gauge]:
         usable = [layout for layout in layouts if layout.is_sampled and layout.hash_scheme == HASH_SCHEME]
@@ -94,7 +94,7 @@ def gauges(catalog: Catalog, tables: Collection[str]) -> list[Gauge]:
 
 
 def with_further(catalog: Catalog, further: Sequence[Layout]) -> Catalog:
-    """Return the catalog with these in the place of all other layouts of their tables."""
+    """Return the catalog with these layouts in the place of all other layouts of their tables."""
     changed = {table_of(layout) for layout in further}
     kept = (layout for layout in catalog.layouts if table_of(layout) not in changed)
     return Catalog((*kept, *further))

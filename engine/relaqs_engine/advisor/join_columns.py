@@ -1,4 +1,4 @@
-"""Which columns of which tables a query equates or groups by: what another layout could be clustered by."""
+"""Which columns a query equates or groups by. Another layout could be clustered by them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ TableColumn = tuple[str, str]  # table and column, as the catalog spells them
 
 @dataclass(frozen=True, slots=True)
 class JoinColumns:
-    """equated: pairs that the query holds equal, also of one table with itself. grouped: keys of GROUP BY."""
+    """The columns that another layout could be clustered by.
+
+    Attributes:
+        equated: pairs that the query holds equal, also of one table with itself.
+        grouped: the keys of GROUP BY.
+    """
 
     equated: tuple[tuple[TableColumn, TableColumn], ...]
     grouped: tuple[TableColumn, ...]
@@ -27,10 +32,12 @@ class JoinColumns:
 
 
 def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
-    """Return the columns that a qualified query equates (by =, or by IN of a subquery) and groups by.
+    """Return the columns that a qualified query equates (by =, or by IN with a subquery) and groups by.
 
-    tables: those the query reads. An alias with a meaning in one place and another elsewhere may be resolved
-    to either: what is found is to be tried out, not relied upon.
+    An alias that means one table here and another there may be resolved to either. So what is found is to be
+    tried out, not relied upon.
+
+    `tables` are those that the query reads.
     """
     resolver = _Resolver(tree, tables)
     pairs = [*_equalities(tree), *_memberships(tree)]
@@ -44,7 +51,7 @@ def join_columns(tree: exp.Query, tables: Mapping[str, Layout]) -> JoinColumns:
 
 
 class _Resolver:
-    """Finds the table's column behind a column, through derived tables that hand it on."""
+    """Finds the table's column behind a column, through the derived tables that hand it on."""
 
     def __init__(self, tree: exp.Query, tables: Mapping[str, Layout]) -> None:
         names = {name.lower(): name for name in tables}
@@ -60,7 +67,7 @@ class _Resolver:
         }
 
     def origin(self, column: exp.Column) -> TableColumn | None:
-        """Return the table and its column, or None where the column is computed."""
+        """Return the table and its column, None where the column is computed."""
         for _ in range(len(self._derived) + 1):  # at most once through each
             alias = column.table.lower()
             if (found := self._columns.get((alias, column.name.lower()))) is not None:
@@ -74,7 +81,7 @@ class _Resolver:
 
 
 def _output(select: exp.Select, name: str) -> exp.Column | None:
-    """Return the column that is the output of this name, or None where the output is computed."""
+    """Return the column that is the output of this name, None where the output is computed."""
     for item in select.expressions:
         value = item.unalias()
         if item.alias_or_name.lower() == name.lower() and isinstance(value, exp.Column):

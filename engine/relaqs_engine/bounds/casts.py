@@ -1,4 +1,4 @@
-"""What a cast to a number does to it: by how much it may round."""
+"""By how much a cast to a number may round it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def type_name(cast: exp.Expr) -> str:
 
 
 def cast_step(cast: exp.Expr) -> float | None:
-    """Return how far a cast to a number moves it at most; None where it is to no number.
+    """Return the most that a cast to a number moves it, None where the cast is to something else.
 
     >>> import sqlglot
     >>> [cast_step(sqlglot.parse_one(f"CAST(x AS {to})")) for to in ("DECIMAL(10, 2)", "BIGINT", "DATE")]

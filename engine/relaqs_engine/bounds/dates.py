@@ -1,4 +1,4 @@
-"""Provable bounds of what SQL takes from dates: their parts, their differences, the seconds since 1970."""
+"""Provable bounds of what SQL takes from dates: parts, differences, and seconds since 1970."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _days(text: object) -> float | None:
 
 
 def date_difference(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of DATE_DIFF, which counts the unit's borders between two moments."""
+    """Return the bounds of DATE_DIFF, which counts how many borders of the unit lie between two moments."""
     days = _DAYS_OF.get(call.args["unit"].name.lower() if call.args.get("unit") else "day")
     if days is None:
         return UNKNOWN
@@ -72,7 +72,7 @@ def date_difference(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def date_part(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of MONTH(d), EXTRACT(month FROM d), DATE_PART('month', d); unknown for all else."""
+    """Return the bounds of MONTH(d), EXTRACT(month FROM d) or DATE_PART('month', d). Others are unknown."""
     name, argument = _named_part(expression)
     if name == "year" and argument is not None:
         return (
@@ -87,7 +87,7 @@ def date_part(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _is_moment(expression: exp.Expr | None, column_of: ColumnLookup) -> bool:
-    """Whether an expression is a date or a time: the days of an interval may be any number."""
+    """Whether an expression is a date or a time. The days of an interval may be any number."""
     expression = expression.unnest() if expression is not None else None
     if isinstance(expression, exp.Cast):
         return type_name(expression).startswith((*_MOMENTS, "TIME"))
@@ -96,7 +96,7 @@ def _is_moment(expression: exp.Expr | None, column_of: ColumnLookup) -> bool:
 
 
 def _named_part(expression: exp.Expr) -> tuple[str, exp.Expr | None]:
-    """Return the name of the part of a date that a call takes, and the date."""
+    """Return the name of the part that a call takes of a date, and the date."""
     if isinstance(expression, exp.Extract):
         return expression.this.name.lower(), expression.expression
     if isinstance(expression, exp.Anonymous):

@@ -1,7 +1,35 @@
-"""Interval arithmetic: what is provable of a value that lies between two ends.
+"""Interval arithmetic: what can be proved about a value that lies between two ends.
 
-A side that is None is not known. Rounding of floats is ignored here: what is told apart by these bounds, such
-as whether one more row could move a sum, does not hang on the last digit.
+A query that sums `price * (1 - discount)` must know two things that no sample shows. May a row make the sum
+smaller? And how much can one row that was not read add? Both follow from the least and the greatest value of
+each column, which the manifest has. If price is in [1, 100] and discount in [0, 0.1], the product is in
+[0.9, 100]. Operations on intervals carry this through an expression:
+
+    [a, b] + [c, d]  =  [a + c, b + d]
+    [a, b] − [c, d]  =  [a − d, b − c]
+    [a, b] · [c, d]  =  from the least to the greatest of ac, ad, bc, bd
+    [a, b] / [c, d]  =  [a, b] · [1/d, 1/c], if 0 is not in [c, d]
+    f([a, b])        =  [f(a), f(b)], if f never falls
+
+>>> price, discount = Bounds(1.0, 100.0), Bounds(0.0, 0.1)
+>>> price * (Bounds.exactly(1.0) - discount)
+Bounds(lowest=0.9, highest=100.0)
+
+A side that is None is *not known*, never "without bound by luck". It stays None through each step that needs
+it:
+
+>>> Bounds(0.0, None) + Bounds(1.0, 2.0)
+Bounds(lowest=1.0, highest=None)
+
+The result may be wider than what can really happen, never narrower. `x − x` with x in [0, 1] gives [−1, 1],
+because the two are not known to be the same x. A square is known, so `x * x` is treated as a power
+(`bounds/values.py`). Wider costs a certificate that could have been given, and nothing else.
+
+What is ugly. Rounding of floats is ignored. What these bounds decide, such as whether one row more could move
+a sum, does not depend on the last digit.
+
+The decision: docs/decisions/0016-heavy-tails.md, point 1. SQL functions are mapped to these steps in
+`bounds/values.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +41,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """lowest <= value <= highest, wherever the value is a number at all. None: that side is not known.
+    """The two ends of a value: lowest <= value <= highest, wherever the value is a number at all.
+
+    Attributes:
+        lowest: the lower end, None where it is not known.
+        highest: the upper end, None where it is not known.
 
     >>> Bounds(0.0, 10.0) - Bounds(1.0, 2.0)
     Bounds(lowest=-2.0, highest=9.0)
+    >>> Bounds(-1.0, 2.0) * Bounds(-3.0, 4.0)   # the least and the greatest of 3, -4, -6 and 8
+    Bounds(lowest=-6.0, highest=8.0)
     """
 
     lowest: float | None
@@ -28,7 +62,7 @@ class Bounds:
 
     @classmethod
     def within(cls, size: float) -> Bounds:
-        """Return the bounds of what is at most so far from zero."""
+        """Return the bounds of a value that is at most this far from zero."""
         return cls(-size, size)
 
     def __neg__(self) -> Bounds:
@@ -62,7 +96,7 @@ class Bounds:
 
     @property
     def only_value(self) -> float | None:
-        """Return the value if there is but one that it can have."""
+        """Return the value if it can have only one."""
         return self.lowest if self.lowest == self.highest else None
 
     @property
@@ -85,11 +119,16 @@ class Bounds:
         return Bounds(0.0, self.size)
 
     def rising(self, function: Callable[[float], float]) -> Bounds:
-        """Return the bounds of a function that never falls. An end it has no value at becomes unknown."""
+        """Return the bounds of a function that never falls. An end at which it has no value becomes unknown.
+
+        >>> import math
+        >>> Bounds(0.0, 100.0).rising(math.log10)
+        Bounds(lowest=None, highest=2.0)
+        """
         return Bounds(_applied(function, self.lowest), _applied(function, self.highest))
 
     def clipped(self, lowest: float) -> Bounds:
-        """Return the bounds of a value that is known not to be below `lowest` either."""
+        """Return the bounds of a value that is also known to be at least `lowest`."""
         return Bounds(lowest if self.lowest is None else max(self.lowest, lowest), self.highest)
 
 
@@ -97,7 +136,11 @@ UNKNOWN = Bounds(None, None)
 
 
 def hull(parts: Sequence[Bounds]) -> Bounds:
-    """Return the bounds of a value that is one of these; of none of them nothing is known."""
+    """Return the bounds of a value that is one of these. Of no parts nothing is known.
+
+    >>> hull([Bounds(0.0, 1.0), Bounds(5.0, 9.0)])
+    Bounds(lowest=0.0, highest=9.0)
+    """
     if not parts:
         return UNKNOWN
     lows, highs = [part.lowest for part in parts], [part.highest for part in parts]
@@ -108,7 +151,11 @@ def hull(parts: Sequence[Bounds]) -> Bounds:
 
 
 def power(base: Bounds, exponent: float) -> Bounds:
-    """Return the bounds of base ** exponent."""
+    """Return the bounds of base ** exponent.
+
+    >>> power(Bounds(-3.0, 2.0), 2.0)
+    Bounds(lowest=0.0, highest=9.0)
+    """
     if base.is_nonnegative and exponent >= 0.0:
         return base.rising(lambda value: value**exponent)
     if exponent < 0.0:
@@ -121,9 +168,12 @@ def power(base: Bounds, exponent: float) -> Bounds:
 
 
 def remainder(dividend: Bounds, divisor: Bounds) -> Bounds:
-    """Return the bounds of a % b: it has the sign of a, and is no larger than either.
+    """Return the bounds of a % b, which has the sign of a and is no larger than either of them.
 
-    Unknown where b may be 0, which gives no number.
+    They are unknown where b may be 0, which gives no number.
+
+    >>> remainder(Bounds(0.0, 100.0), Bounds.exactly(7.0))
+    Bounds(lowest=0.0, highest=7.0)
     """
     if divisor.ends is None or divisor.ends[0] * divisor.ends[1] <= 0.0:
         return UNKNOWN

@@ -1,8 +1,8 @@
-"""Provable bounds of a SQL expression, by interval arithmetic over the columns' stored minima and maxima.
+"""Provable bounds of a SQL expression, from the least and greatest values of the columns in it.
 
-They tell whether a SUM can fall (its interval may then use that it cannot) and how much a row that was not
-read could add. None of a side means that nothing is known there, never "unbounded by luck". For example, with
-`fare` between 2.5 and 80 the bounds of `CAST(fare / 2 AS INTEGER)` are 1 and 40.
+They answer two questions. Can a SUM fall? If not, its interval may use that. And how much could a row add
+that was not read? A side that is None is not known, never "without bound by luck". The arithmetic, and why it
+is needed, is in `bounds/interval_arithmetic.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,27 @@ _FALSE_OR_TRUE = (exp.Predicate, exp.Connector, exp.Not, exp.Boolean)
 
 
 def value_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return bounds of the expression's non-NULL values; column_of gives a column's statistics or None."""
+    """Return bounds of the expression's values that are not NULL.
+
+    Args:
+        expression: an expression over columns.
+        column_of: gives a column's statistics, or None where they are not known.
+
+    >>> import sqlglot
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> trips = CATALOG.table("trips")
+    >>> def bounds(sql):
+    ...     found = value_bounds(sqlglot.parse_one(sql), lambda column: trips.column(column.name))
+    ...     return found.lowest, found.highest
+    >>> bounds("fare")
+    (2.5, 950.0)
+    >>> bounds("CASE WHEN km > 1 THEN fare / 2 ELSE 0 END")
+    (0.0, 475.0)
+    >>> bounds("CAST(fare AS INTEGER)")
+    (2.0, 950.0)
+    >>> bounds("length(comment)")
+    (None, None)
+    """
     expression = expression.unnest()
     if isinstance(expression, exp.Column):
         return _column_bounds(column_of(expression))
@@ -74,7 +94,7 @@ def _raised(base: Bounds, exponent: Bounds) -> Bounds:
 
 
 def _square_root(bounds: Bounds) -> Bounds:
-    """Return the bounds of SQRT, which is no number below 0."""
+    """Return the bounds of SQRT, which is not a number below 0."""
     return bounds.rising(math.sqrt) if bounds.is_nonnegative else UNKNOWN
 
 
@@ -105,7 +125,7 @@ def _any_argument(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _least(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of LEAST: it passes over NULLs, so only a number written out surely counts."""
+    """Return the bounds of LEAST. It ignores NULLs, so only a number that is written out surely counts."""
     found, written = _any_argument(call, column_of), _numbers_among(call)
     known = [end for end in (found.highest, *written) if end is not None]
     return Bounds(found.lowest, min(known)) if written else found
@@ -118,14 +138,14 @@ def _greatest(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _numbers_among(call: exp.Expr) -> list[float]:
-    """Return the arguments of a call that are numbers written out."""
+    """Return the arguments of a call that are written out as numbers."""
     written = [part for part in (call.this, *call.expressions) if not part.find(exp.Column)]
     values = (value_bounds(part, lambda _: None).only_value for part in written)
     return [value for value in values if value is not None]
 
 
 def _nullif(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of NULLIF(x, y). A whole number that is not negative and not 0 is at least 1."""
+    """Return the bounds of NULLIF(x, y). A whole number that is at least 0, and is not 0, is at least 1."""
     found = value_bounds(call.this, column_of)
     without = call.expression.unnest()
     is_zero = isinstance(without, exp.Literal) and not without.is_string and float(without.this) == 0.0
@@ -136,7 +156,7 @@ def _nullif(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _is_whole(expression: exp.Expr, column_of: ColumnLookup) -> bool:
-    """Whether the expression's type is one of whole numbers."""
+    """Whether the expression has a type of whole numbers."""
     expression = expression.unnest()
     if isinstance(expression, exp.Column):
         column = column_of(expression)
@@ -147,13 +167,13 @@ def _is_whole(expression: exp.Expr, column_of: ColumnLookup) -> bool:
 
 
 def _product(product: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a product; those of a square where both factors are the same."""
+    """Return the bounds of a product. If both factors are the same, they are those of a square."""
     left, right = value_bounds(product.this, column_of), value_bounds(product.expression, column_of)
     return power(left, 2.0) if product.this.unnest() == product.expression.unnest() else left * right
 
 
 def _difference(difference: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a difference of numbers, or of two dates, which is a number of days."""
+    """Return the bounds of a difference of numbers, or of two dates, whose difference is a number of days."""
     found = value_bounds(difference.this, column_of) - value_bounds(difference.expression, column_of)
     if found == UNKNOWN:
         return day_bounds(difference.this, column_of) - day_bounds(difference.expression, column_of)
@@ -161,7 +181,7 @@ def _difference(difference: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _cast(cast: exp.Expr, column_of: ColumnLookup) -> Bounds:
-    """Return the bounds of a cast to a number: it changes by rounding alone, or the cast fails."""
+    """Return the bounds of a cast to a number. A cast only rounds the value, or fails."""
     name, inner, step = type_name(cast), value_bounds(cast.this, column_of), cast_step(cast)
     if name == "BOOLEAN":
         return _TRUTH
@@ -186,7 +206,7 @@ def _round(call: exp.Expr, column_of: ColumnLookup) -> Bounds:
 
 
 def _integer_division(dividend: Bounds, divisor: Bounds) -> Bounds:
-    """Return the bounds of a // b. Division by 0 is NULL there, so only a divisor near 0 is unknown."""
+    """Return the bounds of a // b. Dividing by 0 gives NULL, so only a divisor near 0 makes them unknown."""
     return (dividend / divisor).widened(1.0)
 
 

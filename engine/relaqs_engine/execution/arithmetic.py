@@ -1,7 +1,7 @@
-"""Plain arithmetic of the plan's expressions on whole arrays: what most estimates are, without a database.
+"""Plain arithmetic of the plan's expressions on whole arrays. Most estimates are that, and need no database.
 
-Evaluating a hundred leave-one-out variants in numpy takes a tenth of a millisecond, in SQL two. Expressions
-with anything else in them (functions, keys, CASE) are left to DuckDB.
+Evaluating a hundred leave-one-out variants takes a tenth of a millisecond in numpy, and two in SQL.
+Expressions with anything else in them (functions, keys, CASE) are left to DuckDB.
 """
 
 from __future__ import annotations
@@ -30,9 +30,20 @@ _BINARY: dict[type[exp.Expr], Callable[[FloatArray, FloatArray], FloatArray]] = 
 
 @lru_cache(maxsize=1024)
 def compile_arithmetic(sql: str, names: frozenset[str]) -> Evaluator | None:
-    """Return a function of named arrays that computes the expression as DOUBLE, or None if it is not plain.
+    """Return a function of named arrays that computes the expression as DOUBLE, None if it is not plain.
 
-    names: the columns that may occur. NULL is NaN: `x / NULLIF(y, 0)` gives NaN where y is 0.
+    NULL is NaN: `x / NULLIF(y, 0)` gives NaN where y is 0.
+
+    Args:
+        sql: the expression.
+        names: the columns that may occur in it.
+
+    >>> import numpy as np
+    >>> mean = compile_arithmetic("b0 / nullif(b1, 0)", frozenset({"b0", "b1"}))
+    >>> mean({"b0": np.array([6.0, 1.0]), "b1": np.array([3.0, 0.0])}).tolist()
+    [2.0, nan]
+    >>> compile_arithmetic("upper(b0)", frozenset({"b0"})) is None
+    True
     """
     return _compiled(sqlglot.parse_one(sql, dialect=DIALECT), names)
 

@@ -1,4 +1,4 @@
-"""From answers so far to the answer of a query over them (see `rewrite/levels.py`)."""
+"""From answers so far to the answer of a query over them. See `rewrite/levels.py` for its columns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from relaqs_engine.plans.around import AroundPlan
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
 
-# Rows of all variants of an answer together on which the query around it is computed, at most: about 50 ms.
+# The most rows, over all variants of an answer, on which the query around it is computed: about 50 ms.
 MAX_VARIANT_ROWS = 50_000
-# Below so many rows a share of a total is too skewed for a Student interval: of the flights by carrier those
-# with 10 rows were covered 92 %.
+# With fewer rows, a share of a total is too skewed for a Student interval. For flights by carrier, intervals
+# over 10 rows held 92 % of the time.
 MIN_ROWS = 30
-# The share of the rows whose groups must be certified for what is computed of all groups to be.
+# Groups with this share of the rows must be certified before anything computed from all groups is.
 MOST_ROWS_CERTIFIED = 0.95
 _ROUNDING = 1e-9
 
@@ -50,7 +50,7 @@ class AroundEstimator:
             return present_exact(self._plan, self._cursor.table(self._plan.texts.final))
 
     def estimate(self, sources: Sequence[PartSource], fraction: float) -> Estimate:
-        """Return the answer so far. fraction: share of the streamed rows that the sources have seen."""
+        """Return the answer so far. `fraction` is the share of the streamed rows that the sources saw."""
         plan = self._plan
         parts = parts_so_far(plan.parts, sources, is_scaled=True)
         as_seen = plan.rows.so_far and _has_tiny_groups(parts)
@@ -77,7 +77,7 @@ class AroundEstimator:
         )
 
     def _certain(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
-        """Return of each row whether it is in the answer as long as the groups that it is made of are."""
+        """Return for each row whether it is in the answer as long as the groups are that it is made of."""
         unsure = [part for part in parts if part.so_far is not None and not part.so_far.certain.all()]
         certain = np.full(point.num_rows, not unsure)
         if unsure and self._plan.rows.keep_groups and self._plan.rows.have_identity:
@@ -101,7 +101,7 @@ class AroundEstimator:
         return tuple(found)
 
     def _intervals(self, parts: Sequence[Part], point: pa.Table) -> CellIntervals:
-        """Return the intervals of the estimated outputs: by leaving blocks out, or an answer's own."""
+        """Return the intervals of the estimated outputs, by leaving blocks out or from an answer."""
         values = [doubles(point.column(f"v{i}")) for i in self._positions]
         found = CellIntervals.unknown(np.stack(values, axis=1) if values else np.empty((point.num_rows, 0)))
         if not self._plan.rows.have_identity or not point.num_rows or not values:
@@ -114,7 +114,7 @@ class AroundEstimator:
         return found
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:
-        """Return what each COUNT(DISTINCT) and quantile that is taken over lies between."""
+        """Return the ends of each COUNT(DISTINCT) and quantile that is taken over from an answer."""
         found: dict[int, CellBounds] = {}
         for i, output in enumerate(self._plan.outputs):
             if output.kind in (OutputKind.DISTINCT, OutputKind.QUANTILE):
@@ -150,7 +150,7 @@ class AroundEstimator:
     def _variants(self, part: Part, cells: FloatArray, point: pa.Table) -> FloatArray:
         """Return the estimated outputs in each variant of a part, shape (variants, rows, outputs).
 
-        cells: the part's own estimates in each variant, shape (variants, groups, outputs).
+        `cells` are the part's own estimates in each variant, shape (variants, groups, outputs).
         """
         shown = point.select([GROUP]).append_column("place", arrow(np.arange(point.num_rows)))
         tables = {f"part_{self._plan.varied}": part.variants(cells), "shown": shown}
@@ -176,7 +176,7 @@ class AroundEstimator:
             nonnegative_total=np.zeros(found.value.shape[1], dtype=bool),
             observed_total=nothing,
             unit_ceiling=np.full(found.value.shape[1], np.nan),
-            possible_influence=np.zeros(found.value.shape),  # asked of the answer it is computed from
+            possible_influence=np.zeros(found.value.shape),  # was checked in the answer that it comes from
         )
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([self._plan.whole[i] for i in self._positions])
@@ -190,27 +190,27 @@ class AroundEstimator:
 
 
 def _holds_most_rows(so_far: SoFar, sure: BoolArray) -> bool:
-    """Whether the groups that are sure have nearly all rows, so that what is computed of all groups is."""
+    """Whether the certain groups have so many rows that what is computed from all groups is certain."""
     rows = so_far.groups.rows[: len(sure)]
     return float(rows[sure].sum()) >= MOST_ROWS_CERTIFIED * float(rows.sum())
 
 
 def _has_tiny_groups(parts: Sequence[Part]) -> bool:
-    """Whether totals of some group would be far too high if they were scaled."""
+    """Whether scaling would make the totals of some group far too high."""
     return any(
         part.so_far is not None and bool((part.row_counts < MIN_ROWS_TO_SCALE_RANKED).any()) for part in parts
     )
 
 
 def _rows_of(part: Part, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows of the answer are the part's, and which of its own they are."""
+    """Return which rows of the answer come from the part, and their numbers within the part."""
     own = group - part.first_row
     rows = np.flatnonzero((own >= 0) & (own < part.rows.num_rows))
     return rows, own[rows]
 
 
 def _take_over(part: Part, output: int, group: np.ndarray, found: CellIntervals, place: int) -> None:
-    """Copy the intervals of a part's output into those of the answer, in the rows that are the part's."""
+    """Copy the intervals of a part's output into the answer's rows that come from the part."""
     if part.so_far is None:
         return
     rows, own = _rows_of(part, group)

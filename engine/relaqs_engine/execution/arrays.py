@@ -1,8 +1,8 @@
-"""Between Arrow columns and numpy arrays, by their buffers.
+"""Conversion between Arrow columns and numpy arrays, by their buffers.
 
-pyarrow imports pandas, where it is installed, for its own conversions and for any number or list of Python's:
-`pc.fill_null(x, -1)`, `pa.scalar(1)` and `pa.array([1.0])` all do. That costs the first estimate of a process
-0.3 to 0.7 s.
+Where pandas is installed, pyarrow imports it for its own conversions, and for any number or list of Python's:
+`pc.fill_null(x, -1)`, `pa.scalar(1)` and `pa.array([1.0])` all do. That would cost the first estimate of a
+process 0.3 to 0.7 s.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 
 def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> FloatArray:
-    """Return a numeric column as doubles, `null` where it is NULL."""
+    """Return a numeric column as doubles, with `null` where it is NULL."""
     array = column.cast(pa.float64(), safe=False)
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -27,7 +27,7 @@ def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> Floa
 
 
 def integers(column: pa.ChunkedArray | pa.Array, *, null: int = 0) -> NDArray[np.int64]:
-    """Return an integer column, `null` where it is NULL."""
+    """Return an integer column, with `null` where it is NULL."""
     array = column.cast(pa.int64())
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -38,7 +38,7 @@ def integers(column: pa.ChunkedArray | pa.Array, *, null: int = 0) -> NDArray[np
 
 
 def arrow(values: FloatArray | NDArray[np.int64] | NDArray[np.int32]) -> pa.Array:
-    """Return the numbers as an Arrow array of their type, as they are (NaN stays NaN)."""
+    """Return the numbers as an Arrow array of their type, unchanged (NaN stays NaN)."""
     plain = np.ascontiguousarray(values)
     return pa.Array.from_buffers(_TYPES[plain.dtype], plain.size, [None, pa.py_buffer(plain)])
 

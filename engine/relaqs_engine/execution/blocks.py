@@ -1,7 +1,7 @@
-"""Sums per group and block of the groups shown: what error bars are made of.
+"""Sums per group and block of the groups shown. Error bars are made of them.
 
-While the state is in Arrow they are added up in numpy, in a fraction of a millisecond; a statement of DuckDB
-takes two to six, most of them to parse and bind it.
+While the state is in Arrow, they are added up in numpy, in a fraction of a millisecond. A DuckDB statement
+takes two to six milliseconds, most of them to parse and bind it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ _MOST_CODES = 1 << 62  # combinations of key values that an integer can number
 
 @dataclass(frozen=True, slots=True)
 class BlockSums:
-    """Additive sums per (group, block), each pair with rows once. sums: shape (pairs, columns).
+    """Additive sums for each pair (group, block) that has rows, each pair once.
 
-    rows: joined rows of each pair, shape (pairs,).
+    Attributes:
+        group: the group of each pair.
+        block: the block of each pair.
+        sums: shape (pairs, columns).
+        rows: the joined rows of each pair, shape (pairs,).
     """
 
     group: IntArray
@@ -59,9 +63,11 @@ def block_sums(plan: MergePlan, groups: ShownGroups, state: PartialRows, cursor:
 
 
 def group_of_rows(groups: pa.Table, rows: pa.Table) -> IntArray | None:
-    """Return for each row the number of the group that has its keys, or −1; None where Arrow cannot tell.
+    """Return for each row the number of the group with its keys, or −1. None where Arrow cannot tell.
 
-    groups: a row of keys per group, all different. rows: the same columns. NULL equals NULL.
+    Args:
+        groups: one row of keys for each group, all different.
+        rows: the same columns. NULL equals NULL.
     """
     code, group_code = np.zeros(rows.num_rows, dtype=np.int64), np.zeros(groups.num_rows, dtype=np.int64)
     known, combinations = np.ones(rows.num_rows, dtype=bool), 1
@@ -99,9 +105,9 @@ def _in_numpy(plan: MergePlan, groups: ShownGroups, rows: pa.Table, group: IntAr
 def _additive(
     column: BasisColumn, columns: Sequence[BasisColumn], grand: FloatArray, rows: pa.Table
 ) -> FloatArray:
-    """Return what each partial row adds to the column; 0 where it is NULL, a sum of nothing.
+    """Return what each partial row adds to the column: 0 where it is NULL, which is a sum of nothing.
 
-    grand: the mean of the row's group where a column is a MEAN, shape (rows, columns).
+    `grand` is the mean of the row's group where a column is a MEAN, shape (rows, columns).
     """
     values = doubles(rows.column(column.name), null=0.0)
     if column.kind not in (Basis.MEAN, Basis.M2):

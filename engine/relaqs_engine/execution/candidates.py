@@ -1,4 +1,4 @@
-"""The groups that a ranked answer may have, and how many groups there are besides, in one statement."""
+"""The groups that a ranked answer may have, and the number of all groups, in one statement."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ _GROUPS, _LEAST = "crowd_groups", "crowd_least_rows"
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """All groups there are. rows: joined rows seen of those that are candidates, shape (groups,)."""
+    """All groups that were seen.
+
+    Attributes:
+        rows: the joined rows seen of those that are candidates, shape (groups,).
+        groups: how many groups there are.
+        least_rows: the fewest rows of any group.
+    """
 
     rows: FloatArray
     groups: int = 0
@@ -35,9 +41,9 @@ class Crowd:
 
 
 def candidates_sql(plan: MergePlan, merged: str) -> str:
-    """Return the estimate of the groups that pass HAVING and of those that nearly do, with the whole crowd.
+    """Return the estimate of the groups that pass HAVING or nearly do, with the whole crowd beside it.
 
-    merged: the query of merged groups, with the scale as its parameter.
+    `merged` is the query of merged groups, with the scale as its parameter.
     """
     crowd = {_GROUPS: "count(*)", _LEAST: f"coalesce(min({ROWS}), 0)"}
     beside = ", ".join(f"(SELECT {value} FROM merged) AS {name}" for name, value in crowd.items())
@@ -48,7 +54,7 @@ def candidates_sql(plan: MergePlan, merged: str) -> str:
 
 
 def crowd_of(point: pa.Table) -> Crowd:
-    """Return what the columns beside each candidate say, the same in every row."""
+    """Return what the columns beside the candidates say. They are the same in every row."""
     rows = doubles(point.column(ROWS), null=0.0)
     if _GROUPS not in point.column_names or not point.num_rows:
         return Crowd(rows)
@@ -57,7 +63,7 @@ def crowd_of(point: pa.Table) -> Crowd:
 
 
 def candidates_of(point: pa.Table) -> Candidates:
-    """Return the candidates of an estimate: its groups, those that pass HAVING first."""
+    """Return the candidates of an estimate: its groups, with those that pass HAVING first."""
     passes = np.ones(point.num_rows, dtype=bool)
     if _PASSES in point.column_names:
         passes = doubles(point.column(_PASSES)) > 0

@@ -1,7 +1,8 @@
-"""The cells of an answer as functions of additive sums, and how they are evaluated on variants of them.
+"""The cells of an answer as functions of additive sums, and their values on variants of the sums.
 
-Additive columns are what replicates subtract: counts and sums as they are; a moment pair (mean, m2) as sums
-of deviations from the group's own mean, which stay accurate where raw squares would cancel.
+Replicates subtract additive columns. Counts and sums are additive as they are. A pair of moments (mean, m2)
+is turned into sums of deviations from the group's own mean, which stay accurate where raw squares would
+cancel.
 """
 
 from __future__ import annotations
@@ -23,13 +24,17 @@ from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 
 @dataclass(frozen=True, slots=True)
 class ShownGroups:
-    """The groups of one answer. keys: their key columns. sums: additive, unscaled, shape (groups, columns).
+    """The groups of one answer.
 
-    outliers: what of the sums comes from the outlier index, shape (groups, columns). It needs no scaling, so
-    in `sums` it is divided by the scale.
-    means: each group's mean where the column is a MEAN, else 0, same shape. products: sums over rows of two
-    columns' contributions multiplied, the upper triangle row by row, no columns unless the plan keeps them.
-    rows: joined rows seen.
+    Attributes:
+        keys: their key columns.
+        sums: additive and unscaled, shape (groups, columns).
+        outliers: the part of the sums that comes from the outlier index, shape (groups, columns). It needs no
+            scaling, so in `sums` it is divided by the scale.
+        means: each group's mean where the column is a MEAN, else 0, in the same shape.
+        products: sums over rows of two columns' contributions multiplied, the upper triangle row by row. It
+            has no columns unless the plan keeps them.
+        rows: the joined rows seen.
     """
 
     keys: pa.Table
@@ -40,7 +45,7 @@ class ShownGroups:
     rows: FloatArray
 
     def first(self, count: int) -> ShownGroups:
-        """Return the first groups alone."""
+        """Return only the first groups."""
         return ShownGroups(
             keys=self.keys.slice(0, count),
             sums=self.sums[:count],
@@ -62,7 +67,7 @@ def additive_columns(plan: MergePlan) -> tuple[BasisColumn, ...]:
 
 
 def estimated_outputs(plan: MergePlan) -> tuple[OutputColumn, ...]:
-    """Return what is estimated: the outputs shown, then what decides which groups are."""
+    """Return what is estimated: the outputs shown, then the numbers that decide which groups are shown."""
     shown = (output for output in plan.outputs if output.kind is OutputKind.ESTIMATE)
     return (*shown, *(decider.value for decider in plan.membership.deciders))
 
@@ -123,10 +128,13 @@ class CellEvaluator:
         scale: FloatArray,
         shared_scale: FloatArray | None = None,
     ) -> FloatArray:
-        """Return cells of shape (variants, groups, outputs); NaN where SQL gives NULL.
+        """Return cells of shape (variants, groups, outputs), NaN where SQL gives NULL.
 
-        sums: additive and unscaled, shape (variants, groups, columns). scale: shape (variants,), of the
-        groups' own sums; shared_scale: of those that inner stages share, where it is another.
+        Args:
+            groups: the groups shown.
+            sums: additive and unscaled, shape (variants, groups, columns).
+            scale: of the groups' own sums, shape (variants,).
+            shared_scale: of the sums that inner stages share, where it is another one.
         """
         arrays = {column.name: self._basis(i, column, groups, sums) for i, column in enumerate(self._columns)}
         shared = scale if shared_scale is None else shared_scale

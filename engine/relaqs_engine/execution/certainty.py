@@ -1,4 +1,4 @@
-"""What is said in words of rows that are certain, rows that are not, and what would help."""
+"""The words about rows that are certain, rows that are not, and what would help."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from relaqs_engine.execution.candidates import Crowd
 from relaqs_engine.execution.membership import Places
 from relaqs_engine.plans.merge import MergePlan
 
-# A group with more rows than are advised has at least so many in what was read: enough to be judged.
+# A group with more rows than advised has at least this many among those read, enough to be judged.
 _ROWS_TO_JUDGE = 50
-# Of the rows shown so many have to be certain for an advice to be worth it, or else as many as can be.
+# An advice is worth it if it makes this share of the rows shown certain. Otherwise the best one is given.
 _WORTH_IT = 0.3
 
-# Rows seen of a group, to how many rows of the answer were certain if all groups had to have more.
+# From a number of rows seen to how many rows of the answer would be certain if all groups had to have more.
 CertainBeyond = Callable[[float], int | None]
 
 
 def words_of(
     plan: MergePlan, places: Places, crowd: Crowd, scale: float, beyond: CertainBeyond
 ) -> Iterator[str]:
-    """Yield what a reader should know about the rows shown. crowd: all groups that there are."""
+    """Yield what a reader should know about the rows shown. `crowd` is about all groups that were seen."""
     shown, certain = len(places.certain), int(places.certain.sum())
     if certain == shown:
         return
@@ -35,7 +35,7 @@ def words_of(
 
 
 def _advice(crowd: Crowd, certain: int, shown: int, scale: float, beyond: CertainBeyond) -> Iterator[str]:
-    """Yield a condition on the number of rows with which more of the answer would be certain."""
+    """Yield a condition on the number of rows that would make more of the answer certain."""
     best, best_rows = certain, 0
     for rows in takewhile(lambda rows: rows < crowd.most_rows * scale, _round_numbers(scale)):
         found = beyond(rows / scale)
@@ -54,7 +54,7 @@ def _advice(crowd: Crowd, certain: int, shown: int, scale: float, beyond: Certai
 
 
 def _round_numbers(scale: float) -> Iterator[int]:
-    """Yield 1, 2, 5, 10, … from the rows that a group needs to be judged: at a tenth of the table 500."""
+    """Yield 1, 2, 5, 10, … from the rows that a group needs to be judged (at a tenth of the table 500)."""
     power = 10 ** floor(log10(_ROWS_TO_JUDGE * scale))
     while True:
         yield from (step * power for step in (1, 2, 5) if step * power >= _ROWS_TO_JUDGE * scale)

@@ -1,4 +1,4 @@
-"""The value an estimator hands up: one answer so far, with intervals, ready to become a snapshot."""
+"""What an estimator returns: one answer so far with its intervals, ready to become a snapshot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge, relative_widt
 
 @dataclass(frozen=True, slots=True)
 class ApproximateColumn:
-    """Where one approximate column stands in `Estimate.table`: its own name and those of its interval.
+    """The place of one approximate column in `Estimate.table`: its own name, and the names of its interval.
 
-    position: of the column among the query's own, from 0; a query may give two columns one name.
+    Attributes:
+        name: its own name.
+        low: the name of the column of lower ends.
+        high: the name of the column of upper ends.
+        certified: the name of the column that says which intervals are certified.
+        position: its position among the query's own columns, from 0. A query may give two columns one name.
     """
 
     name: str
@@ -29,16 +34,28 @@ class ApproximateColumn:
 class Estimate:
     """One answer so far.
 
-    table: the query's columns in order (DuckDB's own types), then low, high and certified of each approximate
-    column. Where nothing bounds a value, low or high is null. fraction: share of the streamed rows folded,
-    in (0, 1]. values, half_widths, certified: arrays of shape (rows, approximate columns) for progress
-    metrics; NaN where the column is not a number or nothing is known. unseen_groups: None where unknown.
-    certain_rows: of each row, whether it is in the answer for sure, at the confidence asked for; no cell of
-    another one is certified. None where every row is. rows_are_settled: False while rows not yet read may
-    still change which rows the answer has, so that no cell's interval speaks for the answer. group_rows:
-    joined rows seen behind each row, all alike where they are not known. either_sign, certifiable: of each
-    approximate column, as in `OutputColumn`; where they are left out, no column's values cross zero and each
-    may be certified. widths: how far off each cell may be, by `relative_widths`.
+    Attributes:
+        table: the query's columns in order (DuckDB's own types), then low, high and certified of each
+            approximate column. Where nothing bounds a value, low or high is null.
+        columns: the names of the query's own columns.
+        approximate: the approximate columns among them.
+        fraction: the share of the streamed rows that was folded, in (0, 1].
+        is_exact: whether this is the final answer.
+        values: shape (rows, approximate columns), for progress metrics. NaN where a column is not a number.
+        half_widths: of the intervals, in the same shape. NaN where nothing is known.
+        certified: which cells are certified, in the same shape.
+        unseen_groups: an estimate of the groups not seen yet, None where it is unknown.
+        certain_rows: for each row, whether it is certain to be in the answer, at the confidence asked for. No
+            cell of another row is certified. None where every row is certain.
+        rows_are_settled: False while unread rows may still change which rows the answer has. Then no cell's
+            interval speaks for the answer.
+        warnings: sentences for the reader.
+        group_rows: the joined rows seen behind each row, all alike where they are not known.
+        either_sign: for each approximate column, whether its values may lie on both sides of zero, as in
+            `OutputColumn`. If left out, no column's may.
+        certifiable: for each approximate column, whether it can be certified before the end. If left out,
+            each can.
+        widths: how far off each cell may be, by `relative_widths`.
     """
 
     table: pa.Table

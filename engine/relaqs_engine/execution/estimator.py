@@ -46,10 +46,10 @@ from relaqs_engine.plans.names import (
 )
 from relaqs_engine.plans.outputs import OutputKind
 
-# A ranking over groups with fewer rows than this shows values so far: scaled, they would be far too high
-# (FACTS: 85 times at half a percent of the rows).
+# A ranking over groups with fewer rows than this shows values so far. Scaled, they would be far too high: by
+# 85 times was measured after half a percent of the rows.
 MIN_ROWS_TO_SCALE_RANKED = 30
-# More groups than this are not shown before the end: nobody reads them, and their error bars would take
+# Before the end, no more groups than this are shown. People do not read more, and their error bars would take
 # gigabytes and minutes at each mini-batch.
 MOST_GROUPS_SHOWN = 100_000
 _POINT, _RANKED = "point", "ranked"  # names of prepared statements
@@ -58,10 +58,19 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """One answer so far, before it is presented: of the groups shown.
+    """One answer so far, of the groups shown, before it is presented.
 
-    point: the plan's estimate query's result. bounds: of outputs that are COUNT(DISTINCT) or quantiles, by
-    position. is_scaled: False where totals are as seen. certain: whether each row is in the answer for sure.
+    Attributes:
+        point: the result of the plan's estimate query.
+        groups: the groups shown, with their sums.
+        found: their intervals.
+        bounds: the ends of COUNT(DISTINCT) and quantiles, by position of the output.
+        scan: what was read.
+        is_scaled: False where totals are as seen.
+        unseen_groups: an estimate of the groups not seen, None where that is unknown.
+        certain: whether each row is certain to be in the answer.
+        rows_are_settled: whether unread rows can no longer change which rows the answer has.
+        warnings: sentences for the reader.
     """
 
     point: pa.Table
@@ -100,7 +109,7 @@ class Estimator:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the answer is final before the last mini-batch: never, any row may still change a sum."""
+        """Whether the answer is final before the last mini-batch. Never: any row may still change a sum."""
         return False
 
     @property
@@ -129,12 +138,13 @@ class Estimator:
             group_rows=so_far.groups.rows[: so_far.point.num_rows],
         )
 
-    @np.errstate(invalid="ignore", over="ignore")  # sums of NaN and infinities: nothing is known of them
+    @np.errstate(invalid="ignore", over="ignore")  # sums may be NaN or infinite, and nothing is known then
     def so_far(self, *, is_scaled: bool = True, most_groups: int | None = None) -> SoFar:
         """Return what an answer is presented from.
 
-        is_scaled: False for the values as they were seen. most_groups: the first so many alone, in the
-        answer's order.
+        Args:
+            is_scaled: False for the values as they were seen.
+            most_groups: how many groups to return at most, in the answer's order.
         """
         plan, scan = self._plan, Scan(self._state.block_rows, self._leading.row_count)
         rules = plan.membership
@@ -181,15 +191,18 @@ class Estimator:
         return rules.ranks_totals and bool((rows < MIN_ROWS_TO_SCALE_RANKED).any())
 
     def without_each_block(self, so_far: SoFar) -> FloatArray:
-        """Return the estimated outputs without each block with rows, shape (blocks, groups, outputs)."""
+        """Return the estimated outputs without each block that has rows, shape (blocks, groups, outputs)."""
         shown = sum(output.kind is OutputKind.ESTIMATE for output in self._plan.outputs)
         return self._variance.without_each_block(so_far.groups, so_far.scan)[:, :, :shown]
 
     def point(self, scale: float, most_groups: int | None = None) -> pa.Table:
-        """Return the values so far, with keys and merged state. scale: population rows / scanned rows.
+        """Return the values so far, with keys and merged state.
 
-        most_groups: the first so many alone. Prepared at the first, once there is a state: parsing costs a
-        third of it.
+        The statement is prepared at the first call, once there is a state: parsing takes a third of its time.
+
+        Args:
+            scale: population rows / scanned rows.
+            most_groups: how many groups to return at most.
         """
         name = _POINT if most_groups is None else f"{_POINT}_{most_groups}"
         limit = "" if most_groups is None else f" LIMIT {most_groups}"
@@ -197,7 +210,7 @@ class Estimator:
         return self._cursor.table(f"EXECUTE {name}({scale!r})").slice(0, self._plan.membership.shown_rows)
 
     def _candidates(self, scale: float, most_groups: int | None) -> pa.Table:
-        """Return the point, where LIMIT picks groups with those that may come before them, and the crowd."""
+        """Return the point estimate. Where LIMIT picks groups, it has their rivals and the crowd as well."""
         if self._plan.membership.ranking is None and not self._plan.membership.ranks_by_key:
             return self.point(scale, most_groups)
         self._prepare(_RANKED, candidates_sql(self._plan, _merged_sql(self._plan)))
@@ -211,7 +224,7 @@ class Estimator:
     def _intervals_at(
         self, point: pa.Table, groups: ShownGroups, scan: Scan, so_far: bool
     ) -> Callable[[float], CellIntervals]:
-        """Return what gives the intervals of the groups at a confidence; their variance is computed once."""
+        """Return a function from a confidence to the groups' intervals. Their variance is computed once."""
         variance = cache(lambda: self._variance_of(groups, _cells(self._plan, point), scan))
 
         def at(confidence: float) -> CellIntervals:
@@ -225,7 +238,7 @@ class Estimator:
     def _as_shown(
         self, found: CellIntervals, groups: ShownGroups, places: Places, scan: Scan
     ) -> CellIntervals:
-        """Return the intervals of the rows shown, as wide as what passes a bar by luck needs them."""
+        """Return the intervals of the rows shown, widened where luck may have helped a row to pass a bar."""
         plan, count = self._plan, len(places.certain)
         shown = found.of_rows(places.certain, selection_factor(places.slack, self._request.confidence))
         columns = [column.name for column in additive_columns(plan)]
@@ -262,11 +275,11 @@ class Estimator:
         found = intervals_of(groups, cells, scan)
         if not plan.groups_are_final:
             return found
-        # What varies is the inner stage that complete groups are compared with.
+        # The groups are complete. What varies is the inner stage that they are compared with.
         return found.or_known(found.standard_error <= _ROUNDING * np.abs(cells))
 
     def _bounds(self, point: pa.Table, scan: Scan, decided: BoolArray) -> BoundsByColumn:
-        """Return what each COUNT(DISTINCT) and quantile lies between, for each row of the answer."""
+        """Return the ends of each COUNT(DISTINCT) and quantile, for each row of the answer."""
         found = quantile_bounds(self._plan, point, scan, self._cursor, self._request)
         found = {i: replace(each, certified=each.certified & decided) for i, each in found.items()}
         if not self._plan.columns.counts_distinct:

@@ -1,8 +1,8 @@
-"""How far off a whole answer is, in one number: the error of its cells, each as heavy as the user wants it.
+"""How far off a whole answer is, in one number: the error of its cells, weighted as the user wants.
 
-The largest error of any cell would be that of the smallest group: of 229 airports one with three flights
-hides the others, and each new one makes the answer look worse. So the headline is the error that the cells
-with most of the weight are within.
+The largest error of any cell would be that of the smallest group. Of 229 airports, one with three flights
+would hide the others, and each new one would make the answer look worse. So the headline is the error that
+the cells with most of the weight are within.
 """
 
 from __future__ import annotations
@@ -14,27 +14,31 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 Weighting = Literal["rows", "cells", "max"]
-SCALE_SHARE = 0.95  # of the rows: the largest values of all are those of the smallest groups
-_ROUNDING = 1e-9  # of the weight: what a sum of shares may fall short by
+SCALE_SHARE = 0.95  # of the rows, because the largest values are those of the smallest groups
+_ROUNDING = 1e-9  # of the weight, by which a sum of shares may fall short
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
     """How the cells' errors become one.
 
-    weight: "rows", a cell weighs as much as rows stand behind its group; "cells", all weigh the same; "max",
-    the largest error of a certified cell is that of the answer. share: of the weight in each column that must
-    be within the error, in (0, 1].
+    Attributes:
+        weight: with "rows", a cell weighs as much as there are rows behind its group. With "cells", all weigh
+            the same. With "max", the answer's error is the largest one of any certified cell.
+        share: the share of the weight in each column that must be within the error, in (0, 1].
     """
 
     weight: Weighting = "rows"
     share: float = 0.95
 
     def error(self, widths: FloatArray, rows: FloatArray) -> float:
-        """Return the least error that cells of `share` of the weight in every column are within.
+        """Return the least error that cells with `share` of the weight in every column are within.
 
-        widths: of shape (rows, columns), as `relative_widths` gives them. rows: behind each group, shape
-        (rows,). A column without a value is left out; inf where nothing is certified.
+        It is inf where nothing is certified. A column without a value is left out.
+
+        Args:
+            widths: shape (rows, columns), as `relative_widths` gives them.
+            rows: behind each group, shape (rows,).
         """
         columns = widths.T[~np.isnan(widths).all(axis=0)] if widths.size else ()
         if self.weight == "max":
@@ -64,10 +68,14 @@ def relative_widths(
 ) -> FloatArray:
     """Return each cell's half-width relative to its size: inf if it is not certified, NaN without a value.
 
-    values, half_widths, certified: shape (rows, columns). either_sign: of each column, whether its values may
-    lie on both sides of zero. There a cell near zero would be far off whatever is known of it, so its size is
-    at least the column's scale: the |value| that groups with 95 % of the rows are within. rows: behind each
-    group, shape (rows,).
+    Args:
+        values: shape (rows, columns).
+        half_widths: in the same shape.
+        certified: in the same shape.
+        either_sign: for each column, whether its values may lie on both sides of zero. A cell near zero would
+            then be far off, whatever is known of it. So its size is at least the column's scale: the |value|
+            that groups with 95 % of the rows are within.
+        rows: behind each group, shape (rows,).
     """
     size = np.abs(values)
     for column in np.flatnonzero(either_sign):
@@ -82,7 +90,8 @@ def relative_widths(
 def _scale(size: FloatArray, rows: FloatArray) -> float:
     """Return the size that values behind SCALE_SHARE of the rows are within, between those of two groups.
 
-    size: of one column's values. Two groups of equal rows must not swap the scale when one gets a row more.
+    `size` has the sizes of one column's values. The scale changes smoothly, so that two groups with equally
+    many rows do not swap it when one of them gets one more.
     """
     known = np.isfinite(size)
     order = np.argsort(size[known])

@@ -1,4 +1,4 @@
-"""Intervals of the cells shown: from their variance, and from what is provable where blocks say nothing."""
+"""Intervals of the cells shown: from their variance, and by proof where blocks say nothing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,17 @@ from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 
 _ROUNDING = 1e-9
-MOST_WIDENED = 2.0  # what luck in the selection may make of a half-width
+MOST_WIDENED = 2.0  # the largest factor on a half-width that luck in the selection may cause
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalRequest:
-    """What interval the user asked for. anytime: valid at every look, not at one moment only."""
+    """The interval that the user asked for.
+
+    Attributes:
+        confidence: of both sides together.
+        anytime: whether it must hold at all looks together, not just at one moment.
+    """
 
     confidence: float = 0.95
     anytime: bool = False
@@ -30,7 +35,7 @@ class IntervalRequest:
 
 @dataclass(frozen=True, slots=True)
 class CellIntervals:
-    """Estimates of the estimated outputs, each array of shape (groups, outputs). NaN where not known."""
+    """Values and intervals of the estimated outputs, shape (groups, outputs). NaN where not known."""
 
     value: FloatArray
     low: FloatArray
@@ -46,10 +51,10 @@ class CellIntervals:
         return cls(value, nothing(), nothing(), np.zeros(value.shape, dtype=bool), nothing())
 
     def of_rows(self, certain: BoolArray, factor: FloatArray) -> CellIntervals:
-        """Return the first groups' cells, those of uncertain rows not certified.
+        """Return the first groups' cells. Those of uncertain rows are not certified.
 
-        factor: what the half-widths of each row are multiplied by, shape (rows,). A row that only just stays
-        would have bars that say nothing: it keeps its own, and they are not certified.
+        `factor` multiplies the half-widths of each row, shape (rows,). A row that only just stays would get
+        bars that say nothing. It keeps its own bars instead, and they are not certified.
         """
         count = len(certain)
         value, low, high = self.value[:count], self.low[:count], self.high[:count]
@@ -61,12 +66,12 @@ class CellIntervals:
         return CellIntervals(value, low, high, sure, self.standard_error[:count])
 
     def within(self, column: int, least: FloatArray, most: FloatArray) -> None:
-        """Have the intervals of a column end where its values are known to end, each of shape (rows,)."""
+        """Cut the intervals of a column at the known ends of its values, each of shape (rows,)."""
         self.low[:, column] = np.maximum(self.low[:, column], np.minimum(least, self.value[:, column]))
         self.high[:, column] = np.minimum(self.high[:, column], np.maximum(most, self.value[:, column]))
 
     def or_known(self, known: BoolArray) -> CellIntervals:
-        """Return the intervals with the cells named as final values."""
+        """Return the intervals with the named cells as final values."""
         return CellIntervals(
             self.value,
             np.where(known, self.value, self.low),
@@ -77,7 +82,7 @@ class CellIntervals:
 
     @classmethod
     def known(cls, value: FloatArray) -> CellIntervals:
-        """Return values that are final: groups whose every row has been seen."""
+        """Return values that are final, because every row of their groups has been seen."""
         return cls(value, value, value, np.isfinite(value), np.zeros_like(value))
 
 
@@ -86,7 +91,7 @@ RowsOfLargestUnit = Callable[[ShownGroups, Scan, Layout], FloatArray]
 
 
 class IntervalEstimator:
-    """Intervals for one query's answers, from what its state holds of the groups shown."""
+    """Makes the intervals of one query's answers from its state and the groups shown."""
 
     def __init__(
         self,
@@ -109,7 +114,7 @@ class IntervalEstimator:
         outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
         self._is_certifiable = np.array([output.certifiable for output in outputs], dtype=bool)
-        # For each estimated output the column it totals, or None where it is anything but a plain total.
+        # For each estimated output, the column that it totals, or None where it is not a plain total.
         by_name = {column.name: column for column in self._columns}
         self._totals = [by_name.get(output.total or "") for output in outputs]
 
@@ -140,7 +145,7 @@ class IntervalEstimator:
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
-        """Return values so far: a total that cannot fall is at least that, of the rest nothing is known."""
+        """Return values so far. A total that cannot fall is at least that; nothing is known of the others."""
         found = CellIntervals.unknown(cells)
         for i, column in enumerate(self._totals):
             if _cannot_fall(column):
@@ -148,7 +153,7 @@ class IntervalEstimator:
         return found
 
     def _of_totals(self, sums: FloatArray) -> FloatArray:
-        """Return the sum that each output totals, NaN where the output is no total."""
+        """Return the sum that each output totals, NaN where the output is not a total."""
         found = np.full((len(sums), len(self._totals)), np.nan)
         for i, column in enumerate(self._totals):
             if column is not None:
@@ -167,7 +172,7 @@ class IntervalEstimator:
         return self._rows_of_largest_unit(groups, scan, self._leading)[:, None]
 
     def _possible_influence(self, groups: ShownGroups, gradient: FloatArray) -> FloatArray:
-        """Return the most that a row not read yet can move each cell, NaN where its columns are unbounded."""
+        """Return the most that one unread row can move each cell, NaN where its columns are unbounded."""
         lowest, highest = np.empty(groups.sums.shape), np.empty(groups.sums.shape)
         for i, column in enumerate(self._columns):
             lowest[:, i], highest[:, i] = self._added_by_a_row(column, groups)
@@ -175,7 +180,7 @@ class IntervalEstimator:
         return np.where(self._is_certifiable, influence, np.nan)
 
     def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
-        """Return between which ends a row adds to each group's sum: of moments, about the group's mean."""
+        """Return the ends of what a row adds to each group's sum (for moments: about the group's mean)."""
         low, high = np.float64(_or_nan(column.lowest)), np.float64(_or_nan(column.highest))
         if column.kind not in (Basis.MEAN, Basis.M2):
             return np.full(len(groups.rows), low), np.full(len(groups.rows), high)
@@ -186,7 +191,7 @@ class IntervalEstimator:
         return np.zeros(len(mean)), np.maximum((low - mean) ** 2, (high - mean) ** 2)
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
-        """COUNT(*) of a whole table is in its manifest."""
+        """Return the intervals with COUNT(*) of a whole table as a known value: the manifest has it."""
         if self._plan.bars.counts_every_row:
             for i, column in enumerate(self._totals):
                 if column is not None and column.kind is Basis.COUNT and column.sql == "COUNT(*)":
@@ -207,9 +212,10 @@ def _cannot_fall(column: BasisColumn | None) -> bool:
 def _without_spread(
     found: CellIntervals, variance: Variance, nonnegative: BoolArray, observed: FloatArray
 ) -> CellIntervals:
-    """Blocks that all agree say nothing about rows unlike those seen: only what is provable remains.
+    """Return the intervals with only what is provable where all blocks agree.
 
-    A total that cannot fall is at least what was seen; of nothing seen, `found` already has the bound.
+    Blocks that agree say nothing about rows unlike those seen. A total that cannot fall is at least what was
+    seen. If nothing was seen, `found` already has the bound.
     """
     # Differences in the gradient leave a trace of rounding where nothing varies.
     rounding = (_ROUNDING * found.value) ** 2

@@ -1,8 +1,40 @@
-"""Which rows of an estimate are certain to be in the answer, by the numbers that decide it.
+"""Which rows of an estimate are certain to be in the answer, judged by the numbers that decide it.
 
-A row is certain when, at the confidence asked for, its numbers stay on their side of every threshold of
-HAVING, and fewer than LIMIT groups may come before it: groups seen, groups that HAVING leaves out for now,
-and groups not seen yet. The statements of one estimate hold together, so each of them is surer by itself.
+    SELECT user, count(*) AS n FROM views GROUP BY user HAVING count(*) > 1000 ORDER BY n DESC LIMIT 10
+
+HAVING and LIMIT choose groups by estimates, so a row shown now may leave the answer later. A row is *certain*
+if, at the confidence asked for,
+
+1. each of its numbers stays on its side of every threshold of HAVING, and
+2. fewer than LIMIT other groups may come before it. These are groups seen, groups that HAVING leaves out for
+   now, and groups that were not seen yet.
+
+**Two groups.** Group a is surely ahead of group b if their estimates are far enough apart. The errors of two
+groups are nearly independent, so they add up like the short sides of a right triangle:
+
+    a − b > hypot(lower half-width of a, upper half-width of b)
+
+*Example.* 100 ± 10 against 80 ± 12: the distance 20 is more than hypot(10, 12) = 15.6, so a is ahead, with
+4.4 to spare, or 0.44 of its half-width. That *slack* matters, because luck alone brings some groups over the
+bar. At a slack of 0.44 the row's intervals would have to be more than twice as wide
+(`relaqs_bootstrap.selection_factor`). That would say nothing, so its cells are not certified.
+
+**Many statements.** All statements of one estimate should hold together. What holds at 99.99 % is taken as
+decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged by
+its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decides, so each is wrong with a
+chance of 0.05/40.
+
+**Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
+A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
+same bound, with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table
+was read.
+
+What is ugly. Groups compared are the first 500 beyond LIMIT and the 500 nearest to the thresholds of HAVING,
+and what lies beyond both is bounded by their last ones. One confidence is used for all open groups, so the
+number of them must be known first: everything is decided twice.
+
+The decisions: docs/decisions/0019-certain-rows.md; why no cell is certified by its sample alone, in
+0016-heavy-tails.md.
 """
 
 from __future__ import annotations
@@ -24,18 +56,18 @@ from relaqs_engine.plans.outputs import OutputKind
 
 # A group with fewer rows is too small to be judged: its standard error is itself too uncertain.
 MIN_ROWS = 30
-# What is decided at this confidence needs no correction for how many groups were compared; those that are
-# not share what the confidence asked for leaves.
+# What is decided at this confidence needs no correction for how many groups were compared. The groups that
+# are still open share what the confidence asked for leaves.
 STRICT_CONFIDENCE = 0.9999
-# How often the total of a group too small to be judged, or of one not seen yet, is above its bound.
+# How often the bound fails on the total of a group that is too small to be judged, or was not seen yet.
 FEW_ROWS_TAIL = 1e-6
-# Where there is no bound: a group of the size of the smallest one seen is missed once in a million, if that
-# one has so many rows.
+# Where there is no bound: if the smallest group seen has this many rows, a group of its size is missed once
+# in a million.
 UNSEEN_ROWS = 14
-# A group that was hardly seen may be one large sampling unit, and a join may multiply its rows. Allowed for
-# are so many times the rows that units have on average, and so many times the rows that were not seen.
+# A group that was hardly seen may be one large sampling unit, and a join may multiply its rows. The bound
+# allows for units of this many times the average rows, and for joins that multiply unseen rows so much.
 UNIT_FACTOR = 10.0
-# A ranking that shows more rows than this is not decided: each group is compared with each other one.
+# A ranking that shows more rows than this is left undecided: each group is compared with each other one.
 MOST_RANKED = 2_000
 
 
@@ -43,8 +75,11 @@ MOST_RANKED = 2_000
 class Candidates:
     """Groups that the answer may have: those that pass HAVING so far, in its order, then some that do not.
 
-    passes: which they are. rows: joined rows seen of each. Both of shape (groups,). least_rows: of any group.
-    outliers: what the outlier index adds to each total, by its column, shape (groups,).
+    Attributes:
+        passes: which groups pass HAVING, shape (groups,).
+        rows: the joined rows seen of each, shape (groups,).
+        least_rows: the fewest rows seen of any group.
+        outliers: what the outlier index adds to each total, by its column, shape (groups,).
     """
 
     passes: BoolArray
@@ -55,10 +90,13 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Of the rows shown, shape (rows,): whether each is certain to be in the answer, and how easily.
+    """How certain the rows shown are.
 
-    slack: by how many half-widths the number that decides could be lower still, inf where none does.
-    open: groups of which it is not certain whether they are in the answer, shown or not.
+    Attributes:
+        certain: whether each row is certain to be in the answer, shape (rows,).
+        slack: by how many half-widths the deciding number could be lower still, shape (rows,). It is inf
+            where no number decides.
+        open: of how many groups, shown or not, it is uncertain whether they are in the answer.
     """
 
     certain: BoolArray
@@ -72,7 +110,15 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """What each candidate's deciding number lies between. below, above: its half-widths as they are shown."""
+    """What each candidate's deciding number lies between.
+
+    Attributes:
+        value: the number.
+        low: its lower end at the confidence of this decision.
+        high: its upper end there.
+        below: its lower half-width as it is shown, at the confidence asked for.
+        above: its upper half-width as it is shown.
+    """
 
     value: FloatArray
     low: FloatArray
@@ -103,7 +149,7 @@ class Membership:
         self._columns = {column.name: column for column in plan.columns.basis}
 
     def __call__(self, candidates: Candidates, at: IntervalsAt, fraction: float) -> Places:
-        """Return the places of the rows shown: of the candidates that pass, the first."""
+        """Return the places of the rows shown: of those candidates that pass, the first."""
         rules = self._rules
         count = int(candidates.passes.sum())
         if rules.shown_rows is not None:
@@ -111,7 +157,7 @@ class Membership:
         if rules.is_opaque or (rules.ranking and count > MOST_RANKED):
             return Places.alike(count, certain=False)
         if rules.rows_may_leave and not rules.has_limit and not rules.deciders:
-            certain = candidates.rows[:count] >= MIN_ROWS  # of which some surely count
+            certain = candidates.rows[:count] >= MIN_ROWS  # some of these rows surely count
             return Places(certain, np.full(count, np.inf), int((~certain).sum()))
         if rules.ranks_by_key:
             return Places.alike(count, certain=self._all_are_seen(candidates) and not rules.deciders)
@@ -128,7 +174,7 @@ class Membership:
     def _decided(
         self, candidates: Candidates, usual: CellIntervals, found: CellIntervals, fraction: float, count: int
     ) -> Places:
-        """Return the places by intervals `found`. usual: those at the confidence asked for."""
+        """Return the places by the intervals `found`. `usual` are those at the confidence asked for."""
         sure = np.ones(len(candidates.rows), dtype=bool)
         fails = np.zeros(len(candidates.rows), dtype=bool)
         slack = np.full(len(candidates.rows), np.inf)
@@ -155,9 +201,9 @@ class Membership:
     def certain_beyond(
         self, least: float, candidates: Candidates, at: IntervalsAt, fraction: float
     ) -> int | None:
-        """Return how many rows would be certain if groups had to have more rows than this; None: too few do.
+        """Return how many rows would be certain if groups had to have more rows than this.
 
-        least: rows seen.
+        None where too few groups have more. `least` counts rows seen.
         """
         usual, found = at(self._confidence), at(STRICT_CONFIDENCE)
         stays = candidates.passes & (candidates.rows > least)
@@ -170,7 +216,7 @@ class Membership:
     def _ranked_ends(
         self, candidates: Candidates, usual: CellIntervals, found: CellIntervals, fraction: float
     ) -> _Ends:
-        """Return what the ranked number lies between, larger nearer to the first place."""
+        """Return what the ranked number lies between, turned so that larger is nearer to the first place."""
         index = next(i for i, decider in enumerate(self._rules.deciders) if decider.ranks)
         decider = self._rules.deciders[index]
         ends = self._ends(index, decider, candidates, usual, found, fraction)
@@ -180,10 +226,16 @@ class Membership:
     def _distance(
         self, ends: _Ends, gaps: FloatArray, first: IntArray, out: BoolArray, hidden: float
     ) -> FloatArray:
-        """Return how far each of the first groups is from where too many others may come before it.
+        """Return how far each of the first groups is from a place where too many others may come before it.
 
-        In half-widths. gaps: see `_gaps`. out: groups that surely do not pass HAVING. hidden: the best place
-        of any group besides.
+        The distance is in half-widths.
+
+        Args:
+            ends: what the ranked numbers lie between.
+            gaps: by how much each first group is surely ahead of each other group, see `_gaps`.
+            first: the positions of the first groups.
+            out: the groups that surely do not pass HAVING.
+            hidden: the best value that any further group may have.
         """
         shown = self._rules.shown_rows or 0
         gaps = np.where(out, np.inf, gaps)
@@ -203,7 +255,7 @@ class Membership:
         found: CellIntervals,
         fraction: float,
     ) -> _Ends:
-        """Return what a decider lies between; of a group too small to be judged, what is provable."""
+        """Return what a decider lies between, or what can be proved of a group too small to be judged."""
         i = self._first + index
         value, low, high = found.value[:, i], found.low[:, i], found.high[:, i]
         judged = np.isfinite(low) & np.isfinite(high)
@@ -221,14 +273,14 @@ class Membership:
         )
 
     def _bounded(self, decider: Decider) -> BasisColumn | None:
-        """Return the column that a decider is the total of, if its rows are known to lie in 0..highest."""
+        """Return the column that a decider totals, if the column's rows are known to lie in 0..highest."""
         column = self._columns.get(decider.value.total or "")
         if column is None or column.lowest is None or column.lowest < 0.0 or column.highest is None:
             return None
         return column
 
     def _most(self, column: BasisColumn, rows: FloatArray, fraction: float) -> FloatArray:
-        """Return the most that the totals of groups may be of which so many rows were seen."""
+        """Return the most that the totals of groups may be, given how many of their rows were seen."""
         assert column.highest is not None
         return column.highest * self._rows_of_unit * most_in_all(rows, fraction, FEW_ROWS_TAIL)
 
@@ -237,7 +289,7 @@ class Membership:
         return not self._plan.groups_are_local and candidates.least_rows >= UNSEEN_ROWS
 
     def _hidden(self, candidates: Candidates, ends: _Ends, out: BoolArray, fraction: float) -> float:
-        """Return the best place that a group may have which is not among the candidates, -inf for none."""
+        """Return the best value that a group beyond the candidates may have, -inf if there is none."""
         best, decider = -np.inf, self._rules.ranking
         assert decider is not None
         if not self._all_are_seen(candidates) and not self._unseen_fail(fraction):
@@ -257,7 +309,7 @@ class Membership:
         return best
 
     def _unseen_fail(self, fraction: float) -> bool:
-        """Whether HAVING asks for more than a group can have of which nothing was seen."""
+        """Whether HAVING asks for more than a group can have if nothing was seen of it."""
         if self._plan.groups_are_local:
             return False
         for margin in self._rules.margins:

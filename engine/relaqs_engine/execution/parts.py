@@ -1,4 +1,4 @@
-"""Answers so far that another query is computed from, as the tables it reads."""
+"""Answers so far that another query is computed from, as the tables that it reads."""
 
 from __future__ import annotations
 
@@ -23,11 +23,16 @@ PartSource: TypeAlias = Estimator | RowsEstimator | pa.Table
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One answer. rows: the outputs of its plan as its first columns, in their own types.
+    """One answer that another query reads.
 
-    first_row: the number of its first row; rows of all parts are numbered apart. estimates: by position of
-    the outputs that are numbers so far, as DOUBLE. row_counts: joined rows behind each row. estimator,
-    so_far: None where the answer is final, or made of rows, each of which is.
+    Attributes:
+        plan: the plan of the answer.
+        rows: its outputs as first columns, in their own types.
+        first_row: the number of its first row. The rows of all parts have different numbers.
+        estimates: outputs that are numbers so far, as DOUBLE, by position.
+        row_counts: the joined rows behind each row.
+        estimator: what estimates the answer, None where it is final or made of (exact) rows.
+        so_far: the answer before it is presented, None in the same cases.
     """
 
     plan: OnlinePlan
@@ -39,7 +44,7 @@ class Part:
     so_far: SoFar | None = None
 
     def table(self) -> pa.Table:
-        """Return the columns c0, c1, …, each row's number, and the joined rows behind it."""
+        """Return the columns c0, c1, …, the number of each row, and the joined rows behind it."""
         columns = [
             arrow(self.estimates[i]) if i in self.estimates else self.rows.column(i)
             for i in range(len(self.plan.outputs))
@@ -50,9 +55,9 @@ class Part:
         return pa.Table.from_arrays(columns, names=[*names, GROUP, GROUP_ROWS])
 
     def variants(self, cells: FloatArray) -> pa.Table:
-        """Return the table once per variant, and its number as `variant`.
+        """Return the table once for each variant, with the variant's number as `variant`.
 
-        cells: the outputs of kind ESTIMATE in each variant, shape (variants, rows, outputs).
+        `cells` are the outputs of kind ESTIMATE in each variant, shape (variants, rows, outputs).
         """
         count = self.rows.num_rows
         table = self.table().take(arrow(np.tile(np.arange(count), len(cells))))
@@ -68,7 +73,7 @@ def estimated_positions(plan: OnlinePlan) -> list[int]:
 def parts_so_far(
     plans: Sequence[OnlinePlan], sources: Sequence[PartSource], *, is_scaled: bool
 ) -> list[Part]:
-    """Return the answers so far. is_scaled: False for totals as they were seen."""
+    """Return the answers so far. With `is_scaled` False, totals are as they were seen."""
     found: list[Part] = []
     first_row = 0
     for plan, source in zip(plans, sources, strict=True):

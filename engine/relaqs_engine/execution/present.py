@@ -1,7 +1,7 @@
-"""The shape every answer has: the query's columns, then low, high and certified of each approximate one.
+"""The shape of every answer: the query's columns, then low, high and certified of each approximate one.
 
-Names: column x gets x_low, x_high and x_certified. Where the query already has a column of such a name, an
-underscore is added until the name is free, so a user's own x_low is never touched.
+Column x gets x_low, x_high and x_certified. Where the query has a column of such a name already, underscores
+are added until the name is free, so a user's own x_low is never touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
 
 @dataclass(frozen=True, slots=True)
 class CellBounds:
-    """What the cells of one column lie between, not from a variance, each of shape (groups,)."""
+    """The ends of one column's cells where they do not come from a variance, each of shape (groups,)."""
 
     low: FloatArray
     high: FloatArray
@@ -41,7 +41,7 @@ BoundsByColumn = Mapping[int, CellBounds]
 
 
 def approximate_columns(names: Sequence[str], positions: Sequence[int]) -> tuple[ApproximateColumn, ...]:
-    """Return the interval columns' names, free of clashes. positions: of the approximate columns."""
+    """Return the names of the interval columns, without clashes. `positions` are the approximate columns'."""
     taken = {name.lower() for name in names}
 
     def free(name: str) -> str:
@@ -59,7 +59,7 @@ def approximate_columns(names: Sequence[str], positions: Sequence[int]) -> tuple
 
 
 def present_exact(plan: OnlinePlan, answer: pa.Table) -> Estimate:
-    """Return the final Estimate. answer: the query's columns in order, under any names."""
+    """Return the final Estimate. `answer` has the query's columns in order, under any names."""
     outputs = _approximate(plan)
     columns = [answer.column(i) for i, _ in outputs]
     true = arrow_booleans(np.ones(answer.num_rows, dtype=bool))
@@ -95,11 +95,19 @@ def present_estimate(
     warnings: tuple[str, ...],
     group_rows: FloatArray | None = None,
 ) -> Estimate:
-    """Return an Estimate. point: the plan's estimate query's result. found: a column per ESTIMATE output.
+    """Return an Estimate. Whatever was found, no cell of an uncertain row is certified.
 
-    bounds: of each row's COUNT(DISTINCT) and quantiles, by the output's position. Whatever was found, no cell
-    of a row that is not certain is certified. group_rows: joined rows seen behind each row of the answer,
-    None where they are not known.
+    Args:
+        plan: the query's plan.
+        point: the result of the plan's estimate query.
+        found: the intervals, one column for each ESTIMATE output.
+        bounds: the ends of each row's COUNT(DISTINCT) and quantiles, by the output's position.
+        fraction: the scanned share of the table.
+        unseen_groups: an estimate of the groups not seen yet, None where it is unknown.
+        certain_rows: whether each row is certain to be in the answer.
+        rows_are_settled: whether unread rows can no longer change which rows the answer has.
+        warnings: sentences for the reader.
+        group_rows: the joined rows seen behind each row of the answer, None where they are not known.
     """
     sides, values, halves, certified = [], [], [], []
     estimated = 0
@@ -199,7 +207,10 @@ def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _bound_sides(
     output: OutputColumn, column: pa.ChunkedArray, *, complete: bool
 ) -> tuple[pa.Array, pa.Array]:
-    """MAX so far is "at least", MIN "at most"; of an opaque value nothing is known, unless its group is."""
+    """Return the ends of a bound: MAX so far is "at least", MIN "at most".
+
+    Nothing is known of an opaque value, unless its group is complete.
+    """
     unknown = pa.nulls(len(column), column.type)
     low = column if complete or output.side == "least" else unknown
     high = column if complete or output.side == "most" else unknown

@@ -1,4 +1,4 @@
-"""Intervals of quantiles: the values of the sample between whose ranks the quantile of the table lies."""
+"""Intervals of quantiles: two values of the sample, by rank, between which the table's quantile lies."""
 
 from __future__ import annotations
 
@@ -24,15 +24,20 @@ from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import BLOCK, STATE
 from relaqs_engine.plans.outputs import OutputKind, QuantileOf
 
-# Per group a quantile takes a few calls of numpy: above so many groups they have no intervals.
+# A quantile takes a few numpy calls for each group. With more groups than this there are no intervals.
 MOST_GROUPS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """The values of each partial row, one row after another. starts: shape (rows,), into values.
+    """The values of each partial row, one row after another. The rows of a group follow one another.
 
-    group, block, counts: of each row; the rows of a group follow one another.
+    Attributes:
+        values: all values.
+        starts: where each row's values begin, shape (rows,).
+        group: the group of each row.
+        block: the block of each row.
+        counts: how many values each row has.
     """
 
     values: FloatArray
@@ -47,7 +52,7 @@ class _Lists:
         return np.asarray(before[self.starts + self.counts] - before[self.starts], dtype=np.int64)
 
     def at(self, ranks: IntArray, others: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return of each group the values of two ranks, counted from 1; NaN for rank 0."""
+        """Return the values of two ranks, counted from 1, for each group. Rank 0 gives NaN."""
         found = np.full((2, len(ranks)), np.nan)
         rows = np.searchsorted(self.group, np.arange(len(ranks) + 1))
         ends = np.append(self.starts, len(self.values))[rows]
@@ -61,7 +66,7 @@ class _Lists:
 def quantile_bounds(
     plan: MergePlan, point: pa.Table, scan: Scan, cursor: Cursor, request: IntervalRequest
 ) -> dict[int, CellBounds]:
-    """Return what each quantile of the groups shown lies between, by position. point: with keys and basis."""
+    """Return the ends of each quantile of the groups shown, by position. `point` has keys and basis."""
     found = {}
     for i, output in enumerate(plan.outputs):
         if output.quantile is not None and output.kind is OutputKind.QUANTILE:
@@ -85,7 +90,7 @@ def _is_known(plan: MergePlan, point: pa.Table, scan: Scan) -> bool:
 def _between(
     plan: MergePlan, share: float, value: FloatArray, lists: _Lists, scan: Scan, request: IntervalRequest
 ) -> CellBounds:
-    """Return what the quantile of each group lies between. value: that of the sample, shape (groups,)."""
+    """Return the ends of each group's quantile. `value` is the quantile of the sample, shape (groups,)."""
     counts = np.bincount(lists.group, lists.counts, len(value)).astype(np.int64)
     if plan.bars.rows_are_units:
         variance = share_variance_of_rows(counts, share, scan.fraction)
@@ -104,7 +109,7 @@ def _between(
 
 
 def _lists(plan: MergePlan, quantile: QuantileOf, point: pa.Table, cursor: Cursor) -> _Lists:
-    """Return the values that the groups shown have in the state, as doubles."""
+    """Return as doubles the values that the groups shown have in the state."""
     shown = point.select(list(plan.columns.keys)).append_column("g", arrow(np.arange(point.num_rows)))
     same = (
         " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.columns.keys) or "true"

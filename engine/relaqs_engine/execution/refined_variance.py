@@ -1,7 +1,37 @@
-"""Variances of answers that hang on inner stages: a block is left out of the stages and the groups alike.
+"""Variances of answers that depend on inner stages: each block is left out of the stages and of the groups.
 
-A row counts, or not, by its stage's value; leaving a block out moves that value a little, and the rows
-between the old value and the new one change sides. Only those rows are summed again.
+    SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)
+
+Such an answer is uncertain twice. Its own rows are a sample, and the average that they are compared with is
+estimated from the same sample. So a block is left out of both levels at once: the rows of the other blocks
+are compared with the average of the other blocks. Let θ₍₋ₖ₎ be the answer without block k, scaled by its own
+rows. The delete-a-block jackknife makes the variance of these replicates. For R equal blocks and a scanned
+share f:
+
+    variance = (1 − f) · (R − 1)/R · Σ (θ₍₋ₖ₎ − their mean)²
+
+Comparing all rows again for each of a hundred blocks would be slow. But without block k the value moves only
+a little, from v to v₍₋ₖ₎. Only rows *between* the two values change sides, so only those are summed again:
+
+    sums without block k  =  sums of the rows that count, less those of block k
+                             ± sums of the rows of other blocks between v and v₍₋ₖ₎
+
+*Example.* Block A has the fares 10 and 30, block B has 22 and 22. The mean is 21, and three fares are above
+it. Without A, the mean is 22. With the old mean two fares would count, but both lie between 21 and 22 and
+change sides, so none does. Without B, the mean is 20 and one fare counts. Half of the rows are left, so both
+are scaled by 2: the replicates are 0 and 2. With a fixed mean they would have been 4 and 2.
+
+**When it is not trusted.** Where many rows are equal to the value (fares are often round numbers), no block
+moves the value past them, so all blocks agree and are wrong together. The value is therefore also moved by
+three standard errors, down and up. The two shifts of the answer must be opposite, so that their sum is at
+most half the larger one, or both must be small, at most half the answer's standard error. *Example:* shifts
+of −40 and +36 are fine. Shifts of −40 and 0 are not, and the cell gets no interval.
+
+What is ugly. The rows that change sides come from a join of all kept rows with all variants, in SQL; with
+more than 2 million cells times blocks there are no error bars. And the stage needs 30 rows before its own
+standard error is believed.
+
+The decision: docs/decisions/0006-refined-mode.md, point 5. `execution/variance.py` has the simple case.
 """
 
 from __future__ import annotations
@@ -24,11 +54,11 @@ from relaqs_engine.execution.variance import Scan, differences, stepped
 from relaqs_engine.plans.names import BLOCK, STATE
 from relaqs_engine.plans.refined import OuterRows
 
-# Cells times blocks evaluated at most: 2 million take about a tenth of a second.
+# The most cells times blocks that are evaluated. Two million take about a tenth of a second.
 MAX_REPLICATE_CELLS = 2_000_000
-# The answer's shifts when the stage's value moves so many standard errors up and down must be opposite, to
-# this share of the larger one, or be small beside the answer's standard error: else the value stands near
-# many equal rows, and blocks do not tell what happens when it passes them.
+# The stage's value is moved by this many standard errors, down and up. The answer's two shifts must be
+# opposite, up to MOST_CURVATURE of the larger one, or be at most SMALL_SHIFT of the answer's standard error.
+# Otherwise the value is near many equal rows, and blocks do not show what happens when it passes them.
 LOOKED_AT_STANDARD_ERRORS = 3.0
 MOST_CURVATURE = 0.5
 SMALL_SHIFT = 0.5
@@ -38,10 +68,16 @@ Blocks = NDArray[np.int64]
 
 
 class RefinedVariance:
-    """Variances and gradients of the cells of a refined plan, as `VarianceEstimator` has them.
+    """Variances and gradients of the cells of a refined plan, in the shapes that `VarianceEstimator` gives.
 
-    counted: the partial rows that count, which `cursor` sees as state. kept: sees the rows kept. `replicates`
-    is set before each use: the stages by name, None for those that have no error bars.
+    Args:
+        plan: the refined plan.
+        counted: the partial rows that count. `cursor` sees them as `state`.
+        cursor: of the database with the rows that count.
+        kept: the cursor that sees the rows kept.
+
+    Attributes:
+        replicates: the stages by name, None for a stage without error bars. Set it before each call.
     """
 
     def __init__(self, outer: OuterRows, counted: PartialRows, cursor: Cursor, kept: Cursor) -> None:
@@ -74,7 +110,13 @@ class RefinedVariance:
         return differences(self._cells(groups, variants, np.full(len(variants), scan.scale)), cells, steps)
 
     def _cells(self, groups: ShownGroups, sums: FloatArray, scale: FloatArray) -> FloatArray:
-        """Return the cells of variants of the sums. scale: of what is a sample, shape (variants,)."""
+        """Return the cells of variants of the sums.
+
+        Args:
+            groups: the groups shown.
+            sums: shape (variants, groups, columns).
+            scale: of what is a sample, shape (variants,).
+        """
         own_scale = np.ones_like(scale) if self._plan.groups_are_local else scale
         return self._evaluate(groups, sums, own_scale, scale)
 
@@ -86,7 +128,10 @@ class RefinedVariance:
         left_out: FloatArray,
         stages: Mapping[str, Replicates],
     ) -> Variance:
-        """Return the variance. left_out: the groups' own sums, shape (blocks, groups, columns)."""
+        """Return the delete-a-block variance.
+
+        `left_out` are the groups' own sums without each block, shape (blocks, groups, columns).
+        """
         shared = [stages[name].sums for name in self._outer.shared]
         of_groups = [np.repeat(sums[:, None], len(cells), axis=1) for sums in shared]
         rows = scan.block_rows[scan.block_rows > 0]
@@ -98,7 +143,7 @@ class RefinedVariance:
         return jackknife_variance(cells, replicates, rows, matched, scan.fraction)
 
     def _needed(self) -> dict[str, Replicates] | None:
-        """Return the stages that matter, None where one of them cannot be told yet."""
+        """Return the stages that matter, None where the variance of one of them is not known yet."""
         found = {name: self.replicates.get(name) for name in self._outer.compared}
         known = {name: r for name, r in found.items() if r is not None and np.isfinite(r.standard_error)}
         return known if len(known) == len(found) else None
@@ -106,7 +151,7 @@ class RefinedVariance:
     def _own_sums(self, groups: ShownGroups, scan: Scan) -> FloatArray:
         """Return the groups' own sums with each block left out, shape (blocks, groups, columns).
 
-        A group that is complete keeps its sums: it is no sample.
+        A complete group keeps its sums, because it is no sample.
         """
         columns, rows = len(own_columns(self._plan)), scan.block_rows[scan.block_rows > 0]
         if self._plan.groups_are_local:
@@ -120,9 +165,15 @@ class RefinedVariance:
     def _moved_rows(
         self, groups: ShownGroups, left_out: Blocks, values: FloatArray, value: float
     ) -> FloatArray:
-        """Return the sums that groups gain when rows are compared with other values, one variant a value.
+        """Return the sums that groups gain when rows are compared with other values, a variant for each.
 
-        left_out: the block without which, shape (variants,). Returns shape (variants, groups, columns).
+        Args:
+            groups: the groups shown.
+            left_out: the block whose rows are left out in each variant, shape (variants,).
+            values: what rows are compared with in each variant, shape (variants,).
+            value: what they are compared with now.
+
+        Returns shape (variants, groups, columns).
         """
         threshold = self._outer.threshold
         assert threshold is not None
@@ -159,9 +210,14 @@ class RefinedVariance:
     def _near_linear(
         self, groups: ShownGroups, cells: FloatArray, scan: Scan, fixed: Variance, stage: Replicates
     ) -> BoolArray:
-        """Return the cells that the stage's value moves alike, up and down, or little.
+        """Return the cells that move alike, up and down, with the stage's value, or that move little.
 
-        fixed: the variance if the stage's value did not vary.
+        Args:
+            groups: the groups shown.
+            cells: their cells, shape (groups, outputs).
+            scan: what was read.
+            fixed: the variance as if the stage's value did not vary.
+            stage: the stage's replicates.
         """
         ends = LOOKED_AT_STANDARD_ERRORS * stage.standard_error * np.array([-1.0, 1.0])
         gained = self._moved_rows(groups, np.full(2, _NO_BLOCK), stage.value + ends, stage.value)

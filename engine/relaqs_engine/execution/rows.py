@@ -26,7 +26,7 @@ class RowsEstimator:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no more rows are needed: LIMIT without ORDER BY takes any."""
+        """Whether no more rows are needed. LIMIT without ORDER BY takes any rows."""
         limit = self._plan.limit_rows
         return limit is not None and self._state.row_count >= limit
 
@@ -35,7 +35,7 @@ class RowsEstimator:
         return Scan(self._state.block_rows, self._leading.row_count).fraction
 
     def rows(self) -> pa.Table:
-        """Return the rows found so far, those that the answer would have."""
+        """Return those of the rows found so far that the answer would have."""
         return self._cursor.table(self._plan.final_sql)
 
     def exact(self) -> Estimate:

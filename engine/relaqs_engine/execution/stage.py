@@ -28,18 +28,22 @@ from relaqs_engine.plans.ranges import Range
 from relaqs_engine.plans.refined import Stage
 from relaqs_engine.plans.schedule import MiniBatch
 
-# Rows a stage's one value must come from before anything is decided or certified by it: with fewer its
-# standard error is too uncertain, and its expression not yet near linear.
+# A stage's one value decides and certifies nothing before it comes from this many rows. With fewer, its
+# standard error is too uncertain, and its expression is not yet near linear.
 MIN_ROWS = 30
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
 class Replicates:
-    """A stage's one value, and itself with each block left out.
+    """A stage's one value, and the same value with each block left out.
 
-    groups: its one group. sums: additive columns with one block left out, shape (blocks, columns). values:
-    shape (blocks,). standard_error: of the value, NaN where it cannot be told yet.
+    Attributes:
+        groups: its one group.
+        value: the stage's value.
+        standard_error: of the value, NaN where it is not known yet.
+        sums: additive columns with one block left out, shape (blocks, columns).
+        values: the value with one block left out, shape (blocks,).
     """
 
     groups: ShownGroups
@@ -49,7 +53,7 @@ class Replicates:
     values: FloatArray
 
     def around(self, standard_errors: float) -> Range:
-        """Return the values within so many standard errors, with those of all replicates, and of rounding."""
+        """Return the values within this many standard errors, together with those of all replicates."""
         error = self.standard_error if np.isfinite(self.standard_error) else 0.0
         half = standard_errors * error + _ROUNDING * abs(self.value)
         low, high = float(self.values.min()), float(self.values.max())
@@ -60,7 +64,7 @@ class Replicates:
 class StagesSoFar:
     """What all stages of a plan have given after a mini-batch.
 
-    Args:
+    Attributes:
         answers: the answer so far of each stage, by name.
         replicates: how the one value of a stage varies, None where it has no error bars. Only for stages that
             rows or groups are compared with.
@@ -75,7 +79,7 @@ class StagesSoFar:
 
 
 class StageState:
-    """Folds the stage's partials. The answer so far is a table: o0, …, v0, …, keys and merged state."""
+    """Folds a stage's partials. The answer so far is a table with o0, …, v0, …, keys and merged state."""
 
     def __init__(self, stage: Stage, leading: Layout, cursor: Cursor, request: IntervalRequest) -> None:
         self.stage = stage
@@ -93,7 +97,7 @@ class StageState:
         self._state.fold(batch, partials)
 
     def estimate(self, *, is_scaled: bool) -> pa.Table:
-        """Return the answer so far; totals as seen where it is not to be scaled."""
+        """Return the answer so far. Where it is not to be scaled, totals are as seen."""
         as_seen = self.stage.plan.groups_are_local or not is_scaled
         scale = 1.0 if as_seen else self._scan.scale
         point = self._estimator.point(scale)
@@ -117,7 +121,9 @@ class StageState:
     def replicates(self, point: pa.Table, block_count: int) -> Replicates | None:
         """Return how the stage's one value varies, None where it is not one estimate with error bars.
 
-        point: its answer so far. block_count: blocks that are told apart, a divisor of the stage's own.
+        Args:
+            point: its answer so far.
+            block_count: how many blocks are told apart, a divisor of the stage's own number.
         """
         plan, scan = self.stage.plan, self._scan
         is_one = point.num_rows == 1 and not plan.columns.keys and plan.outputs[0].kind is OutputKind.ESTIMATE
@@ -145,9 +151,12 @@ class StageState:
 
 
 def coarser(of_blocks: NDArray[Any], stored: int, block_count: int) -> NDArray[Any]:
-    """Return sums over blocks, the stored ones taken together by their number modulo block_count.
+    """Return sums over blocks, where stored blocks are added up by their number modulo block_count.
 
-    of_blocks: shape (stored + tasks, …): after the stored blocks each task is one.
+    `of_blocks` has shape (stored + tasks, …): after the stored blocks, each task is one.
+
+    >>> coarser(np.array([1, 2, 3, 4, 10, 20]), stored=4, block_count=2).tolist()
+    [4, 6, 10, 20]
     """
     together = of_blocks[:stored].reshape(-1, block_count, *of_blocks.shape[1:]).sum(axis=0)
     return np.concatenate([together, of_blocks[stored:]])

@@ -1,7 +1,7 @@
-"""The merged state of one query: partial rows per group and replicate block.
+"""The merged state of one query: partial rows for each group and replicate block.
 
-Small states stay in Arrow, which costs nothing to append to; larger ones move to a DuckDB table private to
-the cursor, which spills to DuckDB's temporary folder beyond its memory limit.
+A small state stays in Arrow, where appending costs nothing. A larger one moves to a DuckDB table that only
+the cursor sees. Beyond its memory limit, DuckDB spills it to its temporary folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.names import BLOCK, OUTLIER_BLOCK, STATE
 from relaqs_engine.plans.schedule import MiniBatch
 
-# Partial rows, and their bytes where rows hold lists, kept in Arrow before they move to DuckDB.
+# The most partial rows, and bytes (rows may hold lists), in Arrow. Beyond either, they move to DuckDB.
 ARROW_ROWS = 50_000
 ARROW_BYTES = 64 << 20
 
@@ -31,19 +31,22 @@ class PartialRows(Protocol):
 
     @property
     def block_rows(self) -> NDArray[np.int64]:
-        """Rows scanned of each block, whether they match or not, shape (blocks,)."""
+        """The rows scanned in each block, whether they match or not, shape (blocks,)."""
         ...
 
     @property
     def in_arrow(self) -> pa.Table | None:
-        """The partial rows; None once they are in DuckDB."""
+        """Return the partial rows, None once they are in DuckDB."""
         ...
 
 
 class GroupState:
-    """Folds mini-batches. The first block_count blocks are those stored in the data; each later task is one.
+    """Folds mini-batches. The first block_count blocks are stored in the data, then each task is one.
 
-    The cursor sees the partial rows as `state`. block_rows: rows scanned of each block, shape (blocks,).
+    The cursor sees the partial rows as `state`.
+
+    Attributes:
+        block_rows: the rows scanned in each block, whether they match or not, shape (blocks,).
     """
 
     def __init__(self, plan: FoldedPlan, leading: Layout, cursor: Cursor) -> None:
@@ -67,7 +70,7 @@ class GroupState:
         return self._in_arrow
 
     def fold(self, batch: MiniBatch, partials: Sequence[pa.Table]) -> None:
-        """Add a whole mini-batch: one partial table per task, in task order (see `batch_sqls`)."""
+        """Add a whole mini-batch: one partial table for each task, in task order (see `batch_sqls`)."""
         blocks = self._plan.block_count
         pieces = []
         if reads_outliers(self._plan, batch):
@@ -91,7 +94,7 @@ class GroupState:
         return pa.table({}) if self._in_arrow is None else self._in_arrow
 
     def restore(self, rows: pa.Table, block_rows: NDArray[np.int64]) -> None:
-        """Become a state that was saved. Only before the first fold."""
+        """Become a state that was saved. This works only before the first fold."""
         assert not self._row_count, "a state that has folded something cannot become another"
         self.block_rows = block_rows
         self._append(rows.select(self._columns))
@@ -126,7 +129,7 @@ class GroupState:
             self._cursor.run(f"INSERT INTO {STATE} FROM partial")
 
     def _compact(self) -> None:
-        """Merge the rows of each group, where no block needs them apart, once they have doubled."""
+        """Merge the rows of each group once their number has doubled, unless blocks need them apart."""
         grown = self._row_count > 2 * self._compacted_row_count
         merge = self._plan.compact_sql
         if not merge or not self._in_duckdb or not grown:

@@ -1,4 +1,31 @@
-"""Variances of the cells shown, by the plan's method, and how each cell moves with its sums."""
+"""Variances of the cells shown, by the plan's method, and how each cell moves with its sums.
+
+A cell is a function of additive sums over the group's rows. A total is `scale * sum`, a mean `sum / count`.
+Its variance says how much it would differ had other partitions been read. There are three ways to compute it:
+
+- *Closed form.* Where rows are the sampling units and groups are many, tasks also return sums of squares and
+  products, and the textbook formula of a simple random sample applies. It costs a few sums for each group.
+- *Jackknife.* Else rows are told apart by block. Each block is left out once, and the cell is computed
+  without it. For R equal blocks and a scanned share f, with θ₍₋ₖ₎ the scaled cell without block k:
+  `variance = (1 − f) · (R − 1)/R · Σ (θ₍₋ₖ₎ − their mean)²`. It works for any expression over the sums.
+- *Linearised.* With very many cells, or where all cells are totals, the cell is replaced by its tangent. It
+  then needs one derivative for each sum, and no cell is computed anew. For totals it equals the jackknife.
+
+*Example.* Three blocks of 10 rows each, out of 60, sum to 10, 12 and 14. The total is estimated as 36 · 60/30
+= 72. Without each block it is 26, 24 and 22, times 60/20: 78, 72 and 66. With f = 1/2 the variance is 0.5 ·
+2/3 · (36 + 0 + 36) = 24, a standard error of 4.9. Real blocks are of unequal size, and weighted
+(`relaqs_bootstrap.jackknife`).
+
+**Derivatives** are taken by steps: one sum is moved by a millionth, and the cell computed again. They also
+tell how far one unseen row could move the cell (`execution/interval.py`).
+
+What is ugly. Derivatives by steps leave a trace of rounding, which `beyond_rounding` and a relative 1e-9 take
+away. Rows of the outlier index belong to no block. They stay in every replicate, at a weight that the
+replicate's own scale undoes.
+
+The decisions: docs/decisions/0002-unequal-blocks.md for blocks, 0016-heavy-tails.md for outliers and
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +50,20 @@ from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 
-# Leave-one-out variants evaluated in SQL at most; beyond it cells are linearised (one variant a column).
+# The most cells times blocks that are evaluated one by one. Beyond it, cells are linearised: one variant for
+# each column.
 MAX_REPLICATE_CELLS = 20_000
 _STEP = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What has been read. block_rows: rows of each block, shape (blocks,), whether they match or not."""
+    """What has been read.
+
+    Attributes:
+        block_rows: the rows of each block, whether they match the query or not, shape (blocks,).
+        population_rows: the rows of the whole table.
+    """
 
     block_rows: NDArray[np.int64]
     population_rows: int
@@ -41,7 +74,7 @@ class Scan:
 
     @property
     def occupied_blocks(self) -> int:
-        """Return how many blocks hold rows. Clusters may be so few that one holds all that was read."""
+        """Return how many blocks hold rows. With few clusters, one block may hold all that was read."""
         return int(np.count_nonzero(self.block_rows))
 
     @property
@@ -56,7 +89,7 @@ class Scan:
 class VarianceEstimator:
     """Variances and gradients of one query's cells, shapes (groups, outputs) and (groups, outputs, columns).
 
-    The gradient is by the unscaled sums, the scale held fixed.
+    The gradient is by the unscaled sums, with the scale held fixed.
     """
 
     def __init__(self, plan: MergePlan, state: PartialRows, cursor: Cursor) -> None:
@@ -86,10 +119,11 @@ class VarianceEstimator:
     def rows_of_largest_unit(self, groups: ShownGroups, scan: Scan, leading: Layout) -> FloatArray:
         """Return how many rows of each group one sampling unit may hold, shape (groups,).
 
-        1 where rows are units. The largest unit of the table is known, and so is the typical one. A group may
-        have but a part of each, as a month has of the flights of an aircraft: it is taken to have as much of
-        the largest as it has of a typical one. A group that met small units alone is judged by the others: by
-        how much more of a unit they have than if rows were spread over the groups at random.
+        The manifest has the rows of the table's largest unit and of a typical one. A group may have only a
+        part of each, as one month has only a part of an aircraft's flights. It is taken to have as large a
+        share of the largest unit as it has of a typical one. A group that has met only small units is judged
+        by the other groups: by how much more of a unit they have than if rows were spread over the groups at
+        random. It is 1 where rows are the units.
         """
         if self._blocks is None or leading.max_unit_rows == 1 or scan.occupied_blocks < 2:
             return np.ones(len(groups.rows))
@@ -104,7 +138,8 @@ class VarianceEstimator:
     def _rows_of_typical_unit(self, groups: ShownGroups, scan: Scan) -> FloatArray:
         """Return how many rows of its group the unit of a row has, on average, shape (groups,).
 
-        It is how much more the group's count varies than if rows were units: u times for units of u rows.
+        It is how much more the group's count varies than if rows were units: u times as much for units of u
+        rows.
         """
         assert self._blocks is not None
         found = self._blocks
@@ -166,7 +201,7 @@ class VarianceEstimator:
 def _rest(groups: ShownGroups, blocks: BlockSums, scan: Scan) -> tuple[FloatArray, NDArray[np.int64]]:
     """Return each group's sums without each block, (blocks, groups, columns), and the rows scanned then.
 
-    No block has the outliers: they stay, at the weight that the scale without the block undoes.
+    No block has the outliers. They stay, at a weight that the scale without the block undoes.
     """
     occupied = scan.block_rows > 0
     dense = np.zeros((len(scan.block_rows), *groups.sums.shape))
@@ -178,10 +213,10 @@ def _rest(groups: ShownGroups, blocks: BlockSums, scan: Scan) -> tuple[FloatArra
 def stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the sums with one column moved at a time, shape (columns, groups, columns), and the steps.
 
-    A step is relative to the sum itself: sums of squares and of shares differ a billionfold. Where a sum is
-    0, it is relative to those of other groups, and where all are, as of deviations from a mean, to the root
-    of the others' size. A sum that is NaN or infinite has a step too, so that what does not depend on it is
-    seen not to move.
+    A step is relative to the sum itself, because sums of squares and of shares differ a billionfold. Where a
+    sum is 0, the step is relative to the other groups' sums. Where all groups have 0, as for deviations from
+    a mean, it is relative to the root of the group's other sums. A sum that is NaN or infinite has a step
+    too, so that a cell which does not depend on it is seen not to move.
     """
     sizes = np.where(np.isfinite(sums), np.abs(sums), 0.0)
     typical = sizes.mean(axis=0, keepdims=True)

@@ -1,8 +1,8 @@
 """Which partition and block a row belongs to: one hash of its sampling unit, read at two disjoint places.
 
-Partition and block must not come from the same bits: `h % 100` and `h % 64` share a factor of 4 and would
-leave 16 of the 64 blocks in each partition. The block is the hash's lowest 6 bits, the partition is what
-remains after the lowest 20 are dropped.
+Partition and block must not come from the same bits. `h % 100` and `h % 64` share a factor of 4, so each
+partition would have only 16 of the 64 blocks. The block is the hash's lowest 6 bits. The partition is what
+remains after the lowest 20 bits are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ _PROBED_UNITS = (("1::BIGINT",), ("'relaqs'",), ("NULL::BIGINT",), ("1::BIGINT",
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """How rows of a source are assigned. unit: SQL expressions that together identify the sampling unit."""
+    """How rows of a source are assigned to partitions.
+
+    Attributes:
+        unit: SQL expressions that together identify the sampling unit.
+        seed: layouts with another seed have nothing in common with this one.
+        partition_count: how many partitions there are.
+    """
 
     unit: tuple[str, ...]
     seed: int
@@ -31,9 +37,10 @@ class Assignment:
 
     @property
     def unit_hash(self) -> str:
-        """Return the SQL of the unit's hash, a UBIGINT that a different seed makes a different one.
+        """Return the SQL of the unit's hash, a UBIGINT that is another one for each seed.
 
-        Hashing again after the seed is mixed in gives layouts of different seeds nothing in common.
+        The seed is mixed in and the result is hashed again, so layouts of different seeds have nothing in
+        common.
         """
         return f"hash(xor(hash({', '.join(self.unit)}), {_seed_mask(self.seed)}::UBIGINT))"
 
@@ -47,9 +54,12 @@ class Assignment:
 
 
 def key_unit(key: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    """Return the unit of a cluster key, given as (column name, DuckDB type).
+    """Return the unit of a cluster key, given as pairs (column name, DuckDB type).
 
-    NULL is one key value like any other, as in DISTINCT and GROUP BY: rows without a key stay together.
+    NULL is one key value like any other, as in DISTINCT and GROUP BY. So rows without a key stay together.
+
+    >>> key_unit([("driver", "INTEGER")])
+    ('"driver"',)
     """
     return tuple(
         f"{quote_name(name)}::{cast}" if (cast := hashed_type(type_text)) else quote_name(name)
@@ -60,8 +70,8 @@ def key_unit(key: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 def hash_probe(cursor: Cursor) -> str:
     """Return what this DuckDB makes of fixed units, in hexadecimal.
 
-    DuckDB does not promise that `hash` stays the same between versions: layouts whose probes differ were
-    hashed differently, and their partitions do not meet.
+    DuckDB does not promise that `hash` stays the same between versions. Layouts with different probes were
+    hashed differently, so their partitions do not meet.
     """
     hashes = ", ".join(Assignment(unit, 0, 1).unit_hash for unit in _PROBED_UNITS)
     return "-".join(f"{value:016x}" for value in cursor.rows(f"SELECT {hashes}")[0])

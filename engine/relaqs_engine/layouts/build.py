@@ -1,4 +1,4 @@
-"""What every way of laying a table out shares: opening the source and the folder, and closing the layout."""
+"""What all ways of laying a table out share: opening the source and the folder, and closing the layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ Progress = Callable[[float, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """A layout being made. state: what the source's files looked like when they were opened."""
+    """A layout that is being made.
+
+    Attributes:
+        target: the write under way.
+        cursor: of DuckDB.
+        source: the table.
+        memory_limit_bytes: the memory that DuckDB may take.
+        state: the source's files, sizes and times when they were opened.
+    """
 
     target: Writing
     cursor: Cursor
@@ -86,9 +94,10 @@ class Build:
     def _outlier_index(
         self, files: Sequence[Path], columns: tuple[Column, ...]
     ) -> tuple[tuple[Column, ...], Partition | None]:
-        """Write the outlier index. Return the columns that have a part in it, and its file, if there is one.
+        """Write the outlier index. Return the columns, with the ends of those in it, and its file or None.
 
-        The ends come from a sample. Should they let through more rows than an index may have, there is none.
+        The ends come from a sample. If they let through more rows than an index may have, no index is
+        written.
         """
         if not any(column.has_outliers for column in columns):
             return columns, None
@@ -106,7 +115,7 @@ class Build:
 def building(
     source: TableSource, into: str | Path, *, force: bool, memory_limit_bytes: int, threads: int | None
 ) -> Iterator[Build]:
-    """Open a source and the folder it is laid out into; clean up afterwards, whatever happened."""
+    """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened."""
     with writing(into, force=force) as target:
         cursor = open_for_writing(
             threads=threads or os.cpu_count() or 1,

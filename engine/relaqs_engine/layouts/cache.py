@@ -36,10 +36,10 @@ def default_cache_directory() -> Path:
 
 
 def plain_files(data: Path) -> dict[str, Path]:
-    """Return the Parquet and CSV files at a path, each by the name of its table: its own, as SQL may say it.
+    """Return the Parquet and CSV files at a path by table name. A file's table is called like the file.
 
-    Nothing for a layout and a folder of layouts, whose files are parts of tables. Raises LayoutError where
-    two files would be one table.
+    A layout, or a folder of layouts, gives nothing, because its files are parts of tables. Raises LayoutError
+    where two files would be one table.
     """
     if data.is_file():
         found = [data]
@@ -62,10 +62,12 @@ def plain_files(data: Path) -> dict[str, Path]:
 def laid_out_once(
     table: str, source: PathLike, cache_directory: Path, announce: Callable[[str], None]
 ) -> Layout:
-    """Return the layout of plain files, made now if they are new or changed since; or of a table's folder.
+    """Return the layout of plain files or of a table's folder. New or changed files are laid out now.
 
-    announce: told in words before anything takes time. Processes that need the same table wait for the one
-    that lays it out. Raises LayoutError and DataError as `shuffle` does.
+    Processes that need the same table wait for the one that lays it out. Raises LayoutError and DataError as
+    `shuffle` does.
+
+    `announce` is called with a sentence before anything that takes time.
     """
     if "/" in table or table in ("", ".", ".."):
         raise LayoutError(f"{table!r} cannot name a table here: it becomes a folder's name")
@@ -86,7 +88,7 @@ def laid_out_once(
 
 
 def suitable_partitions(row_count: int) -> int:
-    """Return how many partitions keep a task short and yet worth its fixed cost of a millisecond or two."""
+    """Return how many partitions keep a task short, and yet worth its fixed cost of a millisecond or two."""
     return min(max(row_count // 10_000, 20), max(100, row_count // 1_000_000), 1_000)
 
 

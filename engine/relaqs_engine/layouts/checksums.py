@@ -1,13 +1,13 @@
-"""Checksums of a layout's files by column: a query checks the bytes that it reads, and no others.
+"""Checksums of a layout's files by column. A query checks the bytes that it reads, and no others.
 
-A Parquet file is row groups one after another, and in each the columns one after another. A footer says where
+A Parquet file is row groups one after another. A row group is columns one after another. A footer says where
 they are. The bytes of one column in one row group are an extent:
 
     PAR1 | fare, zone, … of row group 0 | fare, zone, … of row group 1 | footer
 
-A checksum is taken of all extents of a column together, and one of the rest, which every reader needs.
-DuckDB neither writes nor checks the checksums that Parquet has room for, and a bit that flips in a page gives
-other values more often than an error: 10 of 48 answers were wrong. Decision record 0021.
+One checksum is taken of all extents of a column together, and one of the rest, which every reader needs.
+Parquet has room for checksums, but DuckDB neither writes nor checks them. A bit that flips in a page gives
+other values more often than an error: 10 of 48 answers were wrong (docs/decisions/0021-checked-bytes.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import xxhash
 
 from relaqs_engine.duck import Cursor, quote_text
 
-_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
+_PIECE_BYTES = 1 << 18  # read at once, so little that it stays in a core's cache until it is summed up
 
 Extent = tuple[int, int]
 """Where bytes lie in a file: offset, length."""
@@ -32,8 +32,11 @@ Extent = tuple[int, int]
 class Checksums:
     """XXH3 (64 bits, hexadecimal) of a file's bytes.
 
-    columns: of each column, in the table's order. extents: offset and length of each column in each row
-    group, flat: those of the first column, of the second, … rest: of all bytes in no extent.
+    Attributes:
+        extents: offset and length of each column in each row group, flat. Those of the first column come
+            first.
+        columns: the checksum of each column, in the table's order.
+        rest: the checksum of all bytes that are in no extent.
     """
 
     extents: tuple[int, ...]
@@ -41,15 +44,15 @@ class Checksums:
     rest: str
 
     def extents_of(self, column: int) -> Sequence[Extent]:
-        """Return where the bytes of a column lie. column: its position."""
+        """Return where the bytes of a column are, given the column's position."""
         each = len(self.extents) // len(self.columns)
         flat = self.extents[column * each : (column + 1) * each]
         return tuple(zip(flat[::2], flat[1::2], strict=True))
 
     def damaged(self, file: Path, columns: Iterable[int]) -> list[int | None]:
-        """Return which of the columns hold other bytes than were written; None among them for the rest.
+        """Return which of these columns hold other bytes than were written; None is the rest of the file.
 
-        columns: their positions. Raises OSError.
+        The columns are given by position. Raises OSError.
         """
         found: list[int | None] = []
         piece = _piece()
@@ -92,7 +95,7 @@ def _extents(cursor: Cursor, file: Path) -> list[list[Extent]]:
 
 
 def _leaf_counts(cursor: Cursor, file: Path) -> list[int]:
-    """Return how many columns Parquet has for each of ours: several for a nested one, one after another."""
+    """Return how many Parquet columns each of our columns has: a nested one has several in a row."""
     nodes = cursor.rows(f"SELECT num_children FROM parquet_schema({quote_text(str(file))})")
     child_counts = iter([count or 0 for (count,) in nodes])  # in the order of a walk, the root first
 
@@ -104,13 +107,13 @@ def _leaf_counts(cursor: Cursor, file: Path) -> list[int]:
 
 
 def _whole(parts: Sequence[Extent]) -> Extent:
-    """Return the one extent that neighbours make together."""
+    """Return the one extent that neighbouring extents make together."""
     begin = min(at for at, _ in parts)
     return begin, max(at + size for at, size in parts) - begin
 
 
 def _between(extents: Iterable[Extent], size: int) -> list[Extent]:
-    """Return what of a file of that size is in no extent."""
+    """Return the parts of a file of that size that are in no extent."""
     taken = sorted(extents)
     begins = [0, *(at + length for at, length in taken)]
     ends = [*(at for at, _ in taken), size]
@@ -122,7 +125,7 @@ def _piece() -> memoryview:
 
 
 def _sum_of(handle: FileIO, extents: Iterable[Extent], piece: memoryview) -> str:
-    """Return the checksum of what lies there. piece: memory to read into."""
+    """Return the checksum of the bytes in these extents. `piece` is memory to read into."""
     digest = xxhash.xxh3_64()
     for at, length in extents:
         handle.seek(at)

@@ -1,12 +1,12 @@
-"""A table's folder and how it changes hands: at every instant it holds the old layout, the new one, or none.
+"""A table's folder and how it changes hands. At every instant it holds the old layout, the new one, or none.
 
-    TABLE/manifest.json              which data folder counts; replacing it is the switch
+    TABLE/manifest.json              names the data folder that counts; replacing it is the switch
     TABLE/data-<16 hex digits>/      the partitions; a new folder for each write, so that no path is used
-                                     twice and caches keyed by path never go stale
+                                     twice and caches by path never go stale
     TABLE/.writing-<16 hex digits>/  a write under way: partitions, staged source, spill
 
-Whatever the manifest does not name was left by a write that died, and is swept by the next one. A lock on
-the folder, which the system drops when its holder dies, keeps two writers apart.
+What the manifest does not name was left by a write that died. The next write removes it. A lock on the folder
+keeps two writers apart, and the system drops it when its holder dies.
 """
 
 from __future__ import annotations
@@ -33,7 +33,12 @@ _SPARE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """A write under way. directory: the table's folder. scratch: all that is in it is gone afterwards."""
+    """A write under way.
+
+    Attributes:
+        directory: the table's folder.
+        scratch: a folder inside it. Everything in it is gone afterwards.
+    """
 
     directory: Path
     scratch: Path
@@ -45,18 +50,18 @@ class Writing:
 
     @property
     def data_name(self) -> str:
-        """Return the name the folder of partitions gets in the table's folder."""
+        """Return the name that the folder of partitions gets in the table's folder."""
         return "data-" + self.scratch.name.removeprefix(_WRITING_PREFIX)
 
     def publish(self, layout: Layout) -> None:
-        """Make the written partitions the table. Everything they hold must be on disk already."""
+        """Make the written partitions the table. Everything in them must be on disk already."""
         _sync_directory(self.parts)
         self.parts.rename(self.directory / self.data_name)
         write_manifest(layout)
         _sync_directory(self.directory)
 
     def check_space(self, needed_bytes: int) -> None:
-        """Raise LayoutError unless about that much fits on the disk."""
+        """Raise LayoutError unless about this many bytes fit on the disk."""
         free_bytes = shutil.disk_usage(self.scratch).free
         if free_bytes < needed_bytes + _SPARE_BYTES:
             raise _no_space(self.directory, f"about {_megabytes(needed_bytes + _SPARE_BYTES)} are needed")
@@ -64,7 +69,7 @@ class Writing:
 
 @contextmanager
 def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
-    """Give a place to write a table's new layout; afterwards only what a manifest names remains.
+    """Give a place to write a table's new layout. Afterwards the folder has only what a manifest names.
 
     Raises LayoutError if a layout is there and `force` is not given, if the folder holds anything else, if
     another process is writing it, and if the disk is full.
@@ -92,7 +97,7 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
                 _sweep(directory)
     finally:
         for folder in created:
-            with suppress(OSError):  # not empty: it holds a layout now
+            with suppress(OSError):  # a folder that is not empty holds a layout now
                 folder.rmdir()
 
 
@@ -146,7 +151,7 @@ def _check_replaceable(directory: Path, *, force: bool) -> None:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove what earlier and failed writes left: all of ours that the manifest does not name."""
+    """Remove what earlier and failed writes left: all of our files that the manifest does not name."""
     named = _named_by_manifest(directory)
     for entry in list(directory.iterdir()):
         if not _OURS.fullmatch(entry.name) or (entry.name.startswith("data-") and named is None):
@@ -156,7 +161,7 @@ def _sweep(directory: Path) -> None:
 
 
 def _named_by_manifest(directory: Path) -> set[str] | None:
-    """Return the data folders the manifest names; None where it cannot be understood."""
+    """Return the data folders that the manifest names, None where it cannot be understood."""
     try:
         entries = json.loads((directory / MANIFEST_NAME).read_bytes())
         return {str(partition["file"]).split("/")[0] for partition in entries["partitions"]}
@@ -182,7 +187,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _is_disk_full(error: DataError | OSError) -> bool:
-    """DuckDB reports a full disk in its text, Python by number."""
+    """Whether an error means a full disk. DuckDB says so in its text, Python by number."""
     return "No space left on device" in str(error) or getattr(error, "errno", None) == errno.ENOSPC
 
 

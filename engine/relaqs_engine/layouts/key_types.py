@@ -1,4 +1,4 @@
-"""Which column types hash equal values equally, so that layouts clustered on them can meet."""
+"""Which column types hash equal values equally. Layouts clustered on them can meet."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _DECIMAL = re.compile(r"DECIMAL\(\d+,\s*(\d+)\)")
 
 
 def hashed_type(type_text: str) -> str | None:
-    """Return the DuckDB type a key is cast to before it is hashed, or None where it is hashed as it is.
+    """Return the DuckDB type that a key is cast to before it is hashed, None where it is hashed as it is.
 
-    DuckDB hashes a number by how it is stored: FLOAT 1.5 and DOUBLE 1.5 differ, and so do equal DECIMALs of
-    different widths. Integers of up to 64 bits hash equal as they are.
+    DuckDB hashes a number by how it is stored. FLOAT 1.5 and DOUBLE 1.5 hash differently, and so do equal
+    DECIMALs of different widths. Integers of up to 64 bits hash alike as they are.
     """
     if type_text == "FLOAT":
         return "DOUBLE"
@@ -24,5 +24,9 @@ def hashed_type(type_text: str) -> str | None:
 
 
 def key_family(type_text: str) -> str:
-    """Return what two key types must share for equal values to fall into the same partition."""
+    """Return what two key types must have in common so that equal values fall into the same partition.
+
+    >>> key_family("INTEGER") == key_family("BIGINT"), key_family("INTEGER") == key_family("VARCHAR")
+    (True, False)
+    """
     return "integer" if type_text in _INTEGERS else hashed_type(type_text) or type_text

@@ -29,11 +29,18 @@ _Made = TypeVar("_Made", "Layout", "Column", "Partition")
 class Column:
     """A column and its statistics over the whole table.
 
-    type: DuckDB's type text. minimum, maximum: of the values that are not NULL (numbers as numbers, all else
-    as DuckDB prints it), None where nothing is known: no values, a type without order, a NaN or an infinity,
-    a very long text. distinct_count: approximate. byte_count: compressed bytes in all partitions together.
-    inlier_low, inlier_high: a row with a value outside of them is in the outlier index; None where the column
-    has no part in it.
+    Attributes:
+        name: as the source has it.
+        type: DuckDB's type text.
+        minimum: the least value that is not NULL, a number as a number, all else as DuckDB prints it. None
+            where it is not known: no values, a type without order, a NaN or an infinity, a very long text.
+        maximum: the greatest value, likewise.
+        null_count: how many values are NULL.
+        distinct_count: about how many distinct values there are.
+        byte_count: the compressed bytes in all partitions together.
+        inlier_low: a row with a lower value is in the outlier index. None where this column has no part in
+            it.
+        inlier_high: a row with a higher value is in the outlier index. None likewise.
     """
 
     name: str
@@ -48,11 +55,11 @@ class Column:
 
     @property
     def has_outliers(self) -> bool:
-        """Whether the rows with values far out are in the table's outlier index."""
+        """Whether the rows with values of this column far out are in the table's outlier index."""
         return self.inlier_low is not None
 
     def without_outliers(self) -> Column:
-        """Return the statistics of the rows that are not in the outlier index on this column's account."""
+        """Return the statistics of the rows that this column does not put into the outlier index."""
         low, high = self.inlier_low, self.inlier_high
         assert low is not None
         assert high is not None
@@ -65,9 +72,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One Parquet file. file: relative to the table's folder. block_rows: rows in each block, BLOCK_COUNT
-    of them (empty for a static table). unit_count: sampling units (rows, or distinct cluster keys).
-    sha256: of all its bytes. checksums: by column, None in a layout of before version 3."""
+    """One Parquet file.
+
+    Attributes:
+        file: its path, relative to the table's folder.
+        row_count: its rows.
+        unit_count: its sampling units: rows, or distinct cluster keys.
+        byte_count: its size.
+        sha256: of all its bytes.
+        block_rows: the rows in each of BLOCK_COUNT blocks. A static table has none.
+        checksums: by column, None in a layout of before version 3.
+    """
 
     file: str
     row_count: int
@@ -82,12 +97,26 @@ class Partition:
 class Layout:
     """A table on disk. Sampled: any prefix of its partitions is a uniform random sample of sampling units.
 
-    directory: the table's folder, absolute. cluster_key: empty when the sampling unit is a row.
-    hash_probe: what this layout's hash scheme makes of fixed values; layouts are co-clustered only if equal.
-    max_unit_rows: rows of the largest sampling unit. typical_unit_rows: on average, of the unit that a row
-    belongs to; 1 in a layout that does not say, which makes the largest unit a likely one.
-    outliers: the file of the outlier index, a copy of rows that the partitions have too; None where no column
-    is skewed.
+    Attributes:
+        table: its name.
+        directory: its folder, absolute.
+        kind: "sampled", or "static" for a table that is read whole.
+        columns: their types and statistics.
+        partitions: its files, in order.
+        row_count: its rows.
+        unit_count: its sampling units.
+        cluster_key: the columns that make a sampling unit. Empty where the unit is a row.
+        seed: of the assignment to partitions.
+        hash_scheme: how the unit is hashed.
+        hash_probe: what this hash scheme makes of fixed values. Only layouts with equal probes are
+            co-clustered.
+        max_unit_rows: the rows of the largest sampling unit.
+        source: what it was laid out from, for people.
+        created_with: the versions that made it.
+        outliers: the file of the outlier index, a copy of rows that the partitions have too. None where no
+            column is skewed.
+        typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
+            has 1, which makes the largest unit a likely one.
     """
 
     table: str
@@ -121,6 +150,7 @@ class Layout:
 
     @property
     def is_sampled(self) -> bool:
+        """Whether any part of the partitions is a random sample. If not, the table is read whole."""
         return self.kind == "sampled"
 
     @property
@@ -163,7 +193,7 @@ class Layout:
 def read_manifest(directory: str | Path) -> Layout:
     """Return the layout stored in a table's folder. The folder's name is the table's name.
 
-    A process reads a manifest again only once it was changed. Raises LayoutError if there is none, if it is
+    A process reads a manifest again only after it was changed. Raises LayoutError if there is none, if it is
     damaged, or if a newer version of this program wrote it.
     """
     folder = Path(os.path.abspath(directory))
@@ -179,7 +209,7 @@ def read_manifest(directory: str | Path) -> Layout:
     return known[1]
 
 
-# By path: inode, bytes and time of change in nanoseconds, and the layout that was read then.
+# By path: (inode, bytes, time of change in nanoseconds), and the layout that was read then.
 _READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
 
 
@@ -212,7 +242,7 @@ def _read(folder: Path, path: Path) -> Layout:
 
 
 def write_manifest(layout: Layout) -> None:
-    """Write the layout's manifest to disk, in one step: a reader sees the old one or this one."""
+    """Write the layout's manifest to disk in one step. A reader sees the old one or this one."""
     entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
     # A table is named by its folder, so that a folder can be moved and renamed.
     del entries["table"], entries["directory"]
@@ -269,7 +299,7 @@ def _partition(entry: dict[str, Any]) -> Partition:
 
 
 def _plain(made: _Made) -> _Made:
-    """Return what was made, once its numbers are numbers and its texts are texts. Raises TypeError."""
+    """Return what was made if its numbers are numbers and its texts are texts. Raises TypeError otherwise."""
     for field in fields(made):
         value, accepted = getattr(made, field.name), _ACCEPTED.get(str(field.type), object)
         if not isinstance(value, accepted):

@@ -1,14 +1,33 @@
-"""The outlier index: a copy of the few rows with values far out, which a query reads whole at its start.
+"""The outlier index: a copy of the few rows with values far out. A query reads it whole in its first step.
 
-A sum over skewed values is decided by a few rows, and a sample that missed them looks calm. So the rows with
-the largest values are kept apart, at most one in a hundred, and a query that sums such a column counts them
-exactly. What is left to be estimated lies between two known ends, and varies much less.
+A sum over skewed values is decided by a few rows, and a sample that missed those rows looks calm. *Example:*
+999 fares of 10 and one of 5,000 sum to 14,990. A tenth of the rows usually misses the large one: it shows 100
+equal fares, estimates 10,000, and sees no variation at all. One time in ten it meets the large one and
+estimates 59,900.
 
-The partitions hold these rows as well: each prefix of them is still a random sample of the whole table, and
-a query that has no use for the index ignores it.
+So the rows with the largest values are kept apart, at most one in a hundred. A query that sums such a column
+counts them exactly and leaves them out of its sample:
 
-Source: Chaudhuri, Das, Datar, Motwani, Narasayya 2001, Overcoming limitations of sampling for aggregation
-queries (ICDE).
+    total  =  sum of the index, as it is  +  scale · sum of the sampled rows that are no outliers
+
+In the example that is 5,000 + 10 · 1,000 = 15,000 if the tenth missed the large fare, and 5,000 + 10 · 990 =
+14,900 if it met it. It also becomes provable how far off the estimate can be, because each row that is left
+lies between two known ends.
+
+**Which rows.** Distances are taken from the median, and the ends are chosen so that 1 % of the rows, less a
+margin, lie beyond them. A column has an index if those rows hold a quarter of its variance, or if one value
+is 25 standard deviations out. The outliers of a normal column hold 8 % of its variance, those of an
+exponential one 22 %, so neither gets an index. Several columns share the 1 %.
+
+The partitions hold these rows as well. Every prefix of the partitions is still a random sample of the whole
+table, and a query that has no use for the index ignores it.
+
+What is ugly. The ends come from a sample of the first partitions. The outliers enter the merged sums at a
+weight of 1/scale, so that scaling leaves them as they are. A product of two tame columns may have large
+values, and has no index.
+
+The decision: docs/decisions/0016-heavy-tails.md. Source: Chaudhuri, Das, Datar, Motwani, Narasayya 2001,
+Overcoming limitations of sampling for aggregation queries (ICDE).
 """
 
 from __future__ import annotations
@@ -28,14 +47,14 @@ from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Partition
 
 MOST_SHARE = 0.01
-"""Of the table's rows, for all columns together."""
+"""The largest share of the table's rows in the index, for all columns together."""
 FEWEST_ROWS = 10_000
-"""Of a table that has an index: smaller ones are read in a blink."""
+"""A table with fewer rows gets no index, because it is read in a blink."""
 MOST_COLUMNS = 8
-_MARGIN = 0.9  # of the share, as the ends come from a sample
+_MARGIN = 0.9  # of the share is used, because the ends come from a sample
 _SAMPLE_ROWS = 200_000
-# A column is skewed if its outliers have a quarter of the variance, or if one row may be so many standard
-# deviations away from the median. A normal column's have 8 % of it, an exponential one's 22 %.
+# A column is skewed if its outliers hold a quarter of the variance, or if one row may be this many standard
+# deviations away from the median. A normal column's outliers hold 8 % of it, an exponential one's 22 %.
 _VARIANCE_KEPT = 0.75
 _FARTHEST = 25.0
 _NUMBERS = WHOLE_NUMBERS | FLOATS | {"DECIMAL"}
@@ -43,7 +62,13 @@ _NUMBERS = WHOLE_NUMBERS | FLOATS | {"DECIMAL"}
 
 @dataclass(frozen=True, slots=True)
 class Inliers:
-    """Between which ends a column's values are not outliers, and the share of the variance that they keep."""
+    """The values of a column that are no outliers.
+
+    Attributes:
+        low: the least of them.
+        high: the greatest of them.
+        variance_kept: the share of the column's variance that they hold.
+    """
 
     low: float
     high: float
@@ -53,9 +78,13 @@ class Inliers:
 def with_inliers(
     cursor: Cursor, files: Sequence[Path], columns: Sequence[Column], partitions: Sequence[Partition]
 ) -> tuple[Column, ...]:
-    """Return the columns, the skewed ones with the ends of what is no outlier of theirs.
+    """Return the columns, with the ends of what is no outlier for those that are skewed.
 
-    files: of the partitions, in order. Found from the first of them alone: they are a random sample.
+    Args:
+        cursor: of DuckDB.
+        files: the partitions, in order. The first of them are a random sample, so only those are read.
+        columns: all columns of the table.
+        partitions: their entries in the manifest.
     """
     numeric = [column for column in columns if column.type.split("(")[0] in _NUMBERS]
     rows = sum(partition.row_count for partition in partitions)
@@ -70,9 +99,15 @@ def with_inliers(
 
 
 def outlier_condition(columns: Sequence[Column], alias: str = "") -> str:
-    """Return the SQL that is true of a row with an outlier in one of these columns, and never NULL.
+    """Return the SQL that is true for a row with an outlier in one of these columns, and never NULL.
 
-    columns: those with inliers among them count. alias: of the table.
+    Args:
+        columns: the columns. Those without inliers are ignored.
+        alias: of the table.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> outlier_condition(CATALOG.table("trips").columns, "t")
+    'coalesce("t"."fare" < 2.5 OR "t"."fare" > 80.0, false)'
     """
     tests = []
     for column in columns:
@@ -84,7 +119,7 @@ def outlier_condition(columns: Sequence[Column], alias: str = "") -> str:
 
 
 def literal(value: float) -> str:
-    """Return a number as SQL, so that it is compared as the column's own type where that is exact.
+    """Return a number as SQL, which is then compared in the column's own type where that is exact.
 
     >>> literal(12.5), literal(-3)
     ('12.5', '-3')
@@ -95,7 +130,7 @@ def literal(value: float) -> str:
 def _sample(
     cursor: Cursor, files: Sequence[Path], columns: Sequence[Column], partitions: Sequence[Partition]
 ) -> Mapping[str, FloatArray]:
-    """Return values of some random rows, by column: NaN where NULL, and infinite where NaN."""
+    """Return values of some random rows, by column: NaN for NULL, and infinity for NaN."""
     rows, count = 0, 0
     while count < len(files) and rows < _SAMPLE_ROWS:
         rows, count = rows + partitions[count].row_count, count + 1
@@ -110,9 +145,9 @@ def _sample(
 
 
 def _share_of_each(columns: Sequence[Column], sample: Mapping[str, FloatArray]) -> float:
-    """Return the share of the rows that may be outliers of each column, all of which share one index.
+    """Return the share of the rows that may be outliers of each column. All columns share one index.
 
-    Columns that grow together have outliers in the same rows, and then each may have more of them.
+    Columns that grow together have outliers in the same rows, so each of them may have more.
     """
     share = MOST_SHARE * _MARGIN / max(len(columns), 1)
     outside = [
@@ -128,7 +163,7 @@ def _share_of_each(columns: Sequence[Column], sample: Mapping[str, FloatArray]) 
 def _inliers(values: FloatArray, column: Column, share: float) -> Inliers | None:
     """Return the ends of what is no outlier, None if the values are not skewed.
 
-    share: of the rows that may be outliers.
+    `share` is the share of the rows that may be outliers.
     """
     values = values[~np.isnan(values)]
     finite = values[np.isfinite(values)]
@@ -164,7 +199,7 @@ def _with_ends(column: Column, values: FloatArray, share: float) -> Column:
 
 
 def _in_type(inliers: Inliers, type_text: str) -> tuple[float, float]:
-    """Return the ends as the column's type can hold them, inside what they were."""
+    """Return the ends as values of the column's type, rounded inwards."""
     if type_text in WHOLE_NUMBERS:
         return math.ceil(inliers.low), math.floor(inliers.high)
     if type_text.startswith("DECIMAL"):

@@ -1,4 +1,4 @@
-"""Writing one Parquet file of a layout, and its entry in the manifest."""
+"""Write one Parquet file of a layout, and make its entry in the manifest."""
 
 from __future__ import annotations
 

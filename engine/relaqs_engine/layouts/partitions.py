@@ -1,9 +1,9 @@
-"""Writing the partitions: the source is read in a few passes, each keeping what fits into memory.
+"""Write the partitions. The source is read in a few passes. Each keeps what fits into memory.
 
-A pass gathers the rows of some of the partitions in a temporary table, in the source's order, and copies
-each partition to its file. So a partition holds the same rows in the same order whatever the threads and the
-memory (where its row groups end may differ); DuckDB's own PARTITION_BY needs a third less time and leaves the
-order to the threads' luck.
+A pass gathers the rows of some of the partitions in a temporary table, in the source's order. Then it copies
+each partition to its file. So a partition holds the same rows in the same order, whatever the threads and the
+memory; only the ends of its row groups may differ. DuckDB's own PARTITION_BY needs a third less time, but
+leaves the order to chance.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ _PICKS_PER_READ = 7
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartitions:
-    """max_unit_rows: rows of the largest sampling unit. typical_unit_rows: of the one a row belongs to."""
+    """What was written.
+
+    Attributes:
+        partitions: one for each file.
+        max_unit_rows: the rows of the largest sampling unit.
+        typical_unit_rows: the rows of the unit that a row belongs to, on average.
+    """
 
     partitions: tuple[Partition, ...]
     max_unit_rows: int
@@ -41,7 +47,7 @@ class WrittenPartitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionWriter:
-    """Writes the partitions of one source. clustered: whether sampling units are keys rather than rows."""
+    """Writes the partitions of one source. `clustered`: sampling units are keys rather than rows."""
 
     cursor: Cursor
     source: ParquetSource
@@ -51,7 +57,7 @@ class PartitionWriter:
     progress: Progress
 
     def write(self, memory_limit_bytes: int) -> WrittenPartitions:
-        """Return what was written: every partition, also those that no row fell into."""
+        """Return what was written: every partition, also those without rows."""
         written: list[Partition] = []
         max_unit_rows, squared_rows = 1, 0.0
         for chosen in self._passes(memory_limit_bytes):
@@ -69,8 +75,8 @@ class PartitionWriter:
     def _passes(self, memory_limit_bytes: int) -> Iterator[range]:
         """Yield the partitions of each pass, as even as possible.
 
-        As many passes as memory asks for, and at least those that make the work least: k passes read the
-        source k times and scan, for each partition, a k-th of the table.
+        Memory requires a number of passes. There are more if that makes the work less. With k
+        passes, the source is read k times, and for each partition a k-th of the table is scanned.
         """
         count = self.assignment.partition_count
         table_bytes = self.source.row_count * self._bytes_per_row()
@@ -80,7 +86,7 @@ class PartitionWriter:
             yield range(i * count // passes, (i + 1) * count // passes)
 
     def _bytes_per_row(self) -> float:
-        """Return what a row takes in memory, by loading the first few. What does not fit after all spills."""
+        """Return the memory that a row takes, measured on the first few. What does not fit is spilled."""
         self.cursor.run(f"CREATE OR REPLACE TEMP TABLE {_PASS} AS FROM {self.source.sql} LIMIT {_PROBE_ROWS}")
         ((used_bytes,),) = self.cursor.rows(
             "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
@@ -110,7 +116,7 @@ class PartitionWriter:
         return counts
 
     def _units(self, chosen: range) -> dict[int, tuple[int, int, float]]:
-        """Return of each partition how many units there are, the rows of the largest, and Σ rows²."""
+        """Return for each partition its number of units, the rows of the largest unit, and Σ rows²."""
         if not self.clustered:
             return {}
         key = ", ".join(self.assignment.unit)

@@ -1,7 +1,7 @@
 """Whether counts look as equal chances make them: chi-square tests on where sampling units fell.
 
-Pure arithmetic on counts. Deviations are by Wilson and Hilferty's cube-root normal approximation (1931),
-close enough from three degrees of freedom on to tell a broken hash from luck.
+This is pure arithmetic on counts. Deviations are by Wilson and Hilferty's cube-root normal approximation
+(1931). From three degrees of freedom on it is close enough to tell a broken hash from luck.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from numpy.typing import NDArray
 Counts = NDArray[np.int64]
 
 _FEWEST_EXPECTED = 5.0
-"""Units a cell must be expected to hold for the chi-square distribution to describe it (Cochran 1954)."""
+"""A cell must be expected to hold this many units for the chi-square distribution to fit (Cochran 1954)."""
 _SUSPICIOUS_DEVIATION = 5.0
-"""Standard deviations from what chance gives, either way: one sound layout in two million is beyond."""
+"""Standard deviations from chance, either way. One sound layout in two million is further away."""
 
 
 @dataclass(frozen=True, slots=True)
 class RandomnessTest:
-    """deviation: in standard normal deviations; large means uneven, far below zero too even to be chance."""
+    """The result of one test.
+
+    Attributes:
+        chi_square: the statistic.
+        degrees: its degrees of freedom.
+        deviation: the same in standard normal deviations. Large means uneven. Far below zero means too even
+            to be chance.
+    """
 
     chi_square: float
     degrees: int
@@ -34,7 +41,13 @@ class RandomnessTest:
 
 
 def evenness(counts: Counts) -> RandomnessTest | None:
-    """Test counts, shape (cells,), against equal chances. None if there are too few units to tell."""
+    """Test counts, shape (cells,), against equal chances. None if there are too few units to tell.
+
+    >>> evenness(np.array([250, 250, 240, 260])).is_plausible
+    True
+    >>> evenness(np.array([400, 200, 200, 200])).is_plausible
+    False
+    """
     expected = counts.sum() / max(len(counts), 1)
     if len(counts) < 4 or expected < _FEWEST_EXPECTED:
         return None
@@ -44,8 +57,8 @@ def evenness(counts: Counts) -> RandomnessTest | None:
 def independence(table: Counts) -> RandomnessTest | None:
     """Test whether row and column of a unit are independent, given counts of shape (rows, columns).
 
-    Rows and columns without units do not count. Neighbouring rows are taken together until a cell is expected
-    to hold enough units. None if even two rows cannot be had.
+    Rows and columns without units do not count. Neighbouring rows are taken together until each cell is
+    expected to hold enough units. None if fewer than two rows are left.
     """
     used = table[table.any(axis=1)][:, table.any(axis=0)]
     rows, columns = used.shape

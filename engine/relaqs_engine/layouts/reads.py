@@ -1,4 +1,4 @@
-"""What a statement reads of a table's files, so that whoever runs it can check those bytes first."""
+"""What a statement reads of a table's files. Whoever runs it can check those bytes first."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from relaqs_engine.layouts.manifest import Layout
 
 @dataclass(frozen=True, slots=True)
 class TableRead:
-    """Files of one table, and its columns that a statement can read.
+    """Files of one table, and the columns that a statement can read in them.
 
-    directory: the table's folder, absolute. files: as its manifest names them. columns: likewise.
+    Attributes:
+        directory: the table's folder, absolute.
+        files: as the table's manifest names them.
+        columns: as the table's manifest names them.
     """
 
     directory: str
@@ -27,16 +30,16 @@ def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Ite
 
 
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
-    """Return the read of the outlier index. Only where there is one."""
+    """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
     return TableRead(str(layout.directory), (layout.outliers.file,), columns)
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> TableRead:
-    """Return the read of the whole table. names: of a query, see `sql/names.py`."""
+    """Return the read of the whole table. `names` are those in a query, see `sql/names.py`."""
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 
 
 def columns_named(layout: Layout, names: frozenset[str] | None) -> tuple[str, ...]:
-    """Return the table's columns that a query with these names can read; None stands for all names."""
+    """Return the table's columns that a query with these names can read. None stands for all names."""
     return tuple(c.name for c in layout.columns if names is None or c.name.lower() in names)

@@ -1,4 +1,4 @@
-"""Laying a table out so that any prefix of its partitions is a uniform random sample of it."""
+"""Lay a table out so that any prefix of its partitions is a uniform random sample of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaqs_engine.layouts.sources import ParquetSource, TableSource
 
 _MOST_PARTITIONS = 100_000
 _SHARE_OF_WRITING = 0.9
-"""Of the whole work; the statistics are the rest."""
+"""The share of the whole work that is writing. The statistics are the rest."""
 
 
 def shuffle(
@@ -30,19 +30,38 @@ def shuffle(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Layout:
-    """Return the layout of a table, written to the folder `into`, whose name becomes the table's.
+    """Return the layout of a table, written to the folder `into`. The folder's name becomes the table's name.
 
-    source: Parquet or CSV (path, folder, glob, or a list of them), the folder of a layout, Arrow data, or a
-    DuckDB relation.
-    cluster_by: the columns whose equal values stay together as one sampling unit; without it each row is one.
-    Tables clustered on the same key with the same number of partitions and seed meet partition by partition.
-    partitions: fewer are made of a table that has fewer rows, unless it is clustered: then some stay empty.
-    seed: the same source, seed and number of partitions give the same rows in the same order in each
-    partition. memory_limit_bytes: beyond it, disk in `into` is used. threads: all cores by default.
+    Args:
+        source: Parquet or CSV (a path, folder, glob, or a list of them), the folder of a layout, Arrow data,
+            or a DuckDB relation.
+        into: the folder to write.
+        partitions: how many to make. A table with fewer rows gets fewer, unless it is clustered: then some
+            partitions stay empty.
+        cluster_by: the columns whose equal values stay together as one sampling unit. Without it each row is
+            one. Tables that are clustered on the same key, with the same number of partitions and seed, meet
+            partition by partition.
+        seed: the same source, seed and number of partitions give the same rows in the same order in each
+            partition.
+        force: whether to replace a layout that is already there.
+        memory_limit_bytes: beyond it, disk in `into` is used.
+        threads: how many to use. The default is all cores.
+        progress: called with the share done and what is being done.
+
+    Raises:
+        LayoutError: it cannot be written. A layout is there and `force` is not given, the cluster key is not
+            a column, the table is empty, or the disk is full.
+        DataError: the source cannot be read.
+
     A crash or an interrupt at any point leaves what was there before, or nothing.
 
-    Raises LayoutError if it cannot be written (a layout is there and `force` is not given; the cluster key
-    is not a column; the table is empty; the disk is full), DataError if the source cannot be read.
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> trips = pa.table({"zone": [1, 2, 3, 4] * 250, "fare": [float(i) for i in range(1000)]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     layout = shuffle(trips, f"{folder}/trips", partitions=4, cluster_by="zone")
+    >>> layout.table, layout.row_count, layout.cluster_key, layout.unit_count, len(layout.partitions)
+    ('trips', 1000, ('zone',), 4, 4)
     """
     if not 1 <= partitions <= _MOST_PARTITIONS:
         raise LayoutError(f"partitions is {partitions}; between 1 and {_MOST_PARTITIONS} can be made")

@@ -1,8 +1,8 @@
-"""What can be laid out: files, Arrow data, DuckDB relations; each becomes Parquet files.
+"""What can be laid out: files, Arrow data and DuckDB relations. Each becomes Parquet files.
 
-Laying a table out reads its source several times and needs a name for every row. Parquet files give both
-(file and row number); anything else is first copied, in its own order, to one Parquet file. The folder of a
-layout is a source as well: its rows, to be laid out by another key.
+Laying a table out reads its source several times, and needs a name for every row. Parquet files give both
+(the name is file and row number). Anything else is first copied, in its own order, to one Parquet file. The
+folder of a layout is a source as well: its rows are laid out by another key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PathLike = str | os.PathLike[str]
 RESERVED_PREFIX = "_relaqs_"
 _CSV_ENDINGS = tuple(ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
 _CSV_SEPARATORS = ",;|\t"
-# Types from all rows; and skip no line, where DuckDB drops those at the start that do not fit the ones below.
+# Take types from all rows, and skip no line. DuckDB drops lines at the start that do not fit those below.
 _CSV_OPTIONS = "sample_size = -1, skip = 0"
 _ROWS_PER_BATCH = 122_880
 _NOT_KEPT_BY_PARQUET = {
@@ -56,10 +56,16 @@ TableSource = PathLike | Sequence[PathLike] | ArrowStream | Relation
 
 @dataclass(frozen=True, slots=True)
 class ParquetSource:
-    """A table in Parquet files. columns: (name, DuckDB type). description: for people, in the manifest.
+    """A table in Parquet files.
 
-    is_staged: the files are our own, and the folders they lie in tell nothing of their columns. has_blocks:
-    they are a layout's partitions, in which a column of ours stands beside the table's.
+    Attributes:
+        files: their paths.
+        columns: pairs (name, DuckDB type).
+        row_count: the rows of all files.
+        byte_count: the bytes of all files.
+        description: for people, in the manifest.
+        is_staged: the files are our own, so the names of their folders say nothing about columns.
+        has_blocks: they are a layout's partitions, which have one column of ours beside the table's.
     """
 
     files: tuple[Path, ...]
@@ -79,18 +85,19 @@ class ParquetSource:
 
     @property
     def row_identity(self) -> tuple[str, ...]:
-        """Return SQL expressions that together name a row, the same however often the files are read."""
+        """Return SQL expressions that together name a row, equally each time the files are read."""
         hidden = ("file_index", "file_row_number")
         if self.has_blocks or any(name.lower() in hidden for name, _ in self.columns):
-            return ("row_number() OVER ()",)  # the table's own columns, or the subquery, hide DuckDB's
+            return ("row_number() OVER ()",)  # the table's columns, or the subquery, hide DuckDB's
         return hidden
 
 
 def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSource:
-    """Return the source as Parquet files, copied into `scratch` unless it is such files already.
+    """Return the source as Parquet files. Anything else is copied into `scratch` as Parquet.
 
-    Raises LayoutError if the source is not there, is of no known kind or cannot be kept in Parquet; DataError
-    if it cannot be read or its files do not have the same columns.
+    Raises:
+        LayoutError: the source is not there, is of no known kind, or cannot be kept in Parquet.
+        DataError: it cannot be read, or its files do not have the same columns.
     """
     if (folder := _layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
@@ -108,9 +115,9 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
 
 
 def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
-    """Return the files a path, a folder, a glob or a list of them names, absolute, each once.
+    """Return the absolute paths of the files that a path, folder, glob or list of them names, each once.
 
-    Raises LayoutError if any of them names none.
+    Raises LayoutError if one of them names no file.
     """
     paths = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for path in paths for file in _matching(os.fspath(path))]
@@ -120,7 +127,7 @@ def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
 
 
 def fingerprint(files: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
-    """Return path, size in bytes and time of the last change in ns of each file."""
+    """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
     states = [(str(file), file.stat()) for file in files]
     return tuple((path, state.st_size, state.st_mtime_ns) for path, state in states)
 
@@ -163,7 +170,7 @@ def _are_csv(files: Sequence[Path]) -> bool:
 
 
 def _layout_folder(source: TableSource) -> Path | None:
-    """Return the folder where the source is a layout, and one alone."""
+    """Return the folder if the source is a single layout, None otherwise."""
     if isinstance(source, list | tuple) and len(source) == 1:
         return _layout_folder(source[0])
     if not isinstance(source, str | os.PathLike):
@@ -178,7 +185,7 @@ def _laid_out(layout: Layout, cursor: Cursor, description: str) -> ParquetSource
 
 
 def _check_csv(files: Sequence[Path], cursor: Cursor, description: str) -> None:
-    """Refuse files whose lines differ in their number of fields: DuckDB would drop some, or see no fields."""
+    """Refuse files with lines of different numbers of fields. DuckDB would drop some, or see no fields."""
     with _bad_source(description):
         kept, guessed = (
             [name for name, _ in cursor.describe(f"SELECT * FROM {table}")]
@@ -237,7 +244,7 @@ def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
 def _check_names(columns: Sequence[tuple[str, str]]) -> None:
     seen: dict[str, str] = {}
     for name, _ in columns:
-        if (other := seen.setdefault(name.lower(), name)) != name:  # DuckDB takes `Ä` and `ä` for two names
+        if (other := seen.setdefault(name.lower(), name)) != name:  # to DuckDB, `Ä` and `ä` are two names
             raise LayoutError(
                 f"the columns {other!r} and {name!r} differ only by case, which a query does not tell apart; "
                 "rename one"

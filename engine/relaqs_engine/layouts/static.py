@@ -1,4 +1,4 @@
-"""Adding a table that is read whole: a small one, joined to those that are sampled."""
+"""Add a table that is read whole: a small one, joined to those that are sampled."""
 
 from __future__ import annotations
 
@@ -18,10 +18,17 @@ def add_static(
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
     threads: int | None = None,
 ) -> Layout:
-    """Return the layout of a table stored in one file, in the folder `into`, whose name becomes the table's.
+    """Return the layout of a table stored in one file. The folder's name becomes the table's name.
 
-    Takes the same sources as `shuffle`, keeps the same promises and raises the same errors. The table may
+    It takes the same sources as `shuffle`, keeps the same promises and raises the same errors. The table may
     be empty.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     layout = add_static(pa.table({"zone": [1, 2], "city": ["Oslo", "Bergen"]}), f"{folder}/zones")
+    >>> layout.kind, layout.row_count, layout.column("city").maximum
+    ('static', 2, 'Oslo')
     """
     with building(source, into, force=force, memory_limit_bytes=memory_limit_bytes, threads=threads) as build:
         return store_whole(build)

@@ -1,4 +1,4 @@
-"""What is known of a written table's columns, in one pass over its files."""
+"""What is known of a written table's columns, found in one pass over its files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _scalar(value: int | float | str | Decimal | None) -> Scalar:
 
 
 def _byte_counts(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
-    """Return the compressed bytes of each table column; a nested one is several in Parquet, a.b and a.c."""
+    """Return the compressed bytes of each table column. A nested one is several in Parquet: a.b and a.c."""
     totals: Counter[str] = Counter()
     for file in files:
         footer = pq.read_metadata(file)

@@ -1,4 +1,4 @@
-"""Checking a layout against its manifest: the files are as written, and the rows are a random sample."""
+"""Check a layout against its manifest: the files are as written, and the rows are a random sample."""
 
 from __future__ import annotations
 
@@ -33,7 +33,14 @@ _MOST_FAULTS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must hold of a table. detail: what was found, in words."""
+    """One thing that must hold for a table.
+
+    Attributes:
+        table: the table's name.
+        name: of the check.
+        ok: whether it holds.
+        detail: what was found, in words.
+    """
 
     table: str
     name: str
@@ -43,18 +50,32 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
+    """Everything that was checked."""
+
     checks: tuple[Check, ...]
 
     @property
     def ok(self) -> bool:
+        """Whether every check found the table as it should be."""
         return all(check.ok for check in self.checks)
 
 
 def verify(directory: str | Path) -> VerifyReport:
-    """Return what was checked of a table's folder, or of every table in a warehouse folder.
+    """Return what was checked in a table's folder, or in every table of a warehouse folder.
 
-    Every byte is read. What a sample must be is checked only of files that are as written. Raises LayoutError
-    if there is no layout to check.
+    Every byte is read. The properties of a sample are checked only if all files are as written. Raises
+    LayoutError if there is no layout to check.
+
+    >>> import tempfile
+    >>> import pyarrow as pa
+    >>> from relaqs_engine.layouts import shuffle
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = shuffle(pa.table({"fare": list(range(2000))}), f"{folder}/trips", partitions=4)
+    ...     report = verify(folder)
+    >>> report.ok, [check.name for check in report.checks][:4]
+    (True, ['files', 'checksums', 'schema', 'rows'])
+    >>> report.checks[3].detail
+    '2,000 rows'
     """
     folder = Path(os.path.abspath(directory))
     tables = [folder] if (folder / MANIFEST_NAME).exists() else table_folders(folder)
@@ -111,7 +132,7 @@ def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
 def _of_every_file(
     layout: Layout, name: str, fine: str, fault_of: Callable[[Path, Partition], str | None]
 ) -> Check:
-    """Return a check of all files. fault_of: what is wrong with one, or None."""
+    """Return a check of all files. `fault_of` returns what is wrong with one file, or None."""
     faults = []
     for path, partition in zip(layout.paths, layout.partitions, strict=True):
         try:
@@ -124,7 +145,7 @@ def _of_every_file(
 
 
 def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
-    """Return whether the outlier index is as written, and has the rows it is to have, each once."""
+    """Return whether the outlier index is as written, and has each row that belongs in it exactly once."""
     assert layout.outliers is not None
     path, fine = layout.outlier_path, f"{layout.outliers.row_count:,} rows with values far out"
     try:
@@ -154,9 +175,13 @@ def _has_checksum(path: Path, partition: Partition) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """What a layout's files hold. rows, units: counts of shape (partitions, blocks).
+    """What a layout's files hold.
 
-    split_keys: cluster keys found in more than one partition or block. largest: rows of the largest unit.
+    Attributes:
+        rows: counts of rows, shape (partitions, blocks).
+        units: counts of sampling units, in the same shape.
+        split_keys: how many cluster keys were found in more than one partition or block.
+        largest: the rows of the largest unit.
     """
 
     rows: Counts

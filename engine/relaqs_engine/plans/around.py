@@ -21,7 +21,7 @@ class AroundTexts:
 
     Such a table has the columns c0, c1, …, GROUP and GROUP_ROWS.
 
-    Args:
+    Attributes:
         final: the parts' final answers to the query's own, o0, …
         estimate: the same over answers so far. It also has v0, … for outputs that are estimated, then GROUP
             and GROUP_ROWS if its rows can be told apart.
@@ -38,7 +38,7 @@ class AroundTexts:
 class AroundRows:
     """What is known of the rows of an answer that is computed from others (see `rewrite/levels.py`).
 
-    Args:
+    Attributes:
         have_identity: they can be told apart, each by the row of a part that it comes from.
         are_certain: which rows there are depends on no estimate.
         keep_groups: each row is a group of a part's answer.
@@ -56,7 +56,7 @@ class AroundRows:
 class AroundPlan(OnlinePlan):
     """How a query over the answers of others is answered.
 
-    Args:
+    Attributes:
         parts: the plans of those answers.
         varied: the part, by position, that leaves out a block at a time for the error bars.
         texts: the SQL around the answers.

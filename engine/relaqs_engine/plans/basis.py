@@ -32,7 +32,7 @@ class BasisColumn:
     Where the plan reads outliers apart, `lowest` and `highest` bound a row that is no outlier. Outliers
     beyond them may then have moved a total already.
 
-    Args:
+    Attributes:
         name: its name in partial results and in the state.
         kind: how it merges.
         sql: its expression in the partial query.

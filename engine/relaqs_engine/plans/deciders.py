@@ -13,7 +13,7 @@ class Decider:
 
     Example: in `HAVING sum(x) > 100` the sum is a decider with the threshold 100 and the side "above".
 
-    Args:
+    Attributes:
         value: the number; it is estimated like an output, and not shown.
         ranks: True where the answer is its LIMIT first groups by this number. Otherwise HAVING compares it
             with the threshold, and a group stays on the side where it is.
@@ -35,7 +35,7 @@ class Decider:
 class MembershipRules:
     """Which groups belong to the answer, as far as HAVING, LIMIT and inner stages say.
 
-    Args:
+    Attributes:
         deciders: the estimated numbers that HAVING and LIMIT depend on.
         is_opaque: True where it cannot be told before the end which groups belong to the answer.
         shown_rows: how many groups the answer shows at most, where a decider ranks them. Its estimate then

@@ -18,7 +18,7 @@ class Method(StrEnum):
 class ErrorBars:
     """How the error bars of an aggregation are made, and what makes them narrower.
 
-    Args:
+    Attributes:
         method: where they come from.
         block_count: how many blocks the partial query by block tells apart.
         rows_are_units: each joined row is a sampling unit of its own.

@@ -12,7 +12,7 @@ from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 class StreamScan:
     """What a task reads of one stream.
 
-    Args:
+    Attributes:
         table: the name of the layout.
         columns: the columns that the partial query names.
         times: how often the query reads the table, as a self-join reads it twice.
@@ -27,7 +27,7 @@ class StreamScan:
 class PartialQuery:
     """The query that a task runs over some partitions. Stream tokens stand in the place of file lists.
 
-    Args:
+    Attributes:
         sql: the query itself.
         by_block_sql: the same, with its groups told apart by block as well; "" where no block is told apart.
         outlier_sql: the same over the outlier index, which the first step reads; `sql` leaves those rows out.
@@ -47,7 +47,7 @@ class PartialQuery:
 class ResultShape:
     """How large the partial result over one partition gets, where no condition leaves rows out.
 
-    Args:
+    Attributes:
         columns: how many columns a row of it has.
         lists: how many of them list all values of a group.
         most_rows: how many rows it has at most; None where each row read is one.
@@ -62,7 +62,7 @@ class ResultShape:
 class FoldedPlan(OnlinePlan, ABC):
     """A plan with one partial query, and a state that its results are folded into.
 
-    Args:
+    Attributes:
         partial: the query that a task runs.
     """
 

@@ -21,7 +21,7 @@ from relaqs_engine.plans.names import BLOCK, ROWS, UNITS, VALUE
 class StateColumns:
     """The columns of an aggregation's state.
 
-    Args:
+    Attributes:
         keys: the names of the group keys, k0, k1, …
         basis: the partial aggregates.
         shared: columns of inner stages' merged state. Every group has them beside its own, and
@@ -50,7 +50,7 @@ class StateColumns:
 class GroupFacts:
     """What is known of the groups beforehand.
 
-    Args:
+    Attributes:
         expected: about how many there are at most.
         are_local: each group's rows lie in one partition, so that a group seen is complete.
         have_sets: groups of several sets of keys (ROLLUP and the like) stand beside each other.
@@ -65,7 +65,7 @@ class GroupFacts:
 class MergeTexts:
     """The SQL from the state to answers.
 
-    Args:
+    Attributes:
         merge: the state to one row per group.
         estimate: merged groups to the answer so far.
         final: merged groups to the exact answer, in DuckDB's own types.
@@ -86,7 +86,7 @@ class MergeTexts:
 class MergePlan(FoldedPlan):
     """How one aggregation is answered.
 
-    Args:
+    Attributes:
         columns: of the state.
         texts: the SQL from the state to answers.
         bars: where error bars come from.

@@ -33,7 +33,7 @@ class Mode(StrEnum):
 class OnlinePlan:
     """How one query is answered, and why in this way.
 
-    Args:
+    Attributes:
         sql: the query.
         outputs: the columns of its answer, in order.
         reasons: why it is answered in this way, for people.

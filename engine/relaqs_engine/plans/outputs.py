@@ -23,7 +23,7 @@ class OutputKind(StrEnum):
 class QuantileOf:
     """A quantile of the values that a basis column lists.
 
-    Args:
+    Attributes:
         values: the name of the basis column.
         share: the share of the values that lies below the quantile.
     """
@@ -36,7 +36,7 @@ class QuantileOf:
 class OutputColumn:
     """One column of the answer.
 
-    Args:
+    Attributes:
         name: as the query calls it.
         kind: what is known of it before the end.
         type: DuckDB's own type for it, which every snapshot keeps.

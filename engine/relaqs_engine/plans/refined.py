@@ -24,7 +24,7 @@ from relaqs_engine.plans.streams import Hoist
 class Stage:
     """An inner aggregate over streams.
 
-    Args:
+    Attributes:
         name: the table that its answer so far becomes. It has the answer's columns o0, o1, …, estimates also
             as DOUBLE (v0, …), and the merged state.
         title: what it computes, for people.
@@ -40,7 +40,7 @@ class Stage:
 class Threshold:
     """One comparison `row value <operator> stage value` that decides which rows count.
 
-    Args:
+    Attributes:
         stage: the name of the stage.
         value: the column of its answer that is compared.
         operator: one of <, <=, > and >=.
@@ -64,7 +64,7 @@ class Threshold:
 class Belonging:
     """Which kept rows count.
 
-    Args:
+    Attributes:
         sql: kept rows and stages so far to partial rows of the outer query.
         exact_sql: the same with the stages' final answers.
         threshold: the comparison that decides; None where rows cannot be decided before the end.
@@ -84,7 +84,7 @@ class Belonging:
 class OuterRows:
     """The outer query where it reads streams itself.
 
-    Args:
+    Attributes:
         plan: how the rows that count are merged and estimated.
         kept: how tasks return its rows: aggregated by the outer query's keys, and by what its conditions on
             stages compare.
@@ -112,7 +112,7 @@ class OuterRows:
 class OverStages:
     """The outer query where it reads nothing but stages and static tables.
 
-    Args:
+    Attributes:
         final_sql: the query over the tables of stages and statics.
         statics: the static tables, which are fetched once.
         picks_groups: which of the stages' groups are shown is decided by what is estimated of them: the
@@ -129,7 +129,7 @@ class OverStages:
 class RefinedPlan(OnlinePlan):
     """How a query with inner stages is answered.
 
-    Args:
+    Attributes:
         stages: the inner aggregates, in the order in which they are computed.
         outer: the rest of the query.
     """

@@ -11,7 +11,7 @@ from relaqs_engine.plans.folded import FoldedPlan, ResultShape
 class RowsPlan(FoldedPlan):
     """How the rows of a query are found.
 
-    Args:
+    Attributes:
         keys: the columns of the state, k0, k1, …: the outputs, then what the rows are ordered by.
         final_sql: the state to the answer, in DuckDB's own types.
         expected_rows: how many rows there are at most.

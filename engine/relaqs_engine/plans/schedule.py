@@ -44,7 +44,11 @@ class MiniBatch:
 
 
 def partition_order(count: int, seed: int) -> tuple[int, ...]:
-    """Return the order in which a query takes the partitions: any prefix is a uniform random sample."""
+    """Return the order in which a query takes the partitions: any prefix is a uniform random sample.
+
+    >>> partition_order(6, seed=0)
+    (3, 2, 5, 4, 0, 1)
+    """
     return tuple(int(i) for i in np.random.default_rng(seed).permutation(count))
 
 
@@ -59,11 +63,20 @@ def mini_batches(
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
-    partition_bytes: compressed bytes a task reads per partition. result_bytes: what it returns of one.
-    batches: this many equal ones, instead of growing ones, which cover batch_share of the partitions at most,
-    and return BATCH_RESULT_BYTES. block_share: the share of the partitions, from the start, whose partials
-    are kept per block, those of the first mini-batch at least; 0 for none. Any later task's partial is a
-    block of its own, for nothing.
+    Attributes:
+        order: the partitions in the order in which they are read.
+        partition_bytes: the compressed bytes that a task reads for one partition.
+        result_bytes: the bytes that it returns for one partition.
+        batches: makes this many equal mini-batches. Without it they grow, up to `batch_share` of the
+            partitions and BATCH_RESULT_BYTES of results.
+        batch_share: the largest share of the partitions in one mini-batch.
+        block_share: the share of the partitions, from the start, whose partials are kept for each block. The
+            first mini-batch always is, unless this is 0. Later, each task's partial is a block of its own,
+            for nothing.
+
+    >>> batches = mini_batches(partition_order(100, seed=0), partition_bytes=1 << 20)
+    >>> [len(batch.partitions) for batch in batches]
+    [1, 1, 2, 3, 5, 7, 10, 10, 10, 10, 10, 10, 10, 11]
     """
     most = min(len(order) * batch_share, BATCH_RESULT_BYTES / max(result_bytes, 1.0))
     sizes = _equal_sizes(len(order), batches) if batches else _growing_sizes(len(order), most)

@@ -11,7 +11,7 @@ from relaqs_engine.layouts.reads import TableRead
 class Stream:
     """A layout that is sampled.
 
-    Args:
+    Attributes:
         table: the name of the layout.
         token: the name that stands for its files in the SQL of a task.
         columns: the columns that the query can read. Their bytes are checked before a task runs.
@@ -26,7 +26,7 @@ class Stream:
 class Hoist:
     """A static side that a worker prepares once: projected, filtered, reduced.
 
-    Args:
+    Attributes:
         name: the table that it becomes. It is a digest of the SQL and of the data that the SQL reads, so that
             queries share equal hoists.
         sql: the query that makes it.

@@ -12,7 +12,7 @@ from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 class WholePlan(OnlinePlan):
     """How a query is run as a whole. Its reasons say why it is not estimated.
 
-    Args:
+    Attributes:
         exact_sql: the query itself, over the files of whole layouts.
         exact_reads: those files.
     """

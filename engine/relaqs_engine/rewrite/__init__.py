@@ -1,6 +1,37 @@
-"""From a checked SELECT to an OnlinePlan. One rule per file; the four tuples are the table of contents.
+"""From a checked SELECT to what a plan needs. One rule is one file.
 
-Pure: SQL and catalog in, plan out. No rule reads data, a clock or a random number.
+A rule takes a `Draft`, the query as far as it is understood, and returns the next one. Where it finds no
+sound estimate it raises `NotOnlineError` with the reason. Rules read SQL and the catalog. They read no data,
+no clock and no random number.
+
+Three of the tuples below list the rules of a plain aggregation, in the order in which they run. The fourth,
+LISTING, takes the place of AGGREGATING where a query has no aggregates. Other queries need more than that,
+and these modules hold the rest:
+
+    windows, DISTINCT, set operations, aggregates of aggregates
+        carve           cuts the query at its aggregations
+        levels          says what is known of the columns of the query around the answers
+        around          writes the SQL of the query around the answers
+        passed_keys     says which columns of such a query are keys
+
+    an aggregate over all partitions stands inside the query: `x > (SELECT avg(x) FROM t)`
+        stages          makes the inner aggregate a query of its own, and puts a look-up in its place
+        refine          plans the outer query over rows that are kept until they are decided
+        kept_rows       says which kept rows count
+        cross_fit       compares a row with the other rows of its group
+        shared          gives every group the stage's value as a column
+        over_stages     plans an outer query that reads nothing but stages and static tables
+
+    helpers of single rules
+        grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
+        so_far          ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
+        quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
+        rounded         the value before it is rounded, for `classify_outputs`
+        carried_types   types that survive the way between processes
+        near            the groups that HAVING leaves out for now
+        render          the SQL texts of a plan
+        scans           what a partial query reads of its streams
+        draft           the Draft itself
 """
 
 from __future__ import annotations

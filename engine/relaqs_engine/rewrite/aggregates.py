@@ -1,9 +1,13 @@
-"""Rule: each aggregate is split into mergeable partial aggregates, and its final value written over them.
+"""Rule: split each aggregate into partial aggregates that merge, and write its final value over them.
 
-SUM(x)     sum                        COUNT     count
-AVG(x)     sum / count                MIN, MAX  min, max; more in so_far.py
-VAR, STD   count, mean, m2 (merged by Chan, Golub and LeVeque 1979)
-quantiles  all values; see quantiles.py
+    SUM(x)      sum
+    COUNT       count
+    AVG(x)      sum / count
+    MIN, MAX    min, max (the other aggregates of this kind are in so_far.py)
+    VAR, STD    count, mean, m2
+    quantiles   all values (see quantiles.py)
+
+The three numbers of a variance are merged as Chan, Golub and LeVeque (1979) do it.
 """
 
 from __future__ import annotations
@@ -34,14 +38,28 @@ def output_name(position: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Final:
-    """An aggregate over merged state: exact in DuckDB's types, and as an estimate in DOUBLE."""
+    """The value of one aggregate over merged state: exact in DuckDB's own types, and estimated in DOUBLE."""
 
     exact: exp.Expr
     estimate: exp.Expr
 
 
 def split_aggregates(draft: Draft) -> Draft:
-    """Return the draft with keys, basis, and the final query over merged state, exact and estimated."""
+    """Return the draft with its keys, its partial aggregates, and the final query over their merged state.
+
+    The final query is written twice. `exact_tree` gives the answer, `estimate_tree` scales what the sample
+    gave.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> draft = after(split_aggregates, "SELECT zone, avg(fare) AS a, count(*) AS n FROM trips GROUP BY zone")
+    >>> [(column.name, shown(column.sql)) for column in draft.basis]
+    [('b0', 'SUM(trips.fare)'), ('b1', 'COUNT(trips.fare)'), ('b2', 'COUNT(*)')]
+    >>> print(shown(draft.exact_tree))
+    SELECT k0 AS zone, (CAST(b0 AS DOUBLE) / NULLIF(b1, 0)) AS a, (b2) AS n
+    >>> print(shown(draft.estimate_tree))
+    SELECT k0 AS zone, (CAST(b0 AS DOUBLE) / NULLIF(CAST(b1 AS DOUBLE), 0)) AS a,
+           (CAST(b2 AS DOUBLE) * scale) AS n
+    """
     select = draft.select
     keys, sets = group_keys(select)
     draft = replace(draft, keys=keys, grouping_sets=sets)
@@ -62,7 +80,7 @@ _AGGREGATE_NODES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 
 
 class _Splitter:
-    """Collects basis columns, sharing equal ones, while it rewrites a query's expressions."""
+    """Collects the partial aggregates while it rewrites a query's expressions. Equal ones are kept once."""
 
     def __init__(self, draft: Draft, groups_are_local: bool) -> None:
         self._draft = draft
@@ -85,7 +103,7 @@ class _Splitter:
     def rewritten(
         self, select: exp.Select, keys: tuple[exp.Expr, ...], side: Callable[[_Final], exp.Expr]
     ) -> exp.Select:
-        """Return SELECT, HAVING and ORDER BY over columns k0…, b0…, m; nothing else of the query."""
+        """Return SELECT, HAVING, ORDER BY and LIMIT over the columns k0, …, b0, … and m."""
         having, order = select.args.get("having"), select.args.get("order")
         positions = {item.alias: i for i, item in reversed(list(enumerate(select.expressions)))}
 
@@ -135,13 +153,19 @@ class _Splitter:
 
         result = visit(expression.copy())
         for column in own_nodes(result, exp.Column):
-            # Columns of the FROM clause are qualified; keys, basis and output names are not.
+            # Only columns of the FROM clause are qualified. Keys, basis and output names are not.
             if column.args.get("table"):
                 shown = expression.sql(DIALECT)
                 raise NotOnlineError(f"{shown} is neither a group key nor an aggregate that merges")
         return result
 
     def _final(self, node: exp.Expr) -> _Final:
+        """Return the value of one aggregate. Raises NotOnlineError where it does not merge.
+
+        The order of the cases matters. First comes what has no estimate but merges by itself (so_far.py),
+        then what needs a list of all values (quantiles.py), then the sums in `_AGGREGATES`. COUNT(DISTINCT x)
+        stands before the refusal of every other DISTINCT.
+        """
         self._draft.binder.effort.spend(STEPS_OF_A_VALUE)
         condition: exp.Expr | None = None
         if isinstance(node, exp.Filter):
@@ -169,7 +193,10 @@ class _Splitter:
         return build(self, aggregate, condition)
 
     def _count_distinct(self, aggregate: exp.Count, condition: exp.Expr | None) -> _Final:
-        """Return COUNT(DISTINCT x): a plain count where equal values lie in one partition, else estimated."""
+        """Return COUNT(DISTINCT x).
+
+        It is a plain count where equal values lie in one partition. Everywhere else it is estimated.
+        """
         distinct = aggregate.this.expressions
         if len(distinct) != 1 or isinstance(distinct[0], exp.Tuple):
             raise NotOnlineError(f"{aggregate.sql(DIALECT)} counts combinations of values")
@@ -177,7 +204,7 @@ class _Splitter:
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
         plain = self._groups_are_local or self._is_cluster_key(distinct[0].unnest())
-        # In a state with a row per value, a count of other values is one per value: they do not add up.
+        # In a state with one row for each value, counts of other values do not add up.
         if self.distinct not in (None, value) or (self._plain_distinct and not plain):
             return self._of_values(of_distinct(aggregate, value), None)
         if plain and self.distinct is None:
@@ -206,7 +233,7 @@ class _Splitter:
     def column(
         self, kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None, extreme_of: str | None = None
     ) -> str:
-        """Return the name of the basis column for this partial aggregate, adding it if it is new."""
+        """Return the name of the column for this partial aggregate. A new aggregate gets a new column."""
         node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
         sql = node.sql(DIALECT)
         if (kind, sql) not in self._columns:
@@ -224,7 +251,7 @@ class _Splitter:
         return self._columns[kind, sql].name
 
     def link_count(self, count: str, *sums: str) -> None:
-        """Say that rows which add something to these sums add 1 to that count."""
+        """Note that each row which adds something to these sums adds 1 to that count."""
         for key, column in self._columns.items():
             if column.name in sums:
                 self._columns[key] = replace(column, count_of=count)

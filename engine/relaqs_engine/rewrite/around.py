@@ -1,4 +1,4 @@
-"""The plan of a query over answers: its texts, and what is known of its columns."""
+"""The plan of a query over the answers of other queries: its SQL, and what is known of its columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,25 @@ from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.sql.parse import DIALECT
 
-# Rows that an answer may have: the query around it is computed anew, where the answers are, each time.
+# The most rows of an answer. The query around it is computed anew each time, where the answers are.
 MOST_ROWS = 200_000
 
 
 def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
-    """Return the plan of the outer query over the answers of its parts. Raises NotOnlineError."""
+    """Return the plan of the outer query over the answers of its parts. Raises NotOnlineError.
+
+    For example, the share of each zone is computed from one part, which sums the fares of each zone:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> sql = "SELECT zone, sum(fare) / sum(sum(fare)) OVER () AS share FROM trips GROUP BY zone"
+    >>> print(explained(sql, "part_0"))
+    SELECT trips.zone AS key_0, SUM(trips.fare) AS value_0 FROM trips AS trips GROUP BY trips.zone
+    >>> print(explained(sql, "final SQL"))
+    WITH answer_0 AS (SELECT CAST(c0 AS INT) AS key_0, CAST(c1 AS DOUBLE) AS value_0 FROM part_0)
+    SELECT CAST(x0 AS INT) AS o0, CAST(x1 AS DOUBLE) AS o1
+    FROM (SELECT answer_0.key_0 AS zone, answer_0.value_0 / SUM(answer_0.value_0) OVER () AS share
+          FROM answer_0) AS t(x0, x1)
+    """
     parts = carved.parts
     _check_parts(draft, carved)
     level = level_of(carved.outer, parts)
@@ -79,7 +92,7 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
-    """Return the expressions of the query's columns; of a set operation's none is the value's own."""
+    """Return the expressions of the query's columns. A column of a set operation has none of its own."""
     items = outer.expressions if isinstance(outer, exp.Select) else []
     return items if len(items) == count else [exp.Star()] * count
 
@@ -105,7 +118,7 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
 
 
 def _sign_of_column(column: exp.Column, parts: Sequence[PartPlan]) -> Sign:
-    """Return the signs of the estimated outputs of that name, of whichever part it may be."""
+    """Return the signs of all estimated outputs with that name, in whichever part they are."""
     signs = [
         output.sign
         for part in parts
@@ -143,7 +156,7 @@ def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Arou
 
 
 def _answers(parts: Sequence[PartPlan], *, estimated: bool) -> str:
-    """Return the WITH that gives the parts' answers their names and types. Estimates are DOUBLE."""
+    """Return the WITH that gives the parts' answers names and types. Estimates are DOUBLE."""
     tables = (
         f"{answer_name(index)} AS ({_answer(part, f'part_{index}', estimated=estimated)})"
         for index, part in enumerate(parts)
@@ -193,7 +206,7 @@ def _doubles(outputs: Sequence[OutputColumn]) -> Iterator[str]:
 def _replicates(
     query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], varied: int
 ) -> str:
-    """Return the query over every variant of a part: (variant, position in the answer, doubles)."""
+    """Return the query over every variant of a part. Its columns: variant, position in the answer, values."""
     inner = query.copy()
     for part in ("order", "limit", "offset"):
         inner.set(part, None)
@@ -210,7 +223,7 @@ def _replicates(
 
 
 def _check_binds(draft: Draft, texts: AroundTexts, parts: Sequence[PartPlan]) -> None:
-    """Raise SqlError where a text does not bind: an estimate is DOUBLE, which not every function takes."""
+    """Raise SqlError where a text does not bind: an estimate is DOUBLE, and some functions take no DOUBLE."""
     tables = []
     for index, part in enumerate(parts):
         columns = [f"NULL::{output.type} AS c{i}" for i, output in enumerate(part.outputs)]

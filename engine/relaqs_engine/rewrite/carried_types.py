@@ -1,4 +1,7 @@
-"""Check: keys and extremes come back from workers as what they were. Partial aggregates travel as Arrow."""
+"""Check: keys and extremes come back from workers as they were.
+
+Partial aggregates travel as Arrow tables, and Arrow does not have every type that DuckDB has.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +12,28 @@ from relaqs_engine.plans.basis import Basis
 from relaqs_engine.plans.names import VALUE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 
-# Arrow has no bit string (bytes, padded), no order of an ENUM's values, no zone beside a time.
+# Arrow has no bit string (only padded bytes), no order of an ENUM's values, and no zone beside a time.
 _LOST = re.compile(r"\b(BIT|ENUM|TIME WITH TIME ZONE)\b")
-# Comes back as DECIMAL(38,0), which not every function of integers takes.
+# These come back as DECIMAL(38,0), which some functions of integers do not take.
 _CHANGED = re.compile(r"\bU?HUGEINT\b")
 
-# Folded by functions that take them as the values they are.
+# These are folded by functions that need the values themselves.
 _AS_KEYS = (Basis.VALUES, Basis.BIT_AND, Basis.BIT_OR, Basis.BIT_XOR)
 
 
 def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:
-    """Raise NotOnlineError for a type whose values would not mean the same. types: of the partial query."""
+    """Raise NotOnlineError for a type whose values would come back with another meaning.
+
+    Args:
+        draft: the query, its keys and partial aggregates known.
+        types: DuckDB's type of each column of the partial query.
+
+    For example, Arrow has no HUGEINT, and a key of that type comes back as a DECIMAL:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> explained("SELECT zone::HUGEINT AS z, count(*) FROM trips GROUP BY 1", "why")
+    'values of type HUGEINT change on their way between processes'
+    """
     extremes = [column.name for column in draft.basis if not column.is_additive]
     keys = [f"k{position}" for position in range(len(draft.keys))]
     keys += [column.name for column in draft.basis if column.kind in _AS_KEYS]

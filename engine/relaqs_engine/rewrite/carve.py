@@ -1,7 +1,7 @@
-"""Cutting a query in two: aggregations over tables, and what is computed from their answers.
+"""Cut a query in two: aggregations over tables, and the SQL that computes the rest from their answers.
 
-Windows over aggregates, DISTINCT of them, set operations, aggregates of aggregates: all of these are ordinary
-SQL over the answers of simpler queries, which it reads as tables `answer_0`, `answer_1`, …
+Windows over aggregates, DISTINCT of aggregates, set operations and aggregates of aggregates are all ordinary
+SQL over the answers of simpler queries. That SQL reads the answers as tables `answer_0`, `answer_1`, …
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ _FUNCTIONS_AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
 
 @dataclass(frozen=True, slots=True)
 class Carved:
-    """outer: reads the tables `answer_0`, … and nothing else. parts: the plans of what these answer."""
+    """A query cut in two.
+
+    Attributes:
+        outer: the query around the answers. It reads the tables `answer_0`, … and nothing else.
+        parts: the plans of the queries that give those answers.
+    """
 
     outer: exp.Query
     parts: tuple[PartPlan, ...]
 
 
-# Plans a query on its own, None where it has no estimate or, reading static tables alone, needs none.
+# Plans a query on its own. None where it has no estimate, or reads static tables only and needs none.
 PlanPart = Callable[[exp.Query], PartPlan | None]
 
 
@@ -41,14 +46,28 @@ def answer_index(name: str) -> int:
 
 
 def carve(tree: exp.Query, plan_part: PlanPart) -> Carved:
-    """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError."""
+    """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError.
+
+    Args:
+        tree: the query.
+        plan_part: plans one inner query. It returns None for a query that cannot be planned on its own.
+
+    >>> import sqlglot
+    >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
+    >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
+    >>> carved = carve(tree, lambda inner: inner.sql("duckdb"))   # its text stands for an inner query's plan
+    >>> print(*carved.parts)
+    SELECT t.zone AS "key_0", SUM(t.km) AS "value_0" FROM t GROUP BY t.zone
+    >>> print(carved.outer.sql("duckdb"))
+    SELECT answer_0."key_0" AS zone, RANK() OVER (ORDER BY answer_0."value_0") AS place FROM answer_0
+    """
     carver = _Carver(plan_part)
     outer = carver.cut(tree.copy())
     return Carved(outer, tuple(carver.parts))
 
 
 class _Carver:
-    """Collects the plans of inner queries, equal ones once, while it puts their answers in their places."""
+    """Puts answers in the place of inner queries, and collects the plans of those, equal ones once."""
 
     def __init__(self, plan_part: PlanPart) -> None:
         self.parts: list[PartPlan] = []
@@ -72,7 +91,7 @@ class _Carver:
         return whole or self._around(query)
 
     def _around(self, query: exp.Select) -> exp.Query:
-        """Return the query with each derived table cut, and the tables it reads itself whole."""
+        """Return the query with its derived tables cut. Its own tables are read whole."""
         for source in _sources(query):
             if isinstance(source, exp.Subquery):
                 source.set("this", self.cut(source.this))
@@ -99,7 +118,7 @@ class _Carver:
                     inner.set("this", self.cut(inner.this.copy()))
 
     def _table(self, table: exp.Table, query: exp.Select) -> exp.Subquery:
-        """Return a derived table of the columns of a static table that the query uses."""
+        """Return a derived table with those columns of a static table that the query uses."""
         used = {column.name for column in query.find_all(exp.Column) if column.table == table.alias_or_name}
         columns: list[exp.Expr] = [
             exp.column(name, table.alias_or_name, quoted=True) for name in sorted(used)
@@ -111,7 +130,7 @@ class _Carver:
         return whole.subquery(exp.to_identifier(table.alias_or_name, quoted=True))
 
     def _whole(self, query: exp.Select) -> exp.Select | None:
-        """Return a SELECT of all that the query answers."""
+        """Return a SELECT of all columns of the query's answer, None where it has no plan of its own."""
         answer = self._add(query)
         if answer is None:
             return None
@@ -119,7 +138,7 @@ class _Carver:
         return exp.select(*names).from_(exp.to_table(answer))
 
     def _aggregation(self, query: exp.Select) -> exp.Select | None:
-        """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, order."""
+        """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, ORDER BY."""
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
         if not around and query.find(exp.Window) is None:
             return self._whole(query)
@@ -160,7 +179,7 @@ class _Carver:
 
 
 class _Core:
-    """The keys and aggregates that a query's expressions are made of: the outputs of its inner query."""
+    """Collects the keys and aggregates in a query's expressions: the outputs of its inner query."""
 
     TABLE = "relaqs_core"  # until the answer has a name
 
@@ -169,12 +188,12 @@ class _Core:
         self._values: dict[exp.Expr, str] = {}
 
     def outputs(self) -> list[exp.Expr]:
-        """Return all keys, used or not: they tell the groups apart, and then the aggregates."""
+        """Return the keys, then the aggregates. Unused keys are there too: keys tell the groups apart."""
         keys = [exp.alias_(key.copy(), f"key_{i}", quoted=True) for i, key in enumerate(self._keys)]
         return keys + [exp.alias_(value.copy(), name, quoted=True) for value, name in self._values.items()]
 
     def visit(self, node: exp.Expr) -> exp.Expr:
-        """Return the expression with columns of the answer for keys and aggregates."""
+        """Return the expression with columns of the answer in the place of keys and aggregates."""
         if not isinstance(node, exp.Alias) and node in self._keys:
             return exp.column(f"key_{self._keys.index(node)}", self.TABLE, quoted=True)
         if isinstance(node, exp.Filter | exp.IgnoreNulls | exp.AggFunc):

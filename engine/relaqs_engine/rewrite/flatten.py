@@ -1,4 +1,7 @@
-"""Rule: one flat SELECT. Names qualified, CTEs put in place, derived tables merged where that is sound."""
+"""Rule: make the query one flat SELECT.
+
+Names are qualified, CTEs are put in their places, and derived tables are merged where that is sound.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,15 @@ _CTE = "cte"  # the key of a CTE's number in the metadata of nodes
 
 
 def flatten(draft: Draft) -> Draft:
-    """Return the draft with its tree as one qualified SELECT."""
+    """Return the draft with its tree as one qualified SELECT.
+
+    >>> from relaqs_engine.planning.example import after, refusal, shown
+    >>> sql = "WITH far AS (SELECT fare FROM trips WHERE km > 9) SELECT sum(fare) AS s FROM far"
+    >>> print(shown(after(flatten, sql).select))
+    SELECT SUM(trips.fare) AS s FROM trips AS trips WHERE trips.km > 9
+    >>> refusal(flatten, "SELECT zone FROM trips UNION SELECT zone FROM zones")
+    'UNION combines whole answers'
+    """
     if not isinstance(draft.tree, exp.Select):
         raise NotOnlineError(f"{draft.tree.key.upper()} combines whole answers")
     tree = qualified_query(draft)
@@ -28,7 +39,7 @@ def flatten(draft: Draft) -> Draft:
 
 
 def qualified_query(draft: Draft) -> exp.Query:
-    """Return the query without WITH, its names qualified, derived tables merged where that is sound."""
+    """Return the query without WITH, its names qualified, its derived tables merged where that is sound."""
     if call := volatile_function(draft.tree):
         raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
     tree = draft.tree.copy()
@@ -45,7 +56,7 @@ def qualified_query(draft: Draft) -> exp.Query:
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
-    # Identifiers, for sqlglot parses a name that is text: it would read `delay ` as `delay`.
+    # Names are given as identifiers, because sqlglot parses text: it would read `delay ` as `delay`.
     schema: dict[Any, object] = {
         _identifier(name): {_identifier(column.name): column.type for column in layout.columns}
         for name, layout in draft.catalog.tables.items()
@@ -59,7 +70,10 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
 
 
 def inline_ctes(tree: exp.Query) -> exp.Query:
-    """Return the tree with each reference to a CTE replaced by its query. Sound: no function is volatile."""
+    """Return the tree with each reference to a CTE replaced by its query.
+
+    This is sound because volatile functions, such as random(), were refused before.
+    """
     _number_ctes(tree)
     while with_ := next((node for node in tree.find_all(exp.With) if node.expressions), None):
         scope = with_.parent
@@ -77,7 +91,10 @@ def inline_ctes(tree: exp.Query) -> exp.Query:
 
 
 def _number_ctes(tree: exp.Query) -> None:
-    """Number the CTEs, and the references to each alike: a body that moves keeps its names' meaning."""
+    """Give each CTE a number, and the same number to each reference to it.
+
+    A body that moves elsewhere in the tree so keeps the meaning of the names in it.
+    """
     for number, cte in enumerate(tree.find_all(exp.CTE)):
         cte.meta[_CTE] = number
     for table in tree.find_all(exp.Table):
@@ -98,7 +115,7 @@ def _is_plain_distinct(tree: exp.Select) -> bool:
 
 
 def with_explicit_keys(tree: exp.Select) -> exp.Select:
-    """Return the tree with its keys one by one: GROUP BY ALL means the outputs that aggregate nothing."""
+    """Return the tree with its group keys written out. GROUP BY ALL means the outputs without aggregates."""
     if _is_plain_distinct(tree):
         tree.set("distinct", None)
         tree.set("group", exp.Group(expressions=[item.unalias() for item in tree.expressions]))
@@ -116,7 +133,10 @@ def with_explicit_keys(tree: exp.Select) -> exp.Select:
 
 
 def _has_outer_join_over_derived_table(tree: exp.Expr) -> bool:
-    """Merging a derived table below an outer join can turn its NULL-filled columns into constants."""
+    """Whether an outer join reads a derived table.
+
+    Merging that table could turn its NULL-filled columns into constants.
+    """
     for select in tree.find_all(exp.Select):
         joins = select.args.get("joins") or []
         outer = any(join.side in ("LEFT", "RIGHT", "FULL") for join in joins)

@@ -1,7 +1,7 @@
-"""ROLLUP, CUBE and GROUPING SETS as plain keys, and one more that tells the grouping sets apart.
+"""Turn ROLLUP, CUBE and GROUPING SETS into plain keys, and one more key that tells the grouping sets apart.
 
-Each task groups once per set. The number that GROUPING gives all keys together becomes a key of its own, so
-that a group of one set never meets one of another, and everything after the tasks sees ordinary groups.
+Each task groups once per set. The number that GROUPING gives to all keys together becomes a key of its own.
+So a group of one set never meets a group of another set, and everything after the tasks sees ordinary groups.
 """
 
 from __future__ import annotations
@@ -27,9 +27,16 @@ def groups_several_times(select: exp.Select) -> bool:
 
 
 def group_keys(select: exp.Select) -> tuple[tuple[exp.Expr, ...], tuple[tuple[int, ...], ...]]:
-    """Return the keys of GROUP BY, and the grouping sets as positions among them: none for plain keys.
+    """Return the keys of GROUP BY, and each grouping set as positions of its keys. Plain keys have no sets.
 
     With grouping sets the last key is the number that tells them apart.
+
+    >>> import sqlglot
+    >>> keys, sets = group_keys(sqlglot.parse_one("SELECT a, b, sum(x) FROM t GROUP BY ROLLUP (a, b)"))
+    >>> [key.sql() for key in keys]
+    ['a', 'b', 'GROUPING_ID(a, b)']
+    >>> sets
+    ((0, 1, 2), (0, 2), (2,))
     """
     group = select.args.get("group")
     if group is None:
@@ -48,7 +55,7 @@ def group_keys(select: exp.Select) -> tuple[tuple[exp.Expr, ...], tuple[tuple[in
 
 
 def check_each_key_has_one_name(written: exp.Query, qualified: exp.Query) -> None:
-    """Raise NotOnlineError where GROUP BY writes one key in two ways: DuckDB takes it for two keys."""
+    """Raise NotOnlineError where GROUP BY writes one key in two ways. DuckDB takes it for two keys."""
     before, after = (
         sorted(len(_names(select)) for select in tree.find_all(exp.Select) if groups_several_times(select))
         for tree in (written, qualified)
@@ -68,7 +75,13 @@ def _names(select: exp.Select) -> set[str]:
 def grouping_number(
     node: exp.Grouping | exp.GroupingId, keys: Sequence[exp.Expr], outputs: Mapping[str, exp.Expr]
 ) -> exp.Expr:
-    """Return GROUPING(x, y, …) from the number over all keys. keys: the plain ones. outputs: by alias."""
+    """Return GROUPING(x, y, …), computed from the number over all keys.
+
+    Args:
+        node: the call of GROUPING.
+        keys: the plain keys, without the number.
+        outputs: the query's outputs by alias.
+    """
     bits: list[exp.Expr] = []
     for place, argument in enumerate(reversed(node.expressions)):
         key = outputs.get(argument.name, argument) if isinstance(argument, exp.Column) else argument

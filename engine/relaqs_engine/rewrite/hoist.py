@@ -1,8 +1,9 @@
-"""Rule: static sides are prepared once per worker: only the columns used, the rows that can join.
+"""Rule: each worker prepares a static table once, with the columns that are used and the rows that can join.
 
-A static table that must match keeps the rows that pass its own conditions and that meet the smaller static
-tables it is equated with (a semi-join, which never multiplies rows). A condition that is an OR over several
-tables implies one per table: every branch's own part, joined by OR.
+A row of an inner-joined static table is kept if it passes the table's own conditions. It must also meet the
+smaller static tables that it is equated with (a semi-join, which never multiplies rows). A condition that is
+an OR over several tables implies one condition for each table: the part of every branch that is about that
+table, joined by OR. Example: `(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)` implies `a.x = 1 OR a.x = 3`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from relaqs_engine.sql.parse import DIALECT
 
 @dataclass(slots=True)
 class _Work:
-    """Hoists made so far: by the table's place in the query, and whether they drop rows."""
+    """The hoists made so far.
+
+    Attributes:
+        hoists: by their names.
+        of_alias: by the alias of the table in the query.
+        reduced: the aliases of tables that lost rows.
+    """
 
     hoists: dict[str, Hoist] = field(default_factory=dict)
     of_alias: dict[str, Hoist] = field(default_factory=dict)
@@ -30,7 +37,16 @@ class _Work:
 
 
 def hoist_statics(draft: Draft) -> Draft:
-    """Return the draft with its hoists, and the FROM and WHERE of the partial query reading them."""
+    """Return the draft with its hoists, and with FROM and WHERE of the partial query over them.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> sql = "SELECT sum(fare) FROM trips JOIN zones ON trips.zone = zones.zone WHERE city = 'Oslo'"
+    >>> draft = after(hoist_statics, sql)
+    >>> print(shown(draft.hoists[0].sql))
+    SELECT zone, city FROM files AS zones WHERE zones.city = 'Oslo'
+    >>> print(shown(draft.scan))
+    SELECT FROM partitions_of_trips AS trips CROSS JOIN hoist_0 AS zones WHERE trips.zone = zones.zone
+    """
     work = _Work()
     pushed: set[int] = set()
     statics = [source for source in draft.sources if not source.streams]
@@ -71,7 +87,7 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
 
 
 def implied_by_or(condition: exp.Expr, alias: str) -> exp.Expr | None:
-    """Return what `(a and …) or (b and …)` implies for one source, or None if some branch says nothing."""
+    """Return what `(a and …) or (b and …)` implies for one source, None if a branch says nothing about it."""
     condition = condition.unnest()
     if not isinstance(condition, exp.Or) or aliases_in(condition) == {alias}:
         return None
@@ -85,7 +101,7 @@ def implied_by_or(condition: exp.Expr, alias: str) -> exp.Expr | None:
 
 
 def _semi_joins(draft: Draft, source: Source, work: _Work) -> list[exp.Expr]:
-    """Return `x IN (SELECT y FROM smaller)` for each smaller static table that has lost rows itself."""
+    """Return `x IN (SELECT y FROM smaller)` for each smaller static table that itself lost rows."""
     found: list[exp.Expr] = []
     for condition in draft.conjuncts:
         pair = column_pair(condition)
@@ -111,7 +127,7 @@ def projection(select: exp.Select, source: Source, layout: Layout, conditions: l
 
 
 def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Expr:
-    """Return the condition with the table's name for its alias: equal hoists have equal texts."""
+    """Return the condition with the table's name for its alias, so that equal hoists have equal texts."""
     condition = condition.copy()
     for column in condition.find_all(exp.Column):
         if column.table == source.alias:
@@ -132,7 +148,7 @@ def whole_table(layout: Layout) -> exp.Subquery:
 
 
 def _read_files(draft: Draft, node: exp.Expr) -> tuple[TableRead, ...]:
-    """Put whole layouts in the place of catalog tables below the node; return what is read of them."""
+    """Put whole layouts in the place of the catalog tables below a node, and return what that reads."""
     reads: list[TableRead] = []
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
@@ -151,7 +167,7 @@ def _add(work: _Work, sql: str, about: str, reads: tuple[TableRead, ...]) -> Hoi
 
 
 def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
-    """Return FROM and WHERE with stream tokens and hoists in the place of tables."""
+    """Return FROM and WHERE, with stream tokens and hoists in the place of tables."""
     select = draft.select.copy()
     originals = [select.args["from_"].this] + [join.this for join in select.args.get("joins") or []]
     for source, node in zip(draft.sources, originals, strict=True):
@@ -182,13 +198,13 @@ def _name_in_partial(source: Source, work: _Work) -> str:
 
 
 def _block_of_groups(source: Source) -> exp.Expr:
-    """Return the block of a local derived table's groups: all rows of a group share it."""
+    """Return the block of the groups of a local derived table. All rows of a group have the same one."""
     block = exp.column(BLOCK_COLUMN, source.block_alias, quoted=True)
     return exp.alias_(exp.AnyValue(this=block), BLOCK_COLUMN, quoted=True)
 
 
 def _without_inner_condition(join: exp.Join) -> exp.Join:
-    """Inner joins' conditions stand among the conjuncts; an outer join keeps its own."""
+    """Return an inner join without its condition, which stands in WHERE. An outer join keeps its own."""
     if not join.side:
         join.set("on", None)
         join.set("kind", "CROSS")

@@ -1,7 +1,8 @@
-"""Which of the kept rows count: conditions on stages, as SQL over the kept rows.
+"""Say which of the kept rows count: the conditions on stages, as SQL over the kept rows.
 
-A comparison of a row's value with one stage's one value is decided where the value lies outside the stage's
-range: such rows are folded, or dropped, by the tasks already.
+A row may be compared with one value of one stage, as in `fare > (SELECT avg(fare) FROM trips)`. Such a row is
+decided once its own value lies outside the range in which the stage's value surely lies. Tasks add the rows
+that are surely in to the sums, and drop those that are surely out. Only rows inside the range are kept.
 """
 
 from __future__ import annotations
@@ -41,7 +42,14 @@ _MIRRORED: dict[type[exp.Binary], type[exp.Binary]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`row <operator> stage`: row reads columns of the query, the stage has one value for all rows."""
+    """A condition `row <operator> stage`.
+
+    Attributes:
+        row: what is compared, over columns of the query.
+        operator: the comparison.
+        look_up: the subquery that gives the stage's value, the same for all rows.
+        stage: the stage's name.
+    """
 
     row: exp.Expr
     operator: type[exp.Binary]
@@ -51,7 +59,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The conditions that stages decide. comparison: where it is one alone, and of a number."""
+    """The conditions that stages decide.
+
+    Attributes:
+        conditions: all of them.
+        comparison: the one condition, where there is only one and it compares a row with a number.
+    """
 
     conditions: tuple[exp.Expr, ...]
     comparison: Comparison | None = None
@@ -95,9 +108,22 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 
 def kept_columns(late: Late, fits: Mapping[str, CrossFit]) -> tuple[exp.Expr, ...]:
-    """Return what rows are kept by beside the groups: what is compared, and whether they count for sure.
+    """Return what rows are kept by besides their group: what is compared, and whether they surely count.
 
-    fits: of the look-ups by their text; what a row adds to its own group is compared as well.
+    Args:
+        late: the conditions on stages.
+        fits: the look-ups by their SQL. What a row adds to its own group is then kept as well.
+
+    For example, rows are kept by their fare. The second column is TRUE for rows that surely count:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> sql = "SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)"
+    >>> print(explained(sql, "partial SQL, per task:"))
+    SELECT trips.fare AS k0, CAST(NULL AS BOOLEAN) AS k1, COUNT(*) AS b0, COUNT(*) AS m
+    FROM partitions_of_trips AS trips GROUP BY 1, 2
+    >>> print(explained(sql, "rows that count"))
+    SELECT r, CAST(COALESCE(SUM(b0), 0) AS BIGINT) AS b0, CAST(COALESCE(SUM(m), 0) AS BIGINT) AS m
+    FROM (SELECT * FROM state WHERE k1 OR k0 > (SELECT v0 FROM stage_0)) GROUP BY r
     """
     if late.comparison is None:
         return (*late.columns, *(own for fit in fits.values() for own in fit.own))
@@ -105,7 +131,7 @@ def kept_columns(late: Late, fits: Mapping[str, CrossFit]) -> tuple[exp.Expr, ..
 
 
 def cross_fits(draft: Draft, late: Late, maker: StageMaker) -> dict[str, CrossFit]:
-    """Return the look-ups, by their text, of groups that the row itself is in."""
+    """Return the look-ups that read the group of the row itself, by their SQL."""
     found: dict[str, CrossFit] = {}
     for condition in late.conditions if late.comparison is None else ():
         for look_up in condition.find_all(exp.Select):
@@ -116,7 +142,7 @@ def cross_fits(draft: Draft, late: Late, maker: StageMaker) -> dict[str, CrossFi
 
 
 def kept_plan(draft: Draft, plan: MergePlan, late: Late, fits: Mapping[str, CrossFit]) -> MergePlan:
-    """Return how the rows are kept: a mergeable plan, by the query's keys and what is compared."""
+    """Return how the rows are kept: a mergeable plan, grouped by the query's keys and by what is compared."""
     kept = replace(draft, keys=(*draft.keys, *kept_columns(late, fits)), shared=())
     if late.conditions:
         check_types_travel(kept, partial_types(kept))
@@ -130,7 +156,7 @@ def kept_plan(draft: Draft, plan: MergePlan, late: Late, fits: Mapping[str, Cros
 
 
 def belonging_of(draft: Draft, late: Late, fits: Mapping[str, CrossFit]) -> Belonging:
-    """Return which kept rows count. fits: as `kept_columns` has them."""
+    """Return which kept rows count. `fits` are the look-ups that `kept_columns` had."""
     first = len(draft.keys)
     if late.comparison is None:
         names = {column.sql(DIALECT): f"k{first + i}" for i, column in enumerate(late.columns)}
@@ -156,13 +182,18 @@ def belonging_of(draft: Draft, late: Late, fits: Mapping[str, CrossFit]) -> Belo
 
 
 def _counted(draft: Draft, condition: str) -> str:
-    """Return the SQL from kept rows to partial rows of the query: those that count, summed."""
+    """Return the SQL from kept rows to partial rows of the query: those that meet the condition, summed."""
     source = f"(SELECT * FROM {STATE} WHERE {condition})"
     return merge_of(draft, (*key_names(draft), BLOCK), source)
 
 
 def _ranged(draft: Draft, comparison: Comparison, *, by_block: bool) -> str:
-    """Return the partial query inside a range: rows surely out are dropped, those surely in summed."""
+    """Return the partial query for a known range.
+
+    It drops the rows that are surely out, keeps those in the range by their value, and sums those that are
+    surely in. With `x > value` and a range from 3 to 5: rows up to 3 are out, rows above 5 are in. So 3 is
+    the loose end and 5 the tight end. With `x < value` the ends change places.
+    """
     rises = comparison.operator in (exp.GT, exp.GTE)
     loose, tight = (RANGE_LOW, RANGE_HIGH) if rises else (RANGE_HIGH, RANGE_LOW)
 
@@ -183,7 +214,13 @@ def _all_of(conditions: Sequence[exp.Expr], names: dict[str, str]) -> str:
 
 
 def _fitted(condition: exp.Expr, fits: Mapping[str, CrossFit], first: int) -> exp.Expr:
-    """Return the condition with values of the other rows of a group. first: the key of the first `own`."""
+    """Return the condition with stages' values as the other rows of a group show them.
+
+    Args:
+        condition: a condition on stages.
+        fits: how each look-up is computed from the other rows, by the look-up's SQL.
+        first: the position among the keys of the first value that a row adds to its own group.
+    """
     condition = condition.copy()
     for text, fit in fits.items():
         names = [f"{STATE}.k{first + i}" for i in range(len(fit.own))]

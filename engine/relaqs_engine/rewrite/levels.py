@@ -1,9 +1,11 @@
-"""What is known of the columns of a query over answers, while the answers are estimates.
+"""What is known of the columns of a query over answers, while those answers are estimates.
 
-A column taken over from an answer keeps its interval. A smooth function of estimates (sums, ratios, running
-totals, shares of a total) has an interval of its own, by leaving one block out through the whole query. It
-may only be certified where groups not yet seen could not change it by more than their rows would: a total
-over groups is a total over rows, their mean is not. Ranks, counts and extremes of groups are values so far.
+- A column that is taken over from an answer keeps its interval.
+- A smooth function of estimates (a sum, ratio, running total or share of a total) has an interval of its own.
+  It comes from leaving one block out through the whole query. It is certified only if groups that were not
+  seen yet cannot change it by more than their rows would. A total over groups is a total over rows, so it may
+  be certified. A mean over groups is not.
+- Ranks, counts and extremes over groups are shown as values so far, without an interval.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 class Trust(IntEnum):
-    """How far an estimate of a value can be trusted. The least of its parts is a value's own."""
+    """How far an estimate of a value can be trusted. A value is trusted as far as the least of its parts."""
 
     KEY = 0  # no estimate: a function of group keys and constants
     OWN = 1  # a smooth function of sums over rows
@@ -35,7 +37,13 @@ class Trust(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One column. is_total: a sum over rows. sources: (part, output) of the answers it is taken over from."""
+    """One column of a query over answers.
+
+    Attributes:
+        trust: how far its estimate can be trusted.
+        is_total: whether it is a sum over rows.
+        sources: the (part, output) of each answer that it is taken over from.
+    """
 
     trust: Trust
     is_total: bool = False
@@ -44,11 +52,15 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A query over answers. values: of its columns, by position.
+    """What is known of a query over answers.
 
-    query: with two more columns, the identity of each row and the joined rows behind it; None where rows
-    cannot be told apart. part: the one answer that all rows come from, if it is one. is_certain: whether its
-    rows do not depend on estimates. keeps_groups: whether each row is a group of an answer.
+    Attributes:
+        values: its columns, by position.
+        query: the query with two more columns: the identity of each row, and the number of joined rows behind
+            it. None where rows cannot be told apart.
+        part: the one answer that all rows come from, if there is one.
+        is_certain: whether the set of its rows depends on no estimate.
+        keeps_groups: whether each row is a group of an answer.
     """
 
     values: tuple[Value, ...]
@@ -69,7 +81,16 @@ _UNSURE = Value(Trust.NONE)
 
 
 def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
-    """Return what is known of the query over the answers of the parts. Does not change it."""
+    """Return what is known of a query over the answers of the parts. The query itself stays as it is.
+
+    The plan shows what follows from it. A share of a total is smooth, and a rank is not:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> share, place = "sum(km) / sum(sum(km)) OVER ()", "rank() OVER (ORDER BY sum(km))"
+    >>> sql = f"SELECT zone, {share} AS share, {place} AS place FROM trips GROUP BY zone"
+    >>> explained(sql, "columns")
+    'zone: group key share: estimate with an interval place: value so far, no interval'
+    """
     if isinstance(query, exp.SetOperation):
         return _combined(query, parts)
     assert isinstance(query, exp.Select)
@@ -96,7 +117,7 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
 
 
 def _blind(values: Iterable[Value]) -> Level:
-    """Return the level of a query whose rows cannot be told apart: only keys are known."""
+    """Return the level of a query whose rows cannot be told apart. Only its keys are known."""
     return Level(tuple(value if value.trust is Trust.KEY else _UNSURE for value in values))
 
 
@@ -128,7 +149,7 @@ def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
 
 
 def _smoothed(item: exp.Expr, names: Names) -> Value:
-    """Return what is known of an output. One that has an interval is left unrounded, in place."""
+    """Return what is known of an output. If it has an interval, its rounding is taken off, in place."""
     smooth = item.unalias().copy()
     for node in list(smooth.find_all(exp.Round, exp.Cast)):
         if isinstance(node, exp.Round) or is_number(node.args["to"].sql(DIALECT)):
@@ -141,7 +162,7 @@ def _smoothed(item: exp.Expr, names: Names) -> Value:
 
 
 def _without(expression: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """Return the expression with what the node is a rounding of in its place."""
+    """Return the expression with the unrounded value in the place of the node that rounds it."""
     inner = exp.paren(node.this)
     if node is expression:
         return inner
@@ -157,7 +178,7 @@ def _value(expression: exp.Expr, names: Names) -> Value:
 
 
 def _trust(node: exp.Expr, names: Names, *, grouped: bool = False) -> Trust:
-    """Return the trust in an expression. grouped: aggregates stand for sums over groups."""
+    """Return the trust in an expression. With `grouped`, aggregates stand for sums over groups."""
     if isinstance(node, exp.Column):
         return names.get((node.table, node.name.lower()), _UNSURE).trust if not grouped else Trust.KEY
     if isinstance(node, exp.Window):
@@ -174,7 +195,7 @@ def _trust(node: exp.Expr, names: Names, *, grouped: bool = False) -> Trust:
 
 
 def _windowed(window: exp.Window, names: Names) -> Trust:
-    """Return the trust in a window function: which rows it sees must not depend on estimates."""
+    """Return the trust in a window function. The rows that it sees must not depend on estimates."""
     order = window.args.get("order")
     about = [*(window.args.get("partition_by") or []), *(order.expressions if order else [])]
     if any(
@@ -196,13 +217,13 @@ def _summed(function: exp.Expr, names: Names) -> Trust:
 
 
 def _if_whole(argument: exp.Expr, names: Names) -> Trust:
-    """Return the trust in what also depends on which groups there are."""
+    """Return the trust in a value that also depends on which groups there are."""
     trust = _trust(argument, names)
     return Trust.WHOLE if trust in (Trust.OWN, Trust.WHOLE) else Trust.NONE
 
 
 def _grouped(query: exp.Select, names: Names, below: Level) -> Level:
-    """Return the level of an aggregation over groups, whose rows are told apart by keys alone."""
+    """Return the level of an aggregation over groups. Only keys tell its rows apart."""
     group = query.args.get("group")
     keys = group.expressions if group else []
     known = not query.find(exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -223,7 +244,7 @@ def _sum_or_key(expression: exp.Expr, names: Names) -> Value:
 
 
 def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
-    """Return the level of a set operation. Of UNION ALL columns are known that are alike on both sides."""
+    """Return the level of a set operation. A column of UNION ALL is known where both sides are alike."""
     if query.args.get("by_name"):
         raise NotOnlineError("BY NAME may give its sides columns that they do not have")
     sides = [query.args[side].unnest() for side in ("this", "expression")]
@@ -244,7 +265,7 @@ def _alike(left: Value, right: Value) -> Value:
         return Value(Trust.KEY)
     sources = set(left.sources + right.sources)
     taken_over = left.sources and right.sources and left.trust is not Trust.KEY is not right.trust
-    # A row is known by its answer alone, so that all rows of one answer must take over the same output.
+    # Only its answer tells a row apart, so all rows of one answer must take over the same output.
     if not taken_over or len({part for part, _ in sources}) < len(sources):
         return _UNSURE
     return Value(Trust.NONE, sources=tuple(sorted(sources)))

@@ -1,8 +1,9 @@
-"""Rule: which numbers decide whether a group belongs to the answer, while those numbers are estimates.
+"""Rule: find the estimated numbers that decide whether a group belongs to the answer.
 
-HAVING compares estimates: the distance to its threshold decides, of a plain total to a constant, else of the
-left side less the right to 0. ORDER BY an estimate … LIMIT k ranks them: the distances to the other groups
-decide. They are estimated like outputs, and not shown.
+HAVING compares estimates, so the distance to its threshold decides. For a plain total beside a constant that
+is the total itself. For any other comparison it is the left side less the right side, compared with 0. ORDER
+BY an estimate with LIMIT ranks the groups, so their distances from each other decide. These numbers are
+estimated like outputs, and not shown.
 """
 
 from __future__ import annotations
@@ -25,7 +26,15 @@ _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
 
 
 def decide_membership(draft: Draft) -> Draft:
-    """Return the draft with its deciders, or knowing that membership cannot be told before the end."""
+    """Return the draft with its deciders, or with the note that membership stays open until the end.
+
+    >>> from relaqs_engine.planning.example import after
+    >>> sql = "SELECT zone, sum(km) AS s FROM trips GROUP BY 1 HAVING count(*) > 99 ORDER BY s DESC LIMIT 3"
+    >>> for each in after(decide_membership, sql).membership.deciders:
+    ...     print(each.value.estimate_sql, "is ranked" if each.ranks else f"{each.side} {each.threshold}")
+    (CAST(b1 AS DOUBLE) * scale) above 99.0
+    (CAST(b0 AS DOUBLE) * scale) is ranked
+    """
     if draft.estimate_tree is None:
         return draft
     select = draft.select
@@ -49,14 +58,14 @@ def decide_membership(draft: Draft) -> Draft:
 
 
 def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
-    """Yield the conditions of HAVING that no estimate changes."""
+    """Yield the conditions of HAVING that no estimate changes, such as a condition on a key."""
     for condition in _having(draft):
         if not _estimates(draft, condition):
             yield condition
 
 
 def keep_numeric_deciders(draft: Draft, types: Mapping[str, str]) -> Draft:
-    """Return the draft, its membership opaque where a decider is no number: text has no distance."""
+    """Return the draft, its membership opaque where a decider is no number. Text has no distance."""
     rules = draft.membership
     if not rules.deciders:
         return draft
@@ -81,7 +90,7 @@ def _having(draft: Draft) -> tuple[exp.Expr, ...]:
 
 
 def _margins(draft: Draft) -> Iterator[Decider | None]:
-    """Yield what each condition of HAVING compares; None where it is no comparison."""
+    """Yield what each condition of HAVING compares, None for a condition that is no comparison."""
     for condition in _having(draft):
         if not _estimates(draft, condition):
             continue
@@ -96,7 +105,7 @@ def _margins(draft: Draft) -> Iterator[Decider | None]:
 
 
 def _margin(draft: Draft, condition: exp.Expr) -> Decider | None:
-    """Return what a comparison decides by: a total beside a constant, else its left side less its right."""
+    """Return what a comparison decides by: a total beside a constant, or else left side less right side."""
     left, right = condition.args["this"], condition.args["expression"]
     side = "above" if isinstance(condition, exp.GT | exp.GTE) else ""
     side = "below" if isinstance(condition, exp.LT | exp.LTE) else side
@@ -154,7 +163,10 @@ def _ranks_by_key(draft: Draft) -> bool:
 
 
 def _ranks_totals(draft: Draft) -> bool:
-    """Whether groups with few rows would stand first only because what was seen of them is scaled."""
+    """Whether the ranking is by scaled totals.
+
+    Scaling would put groups with few rows first, only because what was seen of them is multiplied.
+    """
     scaled = {SCALE, DISTINCT_ESTIMATE}
     return any(
         column.name in scaled for value, _ in _ranked_by(draft) for column in value.find_all(exp.Column)
@@ -162,7 +174,7 @@ def _ranks_totals(draft: Draft) -> bool:
 
 
 def _estimates(draft: Draft, expression: exp.Expr) -> bool:
-    """Whether anything but group keys occurs in it."""
+    """Whether anything but group keys occurs in the expression."""
     keys = {f"k{i}" for i in range(len(draft.keys))}
     return any(not column.table and column.name not in keys for column in expression.find_all(exp.Column))
 
@@ -176,7 +188,7 @@ def _difference(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 def _decider(draft: Draft, value: exp.Expr, total: str | None = None) -> Decider | None:
-    """Return the decider, or None where its value is not an estimate with a standard error."""
+    """Return the decider, None where its value is no estimate with a standard error."""
     additive = {column.name for column in (*draft.basis, *draft.shared_basis) if column.is_additive}
     keys = {f"k{i}" for i in range(len(draft.keys))}
     used = {column.name for column in value.find_all(exp.Column)} - keys - {SCALE, SHARED_SCALE}

@@ -1,4 +1,7 @@
-"""Rule: the text of what HAVING leaves out of a ranking for now, and may still come in, and go ahead."""
+"""Rule: write the query of the groups that HAVING leaves out of a ranking for now.
+
+Such a group may still pass HAVING later, and may then come before the groups that are shown.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,15 @@ from relaqs_engine.sql.parse import DIALECT
 def near_sql(draft: Draft) -> str:
     """Return the query of the groups that fail HAVING so far, those nearest to its thresholds first.
 
-    It has the columns of the estimate. "" where nothing is ranked, or nothing that is estimated decides.
+    It has the columns of the estimate. It is "" where nothing is ranked, or where no estimate decides.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.rewrite.rows import rows_as_state
+    >>> sql = "SELECT zone, avg(km) AS a FROM trips GROUP BY 1 HAVING count(*) > 99 ORDER BY a DESC LIMIT 3"
+    >>> print(shown(near_sql(after(rows_as_state, sql))))
+    SELECT ... WHERE (TRY((CAST(b2 AS DOUBLE) * scale) > 99)) IS NOT TRUE)
+    ORDER BY greatest(CASE WHEN TRY((CAST(b2 AS DOUBLE) * scale) > 99) THEN 0.0
+                      ELSE abs(d0 - (99.0)) END) NULLS FIRST LIMIT 500
     """
     rules = draft.membership
     margins = [(i, each) for i, each in enumerate(rules.deciders) if not each.ranks]

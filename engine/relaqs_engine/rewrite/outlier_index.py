@@ -1,10 +1,10 @@
-"""Rule: rows with values far out are read from the outlier index, counted exactly, and left out of samples.
+"""Rule: read rows with values far out from the outlier index, and leave them out of the sample.
 
     SELECT sum(fare) FROM trips       -- rows with a fare above 80 are in the index of trips
       sample:  … FROM partitions WHERE NOT fare > 80     scaled up
       index:   … FROM outliers   WHERE fare > 80         as it is
 
-Only sums that merge can be put together from both. See layouts/outliers.py for what is in the index.
+Only sums that merge can be put together from both. `layouts/outliers.py` says what is in the index.
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ _SUMMED = (Basis.SUM, Basis.MEAN, Basis.M2)
 
 
 def read_outliers_apart(draft: Draft) -> Draft:
-    """Return the draft with the outliers of what it sums apart, if it sums a skewed column of its stream."""
+    """Return the draft with outliers read apart, if it sums a skewed column of its one stream.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> draft = after(read_outliers_apart, "SELECT sum(fare) FROM trips")
+    >>> print(shown(draft.scan))
+    SELECT FROM partitions_of_trips AS trips WHERE NOT COALESCE(trips.fare < 2.5 OR trips.fare > 80.0, FALSE)
+    >>> print(shown(draft.outlier_scan))
+    SELECT FROM partitions_of_trips AS trips WHERE COALESCE(trips.fare < 2.5 OR trips.fare > 80.0, FALSE)
+    >>> draft.basis[0].highest   # the most that a row of the sample can add to the sum
+    80.0
+    """
     source = _indexed_stream(draft)
     if source is None or draft.scan is None:
         return draft
@@ -45,7 +55,7 @@ def read_outliers_apart(draft: Draft) -> Draft:
 
 
 def _indexed_stream(draft: Draft) -> Source | None:
-    """Return the one stream, if it has an outlier index and the query is sums over its rows."""
+    """Return the one stream, if it has an outlier index and the query sums over its rows."""
     keeps_values = draft.distinct is not None or draft.of_values
     if draft.bars.method is not Method.REPLICATES or not draft.may_read_outliers or keeps_values:
         return None
@@ -58,7 +68,7 @@ def _indexed_stream(draft: Draft) -> Source | None:
 
 
 def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
-    """Return the columns with outliers that occur in what is summed."""
+    """Return the columns with outliers that occur in a sum."""
     assert source.layout is not None
     used = {
         column.name.lower()
@@ -71,7 +81,7 @@ def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
 
 
 def _summed(column: BasisColumn) -> exp.Expr:
-    """Return the expression that a SUM, MEAN or M2 is of."""
+    """Return the expression inside a SUM, MEAN or M2."""
     aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
     summed = aggregate.this.this if isinstance(aggregate, exp.Filter) else aggregate.this
     assert isinstance(summed, exp.Expr)
@@ -79,7 +89,7 @@ def _summed(column: BasisColumn) -> exp.Expr:
 
 
 def _among_inliers(column: BasisColumn, draft: Draft, source: Source, skewed: set[str]) -> BasisColumn:
-    """Return the column with the bounds of rows that are no outliers."""
+    """Return the column with the bounds of the rows that are no outliers."""
     if column.kind not in _SUMMED:
         return column
 

@@ -1,4 +1,4 @@
-"""Rule: what is known of each output column before the end: a key, an estimate, a bound, or nothing sound."""
+"""Rule: tell what is known of each output before the end: a key, an estimate, a bound, or nothing sound."""
 
 from __future__ import annotations
 
@@ -25,7 +25,20 @@ def is_number(duckdb_type: str) -> bool:
 
 
 def classify_outputs(draft: Draft) -> Draft:
-    """Return the draft with one OutputColumn per column of the answer."""
+    """Return the draft with one OutputColumn for each column of the answer.
+
+    >>> from relaqs_engine.planning.example import after
+    >>> values = "avg(fare) AS mean, max(fare) AS top, median(km) AS middle, count(DISTINCT driver) AS seen"
+    >>> draft = after(classify_outputs, f"SELECT zone, {values}, mode(km) AS usual FROM trips GROUP BY zone")
+    >>> for output in draft.outputs:
+    ...     print(output.name, "is", output.kind.value)
+    zone is key
+    mean is estimate
+    top is bound
+    middle is quantile
+    seen is distinct
+    usual is opaque
+    """
     assert draft.estimate_tree is not None
     items = draft.estimate_tree.expressions
     if len(items) != len(draft.schema):
@@ -86,14 +99,19 @@ def _sign_of_column(column: exp.Column, basis: dict[str, BasisColumn]) -> Sign:
 
 
 def _sign_of_sums(column: BasisColumn) -> Sign:
-    """Return the signs of a column's sums, or of the values it lists."""
+    """Return the signs that a column's sums can have, or the values that it lists."""
     if column.kind in (Basis.COUNT, Basis.M2):
         return Sign.POSITIVE
     return sign_of_bounds(column.lowest, column.highest)
 
 
 def plain_total(value: exp.Expr, basis: Container[str]) -> str | None:
-    """Return the basis column if the value is nothing but its scaled total. basis: names of columns."""
+    """Return the column whose scaled total the value is, None where it is anything else.
+
+    Args:
+        value: an output over merged state.
+        basis: the names of the merged columns.
+    """
     if isinstance(value, exp.Mul) and isinstance(value.left, exp.Cast):
         column = value.left.this
         if isinstance(column, exp.Column) and column.name in basis and value.right.name == "scale":

@@ -1,7 +1,8 @@
-"""Refined plans over inner stages: what is left of the query reads their answers, and static tables, alone.
+"""Refined plans over inner stages: the rest of the query reads only their answers, and static tables.
 
-It runs as it is, where the stages' states are, over their answers so far, and at the end over their exact
-ones. Static tables are fetched once. No interval is known: it may do anything with the estimates.
+The query runs as it is, in the database that holds the stages' states: over the answers so far after each
+mini-batch, and over the exact answers at the end. Static tables are fetched once. Such a query may do
+anything with the estimates, so no interval is known.
 """
 
 from __future__ import annotations
@@ -31,7 +32,18 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
-    """Return the plan of a flattened query whose own FROM samples nothing. Raises NotOnlineError."""
+    """Return the plan of a flattened query whose own FROM samples nothing. Raises NotOnlineError.
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> mean = "SELECT avg(fare) FROM trips WHERE trips.zone = zones.zone"
+    >>> sql = f"SELECT city FROM zones WHERE ({mean}) > 30"
+    >>> print(explained(sql, "partial SQL of stage_0"))
+    SELECT trips.zone AS k0, SUM(trips.fare) AS b0, COUNT(trips.fare) AS b1, COUNT(*) AS m
+    FROM partitions_of_trips AS trips GROUP BY 1
+    >>> print(explained(sql, "final SQL, after the last"))
+    SELECT zones.city AS city FROM static_1 AS zones
+    WHERE (SELECT CAST(o1 AS DOUBLE) FROM stage_0 WHERE CAST(o0 AS INT) = zones.zone) > 30
+    """
     tree = draft.select.copy()
     maker = StageMaker(draft, plan_stage)
     _put_stages(tree, maker)
@@ -61,7 +73,7 @@ def refine_over_stages(draft: Draft, plan_stage: PlanStage) -> RefinedPlan:
 
 
 def _put_stages(query: exp.Expr, maker: StageMaker) -> None:
-    """Put look-ups in the place of the outermost subqueries that are stages."""
+    """Put look-ups in the place of the outermost subqueries that can be stages."""
     for child in child_queries(query):
         if not maker.reads_sampled(child):
             continue
@@ -83,13 +95,13 @@ def _items(draft: Draft, tree: exp.Select) -> list[exp.Expr]:
 
 
 def _picks_extremes(tree: exp.Select) -> bool:
-    """Whether the query shows the largest or smallest of what stages give."""
+    """Whether the query shows the largest or smallest of the values that stages give."""
     extremes = (exp.Min, exp.Max, exp.ArgMax, exp.ArgMin, exp.Limit, exp.Fetch, exp.Window, exp.All)
     return tree.find(*extremes) is not None
 
 
 def _compares(tree: exp.Select, maker: StageMaker) -> bool:
-    """Whether which groups the query shows depends on what is estimated of them."""
+    """Whether the estimated values of groups decide which groups the query shows."""
     return any(
         not is_key(condition.this, select, _is_key_of(maker))
         for select in tree.find_all(exp.Select)
@@ -99,7 +111,7 @@ def _compares(tree: exp.Select, maker: StageMaker) -> bool:
 
 
 def _kind(item: exp.Expr, tree: exp.Select, maker: StageMaker) -> OutputKind:
-    """Keys of stages and columns of static tables are as they are; the rest is computed from estimates."""
+    """Return KEY for keys of stages and columns of static tables. The rest is computed from estimates."""
     return OutputKind.KEY if is_key(item, tree, _is_key_of(maker)) else OutputKind.OPAQUE
 
 
@@ -115,7 +127,7 @@ def _is_key_of(maker: StageMaker) -> IsKey:
 
 
 def _statics(draft: Draft, tree: exp.Select, maker: StageMaker) -> Iterator[Hoist]:
-    """Put the fetched table in the place of each static one, and yield what is fetched."""
+    """Put the fetched table in the place of each static table, and yield what has to be fetched."""
     for table in list(tables_in(tree)):
         if maker.is_stage(table) or not isinstance(table.this, exp.Identifier):
             continue
@@ -132,7 +144,7 @@ def _statics(draft: Draft, tree: exp.Select, maker: StageMaker) -> Iterator[Hois
 
 
 def _own_conditions(table: exp.Table) -> list[exp.Expr]:
-    """Return the conditions on one table of its SELECT, where no outer join could revive what fails them."""
+    """Return a SELECT's conditions on one of its tables; none with an outer join, which could revive rows."""
     select = table.parent_select
     if select is None or any(join.side for join in select.args.get("joins") or []):
         return []

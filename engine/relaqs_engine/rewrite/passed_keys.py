@@ -1,4 +1,4 @@
-"""Which columns of a query over answers are keys, passed on through the derived tables between them."""
+"""Tell which columns of a query over answers are keys, also through the derived tables between them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,28 @@ from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import own_nodes
 
-# Of a table that is no derived one: whether no estimate changes the values of this column of it.
+# Whether a column of a table (not of a derived table) has values that no estimate changes.
 IsKey = Callable[[exp.Table, str], bool]
 
 
 def is_key(item: exp.Expr, query: exp.Select, of_table: IsKey) -> bool:
-    """Whether an expression of a SELECT is computed of keys alone, so that no estimate changes its value.
+    """Whether an expression is computed from keys alone, so that no estimate changes its value.
 
-    item: qualified; without columns it is one.
+    Args:
+        item: a qualified expression. Without any column it counts as a key.
+        query: the SELECT that it is in.
+        of_table: whether a column of a table (not of a derived table) is a key.
+
+    >>> import sqlglot
+    >>> query = sqlglot.parse_one("SELECT upper(d.k) AS k, d.n FROM (SELECT a.key AS k, a.n FROM a) AS d")
+    >>> [is_key(item.unalias(), query, lambda table, name: name == "key") for item in query.expressions]
+    [True, False]
     """
     if own_nodes(item, exp.AggFunc) or own_nodes(item, exp.Window) or item.find(exp.Query):
         return False
     sources = {source.alias_or_name: source for source in _sources(query)}
     if len(sources) == 1:
-        sources[""] = next(iter(sources.values()))  # a look-up in a stage names its columns alone
+        sources[""] = next(iter(sources.values()))  # a look-up in a stage names columns without their table
     return all(
         _is_key_of(sources.get(column.table), column.name, of_table) for column in item.find_all(exp.Column)
     )

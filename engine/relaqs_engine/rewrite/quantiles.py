@@ -1,11 +1,12 @@
-"""Aggregates that need every value of a group: the partial aggregate is the list of them.
+"""Aggregates that need every value of a group: the partial aggregate is the list of the values.
 
-MEDIAN, QUANTILE, QUANTILE_CONT, QUANTILE_DISC, PERCENTILE_… WITHIN GROUP, of one constant share
-MODE            the most frequent value; where several are, any of them
-SUM, AVG, COUNT of DISTINCT values, where a count of them is not estimated: values so far
+    MEDIAN, QUANTILE, QUANTILE_CONT, QUANTILE_DISC, PERCENTILE_… WITHIN GROUP    of one constant share
+    MODE                               the most frequent value; if several are, any of them
+    SUM, AVG, COUNT of DISTINCT x      where the count is not estimated: values so far
 
-DuckDB's own function of all the values is the answer, to the last digit and type. They stay in the state,
-which spills beyond its memory; only the function needs them at once, as in DuckDB itself.
+The answer is DuckDB's own function of all values, exact to the last digit and type. The values stay in the
+state, which spills to disk where memory is short. Only the function needs them at once, as DuckDB itself
+does.
 """
 
 from __future__ import annotations
@@ -26,9 +27,13 @@ _QUANTILES: dict[type[exp.Expr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class OfValues:
-    """DuckDB's function, and what it is taken over. share: None for what is no quantile of a constant one.
+    """A DuckDB function of all values.
 
-    is_distinct: equal values count once.
+    Attributes:
+        function: its name.
+        value: the expression that it is taken over.
+        share: the share of a quantile, None where the function is not a quantile of a constant share.
+        is_distinct: whether equal values count once.
     """
 
     function: str
@@ -39,7 +44,15 @@ class OfValues:
 
 @dataclass(frozen=True, slots=True)
 class MergedValue:
-    """A merged column: a function of all values that the state lists in another. name: its own, q0, …"""
+    """A merged column: a function of all values that the state lists in another column.
+
+    Attributes:
+        name: the column's own name, q0, q1, …
+        listed: the column with the lists.
+        function: the name of DuckDB's function.
+        share: the share of a quantile, or None.
+        is_distinct: whether equal values count once.
+    """
 
     name: str
     listed: str
@@ -49,12 +62,12 @@ class MergedValue:
 
     @property
     def sql(self) -> str:
-        """Return the aggregate over the listed values, a row each."""
+        """Return the aggregate over the listed values, one row for each value."""
         distinct = "DISTINCT " if self.is_distinct else ""
         return f"{self.function}({distinct}{self.listed}{self._share}) AS {self.name}"
 
     def empty(self, list_type: str) -> str:
-        """Return the column without values, of the type that it has over lists of this type."""
+        """Return the column for no values, with the type that it has over lists of this type."""
         return f"list_aggregate(NULL::{list_type}, '{self.function}'{self._share}) AS {self.name}"
 
     @property
@@ -70,7 +83,15 @@ class MergedValue:
 
 
 def of_values(aggregate: exp.Expr) -> OfValues | None:
-    """Return how an aggregate follows from the list of its values, None where it is none of these."""
+    """Return how an aggregate follows from the list of its values, None where it is not one of these.
+
+    >>> import sqlglot
+    >>> found = of_values(sqlglot.parse_one("quantile_cont(fare, 0.9)", dialect="duckdb"))
+    >>> found.function, found.value.sql(), found.share
+    ('quantile_cont', 'fare', 0.9)
+    >>> of_values(sqlglot.parse_one("sum(fare)")) is None
+    True
+    """
     if isinstance(aggregate, exp.Sum | exp.Avg) and isinstance(aggregate.this, exp.Distinct):
         return of_distinct(aggregate, aggregate.this.expressions[0])
     value, share = aggregate.this, aggregate.args.get("quantile") or aggregate.expression
@@ -100,7 +121,7 @@ def _is_share(share: object) -> bool:
 
 
 def with_values(merge: str, values: Sequence[MergedValue], keys: Sequence[str], state: str) -> str:
-    """Return the merge with the functions of all values beside each group. They are never in one list."""
+    """Return the merge with the functions of all values beside each group. Values are never in one list."""
     listed = sorted({value.listed for value in values})
     rows = ", ".join([*keys, *(f"unnest({column}) AS {column}" for column in listed)])
     columns = ", ".join([*keys, *(value.sql for value in values)])

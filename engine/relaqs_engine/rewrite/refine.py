@@ -1,8 +1,11 @@
-"""Refined plans over streamed rows: inner stages decide which rows count, or what groups are compared with.
+"""Refined plans over streamed rows: inner stages decide which rows count, or are compared with groups.
 
-What stages decide about rows is taken out of WHERE. The rest is an ordinary mergeable query; its rows are
-kept with what the conditions taken out compare, summed where they agree in it (`OuterRows.kept`). A stage
-that is compared after aggregation is a column that every group has (`rewrite/shared.py`).
+Conditions on stages are taken out of WHERE. What is left is an ordinary mergeable query. Its rows are kept
+with the values that the conditions compare, and rows with equal values are summed to one (`OuterRows.kept`).
+A stage that is compared after aggregation becomes a column of every group (`rewrite/shared.py`).
+
+The theory of stages is in `rewrite/stages.py`, that of running such a plan in `execution/refined.py`, and the
+decision in docs/decisions/0006-refined-mode.md.
 """
 
 from __future__ import annotations
@@ -36,8 +39,22 @@ Complete = Callable[[Draft], MergePlan]
 def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> RefinedPlan:
     """Return the plan of a flattened query that samples tables of its own FROM.
 
-    plan_stage: plans a stage by itself. complete: makes a plan of a draft to which all rules were applied.
-    Raises NotOnlineError.
+    Args:
+        draft: the query.
+        plan_stage: plans a stage by itself.
+        complete: makes a plan of a draft to which all rules were applied.
+
+    Raises:
+        NotOnlineError: the query has no such plan. The text says why.
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> sql = "SELECT zone FROM trips GROUP BY zone HAVING sum(km) > (SELECT 0.01 * sum(km) FROM trips)"
+    >>> explained(sql, "mode")
+    'refined'
+    >>> explained(sql, "why")
+    'groups are compared with 0.01 * SUM(km), which is estimated from the same mini-batches'
+    >>> print(explained(sql, "partial SQL of stage_0"))
+    SELECT SUM(trips.km) AS b0, COUNT(*) AS m FROM partitions_of_trips AS trips
     """
     tree = draft.select.copy()
     push_arithmetic_inside(tree)
@@ -80,7 +97,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
 
 
 def _subqueries(tree: exp.Select) -> list[exp.Expr]:
-    """Return the subqueries of a SELECT, those that stand in its FROM left out."""
+    """Return the subqueries of a SELECT, but not those in its FROM."""
 
     def is_source(query: exp.Expr) -> bool:
         derived = query.parent
@@ -109,7 +126,7 @@ def _with_columns(draft: Draft, late: Late) -> Draft:
 
 
 def _as_far_as_known(draft: Draft, late: Late) -> Draft:
-    """Return the draft with what can still be said where rows may leave, or groups are compared."""
+    """Return the draft with what can still be said where rows may leave, or where groups are compared."""
     basis = tuple(column for column in draft.basis if column.kind is not Basis.PRODUCT)
     has_bars = draft.bars.method is not Method.NONE and draft.groups.expected <= MANY_GROUPS
     if draft.groups.are_local and draft.shared:  # the groups are complete; the stages' blocks tell the rest
@@ -145,21 +162,21 @@ def _of_rows_that_may_leave(draft: Draft, late: Late) -> MembershipRules:
 
 
 def _without_bounds(output: OutputColumn) -> OutputColumn:
-    """What was seen bounds nothing while it is not certain that it counts."""
+    """Return the output without bounds. Rows that may still leave the answer bound nothing."""
     if output.kind is OutputKind.BOUND:
         return replace(output, kind=OutputKind.OPAQUE, side=None)
     return replace(output, total=None)
 
 
 def _check_partitions(draft: Draft, plan: MergePlan, maker: StageMaker) -> None:
-    """Stages and outer query are read together, so their tables must have the same partitions."""
+    """Raise NotOnlineError unless stages and outer query, which are read together, have equal partitions."""
     streams = all_streams(plan.streams, maker)
     if len({len(draft.catalog.table(stream.table).partitions) for stream in streams}) > 1:
         raise NotOnlineError("its tables are laid out in different numbers of partitions")
 
 
 def all_streams(streams: Sequence[Stream], maker: StageMaker) -> tuple[Stream, ...]:
-    """Return the streams and those of the stages, each once, by name."""
+    """Return these streams and those of the stages, each once, sorted by name."""
     found = {stream.table: stream for stream in streams}
     found |= {stream.table: stream for stage in maker.stages for stream in stage.plan.streams}
     return tuple(found[table] for table in sorted(found))

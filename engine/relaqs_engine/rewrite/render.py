@@ -40,12 +40,12 @@ def key_names(draft: Draft) -> tuple[str, ...]:
 
 
 def partial_types(draft: Draft) -> dict[str, str]:
-    """Return DuckDB's type of each column of the partial query, read off over empty tables."""
+    """Return DuckDB's type of each column of the partial query. It is looked up over empty tables."""
     return dict(draft.binder.describe(partial_of(draft, scan_of_tables(draft), block=None)))
 
 
 def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
-    """Return the columns that estimates and the final query see, without values. types: partial_types."""
+    """Return the columns that estimates and the final query see, all NULL. `types` is `partial_types`."""
     merged = dict(types)
     if draft.distinct is not None:
         merged |= {DISTINCT_SEEN: "BIGINT", DISTINCT_ONCE: "BIGINT", DISTINCT_ESTIMATE: "DOUBLE"}
@@ -71,7 +71,19 @@ def partial_query(draft: Draft) -> PartialQuery:
 
 
 def render(draft: Draft) -> MergeTexts:
-    """Return the SQL from the state to answers; what is near the answer has a rule of its own (`near.py`)."""
+    """Return the SQL from the state to answers, of a draft to which all rules were applied.
+
+    What HAVING leaves out for now has a module of its own, `near.py`.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.rewrite.kept_values import check_kept_values
+    >>> draft = after(check_kept_values, "SELECT zone, count(*) AS n FROM trips GROUP BY zone")
+    >>> print(shown(partial_query(draft).sql))
+    SELECT trips.zone AS k0, COUNT(*) AS b0, COUNT(*) AS m FROM partitions_of_trips AS trips GROUP BY 1
+    >>> print(shown(render(draft).final))
+    SELECT CAST(e0 AS INTEGER) AS o0, CAST(e1 AS BIGINT) AS o1
+    FROM (SELECT *, k0 AS e0, (b0) AS e1 FROM merged)
+    """
     return MergeTexts(
         merge=_with_shared(draft, _with_values(draft, merge_of(draft, key_names(draft)))),
         estimate=_final(draft, estimated=True),
@@ -102,7 +114,7 @@ def _mergeable(draft: Draft) -> tuple[BasisColumn, ...]:
 
 
 def block_of(draft: Draft) -> exp.Expr:
-    """Return the block of a joined row. Co-clustered rows share it; an outer join may hide one side's."""
+    """Return the block of a joined row. Co-clustered rows share it. An outer join may hide one side's."""
     columns = [exp.column(BLOCK_COLUMN, source.alias, quoted=True) for source in draft.streams]
     preserved = [c for c, s in zip(columns, draft.streams, strict=True) if not s.nullable]
     block = preserved[0] if preserved else exp.Coalesce(this=columns[0], expressions=columns[1:])
@@ -138,7 +150,7 @@ def _group_by(draft: Draft, count: int) -> str:
 
 
 def _state(draft: Draft) -> str:
-    """Return the partial rows to merge. The set of no keys has one group, also where there are no rows."""
+    """Return the partial rows to merge. The set of no keys has one group, even where there are no rows."""
     if not any(len(each) == 1 for each in draft.grouping_sets):
         return STATE
     last = len(draft.keys) - 1
@@ -146,7 +158,7 @@ def _state(draft: Draft) -> str:
 
 
 def _units(draft: Draft) -> str:
-    """Return how many sampling units a value's rows are of."""
+    """Return the SQL that counts the sampling units behind the rows of a value."""
     source = next((s for s in draft.streams if not s.nullable), draft.streams[0])
     if not source.key_columns:
         return "COUNT(*)"
@@ -162,9 +174,12 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
 
 
 def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> str:
-    """Return the SELECT of one row per group over the state, in the partial query's own types.
+    """Return the SELECT of one row for each group over the state, in the partial query's own types.
 
-    key_columns: what makes a group. source: a query of some rows of the state, not of all.
+    Args:
+        draft: the query.
+        key_columns: the columns that make a group.
+        source: a query of some rows of the state. Without it, all rows are merged.
     """
     if draft.distinct is not None:
         return _merge_values(draft)
@@ -180,11 +195,11 @@ def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> st
 
 
 def weighted_merge_of(draft: Draft) -> str:
-    """Return the SELECT of one row per group for an estimate, where the state holds outliers as well.
+    """Return the SELECT of one row for each group, for an estimate where the state holds outliers as well.
 
-    What the sample gives is scaled up later, what the outlier index gives is not: so it weighs 1 / scale.
-    Beside each additive column stands what outliers add to it, without that weight. Sums and counts are
-    doubles here.
+    The sample's part is scaled up later, and the outliers' part must not be. So outliers weigh 1 / scale
+    here. Beside each additive column stands what outliers add to it, without that weight. Sums and counts are
+    doubles.
     """
     keys = ", ".join(key_names(draft))
     is_outlier = f"{BLOCK} = {OUTLIER_BLOCK}"
@@ -221,7 +236,7 @@ def _mean_of_sums(mean: BasisColumn, over: str = "") -> str:
 
 
 def _merge_values(draft: Draft) -> str:
-    """Return the merge of a state with a row per distinct value: first the values, then the groups."""
+    """Return the merge of a state with one row for each distinct value: first the values, then the groups."""
     if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
         raise NotOnlineError("it counts distinct values beside a variance")
     basis = [_merged(column) for column in _mergeable(draft)] + [f"sum({ROWS})::BIGINT AS {ROWS}"]
@@ -262,10 +277,11 @@ def _weighted_mean(mean: BasisColumn, over: str = "") -> str:
 
 
 def _final(draft: Draft, *, estimated: bool) -> str:
-    """Return the final query over `merged`: exact, or estimated with a `scale` column beside the basis.
+    """Return the final query over `merged`, exact or estimated.
 
-    Exact, it gives the answer's columns o0… in DuckDB's types. Estimated, it gives those, each estimate's
-    value as DOUBLE (v0…), and the keys, basis and row counts of the groups shown.
+    The exact query gives the answer's columns o0, … in DuckDB's types. The estimated one reads a `scale`
+    column beside the basis. It gives the answer's columns too, each estimate's value as DOUBLE (v0, …), and
+    the keys, basis and row counts of the groups that are shown.
     """
     tree = attempted(draft.estimate_tree) if estimated else draft.exact_tree
     assert tree is not None
@@ -279,7 +295,7 @@ def _final(draft: Draft, *, estimated: bool) -> str:
 
 
 def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -> str:
-    """Return the SELECT of the groups that meet a condition, "" for all, without order."""
+    """Return the SELECT of the groups that meet a condition ("" for all groups), without order."""
     values = ", ".join(
         f"{item.unalias().sql(DIALECT)} AS {output_name(i)}" for i, item in enumerate(tree.expressions)
     )
@@ -308,12 +324,12 @@ def _unrounded(output: OutputColumn, position: int) -> str:
 
 
 def _with_rivals(limit: exp.Expr) -> str:
-    """Return LIMIT with groups left out as well: ranks are told by the distance to them."""
+    """Return LIMIT for the groups shown and those just behind them, which tell how certain the ranks are."""
     return f"LIMIT {int(limit.expression.this) + RIVALS}"
 
 
 def attempted(tree: exp.Select | None) -> exp.Select | None:
-    """Return the tree with NULL for what fails: an estimate may overflow a cast that the answer does not."""
+    """Return the tree with NULL for what fails: an estimate may overflow a cast, and the answer may not."""
     if tree is None:
         return None
     tree = tree.copy()

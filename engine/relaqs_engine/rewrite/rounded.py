@@ -1,9 +1,9 @@
-"""What is estimated of an output that is rounded: the value before, and how far rounding may take it.
+"""For an output that is rounded: the value before, and how far rounding may move it.
 
     round(avg(fare), 2)  is  avg(fare), at most 0.005 away
 
-A rounded value moves in steps. Error bars come from how a value changes when part of the sample is left out,
-so they are those of the value before, widened by the step.
+A rounded value moves in steps, and error bars come from how a value changes when part of the sample is left
+out. So the bars are computed for the value before rounding, and then widened by the step.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ _MOST_DECIMALS = 300
 
 @dataclass(frozen=True, slots=True)
 class Rounded:
-    """before: the value that is rounded. by: how far rounding moves it at most."""
+    """A value before rounding.
+
+    Attributes:
+        before: the value that is rounded.
+        by: the most that rounding moves it.
+    """
 
     before: exp.Expr
     by: float
 
 
 def rounded(value: exp.Expr) -> Rounded:
-    """Return what a value is before all rounding around it; itself, by 0, where there is none.
+    """Return a value as it is before all rounding around it. A value that is not rounded is returned with 0.
 
     >>> import sqlglot
     >>> found = rounded(sqlglot.parse_one("round(x / 2, 1)"))
@@ -41,12 +46,12 @@ def rounded(value: exp.Expr) -> Rounded:
 
 
 def moves_in_steps(value: exp.Expr) -> bool:
-    """Whether something inside of the value is rounded: nothing bounds then how far one row may move it."""
+    """Whether something inside the value is rounded. Then nothing bounds how far one row may move it."""
     return any(isinstance(node, _STEPS) or (_is_cast(node) and cast_step(node)) for node in value.walk())
 
 
 def _step(value: exp.Expr) -> float | None:
-    """Return how far the outermost function rounds; None where it does not round."""
+    """Return how far the outermost function rounds, None where it does not round."""
     if isinstance(value, exp.Round):
         decimals = value.args.get("decimals")
         if decimals is None:

@@ -1,7 +1,7 @@
-"""Rule: a query without aggregates keeps its rows, each exact, and shows those found so far.
+"""Rule: a query without aggregates keeps its rows. Each is exact, and those found so far are shown.
 
-The state is the rows: outputs, and beside them what they are ordered by. With ORDER BY and LIMIT each task
-returns no more rows than the answer can need.
+The state is the rows: their outputs, and beside them what they are ordered by. With ORDER BY and LIMIT each
+task returns no more rows than the answer can need.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 def rows_as_state(draft: Draft) -> Draft:
-    """Return the draft with the rows' columns as its outputs and its keys."""
+    """Return the draft with the columns of its rows as keys: the outputs, then what they are ordered by.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> draft = after(rows_as_state, "SELECT fare FROM trips WHERE km > 50 ORDER BY zone LIMIT 9")
+    >>> [shown(key) for key in draft.keys]
+    ['trips.fare', 'trips.zone']
+    >>> print(shown(rows_query(draft).sql))
+    SELECT trips.fare AS k0, trips.zone AS k1 FROM partitions_of_trips AS trips
+    WHERE trips.km > 50 ORDER BY k1 LIMIT 9
+    """
     if len(draft.select.expressions) != len(draft.schema):
         raise NotOnlineError("one of its outputs stands for several columns")
     values = [item.unalias() for item in draft.select.expressions]
@@ -29,7 +38,7 @@ def rows_as_state(draft: Draft) -> Draft:
 
 
 def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
-    """Return what the rows are ordered by, an output's name replaced by its expression."""
+    """Return what the rows are ordered by, with expressions in the place of outputs' names."""
     order = draft.select.args.get("order")
     by_name = {item.alias: item.unalias() for item in reversed(draft.select.expressions)}
     found = []
@@ -44,7 +53,7 @@ def _ordering(draft: Draft) -> list[tuple[exp.Expr, exp.Ordered]]:
 
 
 def limit_rows(draft: Draft) -> int | None:
-    """Return how many rows are the whole answer, any of them: LIMIT without ORDER BY."""
+    """Return how many rows make the whole answer, whichever they are: those of a LIMIT without ORDER BY."""
     limit = draft.select.args.get("limit")
     if limit is None or draft.select.args.get("order") or draft.select.args.get("offset"):
         return None
@@ -92,7 +101,7 @@ def _order_by(draft: Draft) -> str:
 
 
 def _needed_rows(draft: Draft, order: str) -> str:
-    """Return ORDER BY and LIMIT of a task: no more of its rows than the whole answer has can be in it."""
+    """Return ORDER BY and LIMIT of a task. Rows beyond those of the whole answer cannot be in it."""
     limit, offset = draft.select.args.get("limit"), draft.select.args.get("offset")
     if limit is None:
         return ""

@@ -1,4 +1,4 @@
-"""Rule: the outermost SELECT returns rows, or is one level of aggregation; nothing stands around it."""
+"""Rule: the outermost SELECT returns rows, or is one level of aggregation with nothing around it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 def check_shape(draft: Draft) -> Draft:
-    """Return the draft, knowing whether it returns rows, or say what stands in the way of estimating it."""
+    """Return the draft with the note whether it returns rows. Raises NotOnlineError for any other shape.
+
+    >>> from relaqs_engine.planning.example import after, refusal
+    >>> after(check_shape, "SELECT fare FROM trips").returns_rows
+    True
+    >>> refusal(check_shape, "SELECT sum(fare) OVER () FROM trips")
+    'a window function needs all rows of its window'
+    """
     select = draft.select
     if select.args.get("distinct") and select.args.get("group"):
         raise NotOnlineError("SELECT DISTINCT of aggregates needs all groups")

@@ -1,7 +1,8 @@
-"""Values of stages that groups are compared with: in HAVING, ORDER BY and the outputs.
+"""Values of stages that groups are compared with, in HAVING, ORDER BY and the outputs.
 
-Each is a column of every group: exact, the stage's own value; estimated, its expression over the columns of
-the stage's merged state, so that error bars see the stage and the groups vary together.
+Each such value becomes a column of every group. In the exact answer it is the stage's own value. In an
+estimate it is the stage's expression over the stage's merged columns. So error bars see how the stage and the
+groups vary together.
 """
 
 from __future__ import annotations
@@ -22,7 +23,17 @@ _COMPARISONS = (exp.LT, exp.LTE, exp.GT, exp.GTE, exp.EQ, exp.NEQ)
 
 
 def share_values(draft: Draft, maker: StageMaker) -> Draft:
-    """Return the draft with a column in the place of each look-up around its aggregates."""
+    """Return the draft with a column in the place of each look-up that stands around its aggregates.
+
+    For example, the total stands beside each zone as `stage_0_value`:
+
+    >>> from relaqs_engine.planning.example import explained
+    >>> sql = "SELECT zone, sum(km) / (SELECT sum(km) FROM trips) AS share FROM trips GROUP BY zone"
+    >>> print(explained(sql, "merge SQL"))
+    SELECT merged_groups.*, CAST(stage_0_value AS DOUBLE) AS stage_0_value, stage_0_b0, shared_scale
+    FROM (SELECT k0, CAST(SUM(b0) AS DOUBLE) AS b0, CAST(COALESCE(SUM(m), 0) AS BIGINT) AS m
+          FROM state GROUP BY k0) AS merged_groups CROSS JOIN shared
+    """
     tree = draft.select
     names: dict[str, SharedValue] = {}
     for subquery in list(tree.find_all(exp.Subquery)):
@@ -71,8 +82,8 @@ def _prefixed(column: BasisColumn, stage: str) -> BasisColumn:
 def push_arithmetic_inside(tree: exp.Select) -> None:
     """Turn `2 * (SELECT avg(x) …) + 1` on one side of a condition into `(SELECT 2 * avg(x) + 1 …)`.
 
-    So that the stage's value is what is compared. Only without correlation: over no rows such a subquery
-    still has a row.
+    Then the stage's value itself is what is compared. A correlated subquery stays as it is: over no rows it
+    would still have a row.
     """
     where = tree.args.get("where")
     for condition in conjuncts_of(where.this if where else None):

@@ -1,9 +1,9 @@
 """Aggregates that merge by themselves and have a value so far, but no estimate.
 
-ANY_VALUE           the first value found stays
+ANY_VALUE           the value that was found first stays
 BOOL_AND, BOOL_OR   the least and the greatest truth value: bounds, as MIN and MAX are
 BIT_AND, …          bit by bit
-ARG_MIN, ARG_MAX    the value beside the extreme, which is kept too. Where several rows have it, any of theirs
+ARG_MIN, ARG_MAX    the value beside the extreme, and the extreme; any of them if several rows have it
 """
 
 from __future__ import annotations
@@ -32,12 +32,29 @@ _EXTREMES: dict[type[exp.Expr], tuple[Basis, Basis, type[exp.Expr]]] = {
 
 
 def value_so_far(aggregate: exp.Expr, add: AddColumn) -> exp.Expr | None:
-    """Return the aggregate's value over merged state, or None where it is none of these."""
+    """Return the aggregate's value over merged state, None where it is not one of these.
+
+    Args:
+        aggregate: the aggregate.
+        add: adds a basis column, and returns its name.
+
+    For example, ARG_MAX keeps the largest fare (b0) and the driver beside it (b1):
+
+    >>> import sqlglot
+    >>> added = []
+    >>> def add(kind, each, beside):
+    ...     added.append(f"{each.sql('duckdb')} beside {beside}")
+    ...     return f"b{len(added) - 1}"
+    >>> value_so_far(sqlglot.parse_one("arg_max(driver, fare)", dialect="duckdb"), add).sql()
+    'b1'
+    >>> print(*added, sep="; ")
+    MAX(CASE WHEN NOT driver IS NULL THEN fare END) beside None; ARG_MAX(driver, fare) beside b0
+    """
     if (kind := _KINDS.get(type(aggregate))) is not None:
         return exp.column(add(kind, aggregate, None))
     if (kinds := _EXTREMES.get(type(aggregate))) is None or aggregate.args.get("count"):
         return None
     beside, extreme, function = kinds
-    # A row whose value is NULL has no say in which row is the extreme one.
+    # A row with a NULL value cannot be the extreme one.
     ranked = exp.case().when(aggregate.this.copy().is_(exp.null()).not_(), aggregate.expression.copy())
     return exp.column(add(beside, aggregate, add(extreme, function(this=ranked), None)))

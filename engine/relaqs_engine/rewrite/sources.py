@@ -1,8 +1,9 @@
-"""Rule: which tables are sampled together (streams), and whether the joins keep the sample sound.
+"""Rule: choose the tables that are sampled together (streams), and check that joins keep the sample sound.
 
-A join of streams is sound when matching rows lie in the same partition: both tables are co-clustered and the
-join equates their whole cluster keys. An outer join is sound when its preserved side is streamed. Otherwise
-the answer of a prefix would not be a sample of the answer.
+A join of two streams is sound when matching rows lie in the same partition. For that, both tables must be
+co-clustered, and the join must equate their whole cluster keys. An outer join is sound when the table whose
+unmatched rows it keeps is a stream. With any other join, the answer over the first partitions would not be a
+sample of the whole answer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,22 @@ _OUTER = ("LEFT", "RIGHT", "FULL")
 
 
 def choose_streams(draft: Draft) -> Draft:
-    """Return the draft with its sources, the streamed ones marked, and the conditions all rows must meet."""
+    """Return the draft with its sources, its streams marked, and the conditions that all rows must meet.
+
+    Orders and items meet partition by partition on the order's id. On other columns, only the larger is
+    sampled:
+
+    >>> from relaqs_engine.planning.example import after, refusal
+    >>> def streams(sql):
+    ...     return [source.alias for source in after(choose_streams, sql).streams]
+    >>> streams("SELECT count(*) FROM orders JOIN items ON id = order_id")
+    ['orders', 'items']
+    >>> streams("SELECT count(*) FROM orders JOIN items ON customer = part")
+    ['items']
+    >>> refusal(choose_streams, "SELECT count(*) FROM zones LEFT JOIN trips ON zones.zone = trips.zone")
+    'LEFT JOIN trips keeps unmatched rows of a table that is not sampled, and a sample cannot tell which rows
+    have no match'
+    """
     select = draft.select
     joins: list[exp.Join] = select.args.get("joins") or []
     sources = tuple(_sources(draft, select, joins))
@@ -89,7 +105,7 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
 
 
 def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampled: str) -> Source:
-    """Return a derived table whose groups lie in one partition each, for it groups by a cluster key."""
+    """Return a derived table whose groups lie in one partition each, because it groups by a cluster key."""
     refusal = NotOnlineError(
         f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled table "
         f"{sampled} across partitions, before the outer query aggregates"
@@ -124,7 +140,7 @@ def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampl
 
 
 def groups_are_complete(draft: Draft) -> bool:
-    """Whether each group's rows lie in one partition, in each grouping set."""
+    """Whether the rows of each group lie in one partition, in each grouping set."""
     sets = draft.grouping_sets or (range(len(draft.keys)),)
     return all(groups_lie_in_partitions(draft, [draft.keys[i] for i in each]) for each in sets)
 
@@ -143,9 +159,9 @@ def groups_lie_in_partitions(draft: Draft, keys: Iterable[exp.Expr]) -> bool:
 def grouped_columns(
     keys: Iterable[exp.Expr], conjuncts: Iterable[exp.Expr]
 ) -> dict[tuple[str, str], frozenset[tuple[str, str]]]:
-    """Return the columns that are constant within a group, each with those it is equated with.
+    """Return the columns that are constant within a group, each with the columns that it is equated with.
 
-    Columns are (alias, name in lower case).
+    Columns are pairs (alias, name in lower case).
     """
     grouped = {
         (key.table, key.name.lower()): frozenset({(key.table, key.name.lower())})
@@ -161,7 +177,7 @@ def grouped_columns(
 
 
 def _output_of(select: exp.Select, columns: frozenset[tuple[str, str]]) -> str | None:
-    """Return the name of the output that is one of these columns."""
+    """Return the name of the output that is one of these columns, None if there is none."""
     for item in select.expressions:
         value = item.unalias()
         if isinstance(value, exp.Column) and (value.table, value.name.lower()) in columns:
@@ -170,10 +186,10 @@ def _output_of(select: exp.Select, columns: frozenset[tuple[str, str]]) -> str |
 
 
 def _attaching_pairs(sampled: list[Source], joins: list[exp.Join]) -> list[ColumnPair]:
-    """Return the equated columns by which each outer join's right side meets one source on its left.
+    """Return the equated columns by which the right side of each outer join meets one source on its left.
 
-    One only: rows of two left sources may be joined to each other without a match on the right, so that a
-    condition of the outer join says nothing about where they lie.
+    It must be one source only. Rows of two left sources may be joined to each other without a match on the
+    right, so a condition of the outer join does not say where they lie.
     """
     found: list[ColumnPair] = []
     for join in joins:
@@ -188,7 +204,7 @@ def _attaching_pairs(sampled: list[Source], joins: list[exp.Join]) -> list[Colum
 
 
 def _largest_group(sampled: list[Source], pairs: list[ColumnPair]) -> frozenset[str]:
-    """Return the aliases of the co-clustered, key-joined group of sources with the most rows."""
+    """Return the aliases of that group of co-clustered, key-joined sources which has the most rows."""
     groups: list[set[str]] = []
     for source in sampled:
         joined = [

@@ -1,7 +1,40 @@
-"""Inner stages: subqueries that aggregate streamed rows of all partitions become queries of their own.
+"""Inner stages: an aggregate over all partitions inside a query becomes a query of its own.
 
-In their place stands a look-up in the table that holds the stage's answer so far. A correlated subquery is
-one group for each value of the columns that an equality correlates it by.
+    SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)
+
+Each row is compared with an average that is known only at the end. Waiting for it would mean no early answer.
+So the subquery is taken out. It becomes a *stage*, a mergeable query that reads the same partitions in the
+same mini-batches. In its place stands a look-up in a table with the stage's answer so far:
+
+    stage_0:   SELECT avg(fare) FROM trips
+    look-up:   fare > (SELECT o0 FROM stage_0)
+
+After each mini-batch the look-up reads the estimate, and after the last one the exact value. Nothing new has
+to merge, to be estimated or to end exactly.
+
+**Correlated subqueries.** `(SELECT avg(j.price) FROM items AS j WHERE j.part = i.part)` has another value for
+each part. It becomes one group for each value of the columns that an equality correlates it by:
+
+    stage_0:   SELECT j.part AS c0, avg(j.price) AS value FROM items AS j GROUP BY j.part
+    look-up:   (SELECT o1 FROM stage_0 WHERE o0 = i.part)
+
+Is the look-up equal to the subquery? For a part with rows it is. For a part without rows the look-up finds
+nothing, which is NULL, so the subquery must be NULL over no rows too. SUM, AVG, MIN, MAX, STDDEV and
+arithmetic over them are. COUNT is 0 there, so its look-up is `coalesce(…, 0)`. Everything else is refused,
+such as `coalesce(avg(x), 1)`, and so is correlation by anything but equality.
+
+*Example.* Part 7 has the prices 2, 10 and 12, part 9 has none. The stage's table is the one row (7, 8.0). The
+look-up gives 8.0 for part 7 and NULL for part 9. With count(*) it gives 3 and 0.
+
+**Fewer groups.** Conditions on a static table of the outer query carry over. `p.brand = 'A'` beside
+`p.part = j.part` adds `j.part IN (SELECT part FROM p WHERE brand = 'A')` to the stage. No other group is ever
+looked up, so no other one is kept.
+
+What is ugly. Equal subqueries are one stage, so that `t = (SELECT max(t) …)` compares equal numbers, and they
+are found equal by their text. Stage and outer query are separate tasks, so a partition is read once for each.
+EXISTS, ANY and ALL over all partitions have no estimate here.
+
+The decision: docs/decisions/0006-refined-mode.md, points 1 and 8.
 """
 
 from __future__ import annotations
@@ -26,16 +59,33 @@ from relaqs_engine.sql.parse import DIALECT
 
 PlanStage = Callable[[exp.Select, Draft], MergePlan]
 
-# What is NULL over no rows wherever its aggregates are: other expressions may have a value there.
+# These are NULL over no rows if their aggregates are. Other expressions may have a value there.
 _STRICT = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Cast, exp.Literal, exp.DataType)
 _NULL_OVER_NOTHING = (exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Stddev, exp.StddevSamp, exp.StddevPop)
 _TITLE_LENGTH = 60
 
 
 class StageMaker:
-    """Puts look-ups in the place of subqueries, and collects the stages; equal subqueries are one stage.
+    """Puts look-ups in the place of subqueries, and collects the stages. Equal subqueries are one stage.
 
-    draft: flattened, with the layouts chosen. plan_stage: plans one SELECT, or raises NotOnlineError.
+    Args:
+        draft: the query, flattened, with its layouts chosen.
+        plan_stage: plans one SELECT, or raises NotOnlineError.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.rewrite.flatten import flatten
+    >>> inner = "SELECT avg(j.price) FROM items AS j WHERE j.part = i.part"
+    >>> draft = after(flatten, f"SELECT count(*) AS n FROM items AS i WHERE i.price < ({inner})")
+    >>> from types import SimpleNamespace   # stands for a stage's plan: only types are read
+    >>> plan = SimpleNamespace(outputs=[SimpleNamespace(type="INTEGER"), SimpleNamespace(type="DOUBLE")])
+    >>> maker, selects = StageMaker(draft, lambda select, _: selects.append(shown(select)) or plan), []
+    >>> query = draft.select.copy()
+    >>> maker.put(child_queries(query)[0])
+    >>> print(*selects)
+    SELECT j.part AS c0, AVG(j.price) AS value FROM items AS j GROUP BY j.part
+    >>> print(shown(query))
+    SELECT COUNT(*) AS n FROM items AS i
+    WHERE i.price < (SELECT CAST(o1 AS DOUBLE) FROM stage_0 WHERE CAST(o0 AS INT) = i.part)
     """
 
     def __init__(self, draft: Draft, plan_stage: PlanStage) -> None:
@@ -52,7 +102,7 @@ class StageMaker:
         return next(stage for stage in self._stages.values() if stage.name == name)
 
     def correlation(self, look_up: exp.Expr) -> Correlation | None:
-        """Return how the subquery behind this look-up was correlated; None if it read a join."""
+        """Return how the subquery behind this look-up was correlated, None if it read a join."""
         return self._correlations.get(look_up.sql(DIALECT))
 
     def is_stage(self, table: exp.Table) -> bool:
@@ -62,11 +112,11 @@ class StageMaker:
         return tuple(dict.fromkeys(table.name for table in tables_in(node) if self.is_stage(table)))
 
     def reads_sampled(self, node: exp.Expr) -> bool:
-        """Whether it reads a sampled table other than through a stage."""
+        """Whether the node reads a sampled table other than through a stage."""
         return any(self._is_sampled(table) for table in tables_in(node))
 
     def put(self, query: exp.Expr) -> None:
-        """Put a look-up in the place of a subquery. Raises NotOnlineError where it is no stage."""
+        """Put a look-up in the place of a subquery. Raises NotOnlineError where it cannot be a stage."""
         if not isinstance(query, exp.Select):
             raise NotOnlineError(f"{query.key.upper()} inside it combines whole answers")
         container = query.parent
@@ -142,7 +192,7 @@ class StageMaker:
     def _restrictions(
         self, enclosing: exp.Select, equalities: list[tuple[exp.Column, exp.Expr]]
     ) -> Iterator[exp.Expr]:
-        """Yield `inner IN (SELECT outer FROM static WHERE …)`: no other group is looked up."""
+        """Yield `inner IN (SELECT outer FROM static WHERE …)`. No other group of the stage is looked up."""
         conditions = conjuncts_of(where.this if (where := enclosing.args.get("where")) else None)
         for inner, outer in equalities:
             if not isinstance(outer, exp.Column) or (table := _table_of(enclosing, outer.table)) is None:
@@ -167,7 +217,7 @@ class StageMaker:
 
 
 def _title(select: exp.Select) -> str:
-    """Return what a stage computes, for people: its value, or else what its groups are chosen by."""
+    """Return what a stage computes, for people: its value, or else the condition that chooses its groups."""
     value, having = select.expressions[-1].unalias(), select.args.get("having")
     about = exp.paren(value if value.find(exp.AggFunc) or not having else having.this).copy()
     for column in list(about.find_all(exp.Column)):
@@ -177,7 +227,7 @@ def _title(select: exp.Select) -> str:
 
 
 def look_up_of(node: exp.Expr) -> str | None:
-    """Return the stage whose one value the subquery is, or None where it is anything else."""
+    """Return the stage whose one value a subquery reads, None where the subquery is anything else."""
     select = node.this if isinstance(node, exp.Subquery) else None
     if not isinstance(select, exp.Select) or select.args.get("where") or node.alias:
         return None
@@ -189,7 +239,7 @@ def look_up_of(node: exp.Expr) -> str | None:
 
 
 def child_queries(query: exp.Expr) -> list[exp.Expr]:
-    """Return the SELECTs and set operations directly inside a query, not those inside them."""
+    """Return the SELECTs and set operations directly inside a query, without those that are inside them."""
     found: list[exp.Expr] = []
 
     def visit(node: exp.Expr) -> None:
@@ -204,7 +254,7 @@ def child_queries(query: exp.Expr) -> list[exp.Expr]:
 
 
 def _column(stage: Stage, position: int) -> exp.Expr:
-    """Return a column of the stage's answer, of the type that DuckDB gives it: Arrow has not all of them."""
+    """Return a column of the stage's answer, cast to its DuckDB type: Arrow lacks some of these types."""
     return exp.cast(exp.column(f"o{position}"), stage.plan.outputs[position].type, dialect=DIALECT)
 
 
@@ -222,7 +272,7 @@ def _refuse_correlation(query: exp.Select) -> None:
 
 
 def _table_of(select: exp.Select, alias: str) -> exp.Table | None:
-    """Return the table of an inner join with this alias; others may fill its columns with NULL."""
+    """Return the table with this alias, None where an outer join may fill its columns with NULL."""
     joins = select.args.get("joins") or []
     if any(join.side for join in joins) or select.args.get("from_") is None:
         return None
@@ -231,10 +281,11 @@ def _table_of(select: exp.Select, alias: str) -> exp.Table | None:
 
 
 def _decorrelated(query: exp.Select) -> tuple[exp.Select, list[tuple[exp.Column, exp.Expr]]]:
-    """Return the subquery grouped by what correlates it, and the equalities (its own column, what outside).
+    """Return the subquery grouped by what correlates it, and the pairs (its own column, expression outside).
 
-    Raises NotOnlineError unless it is one aggregate, NULL (or a plain count) over no rows, correlated by
-    equalities alone.
+    Raises:
+        NotOnlineError: the subquery is more than one aggregate, has a value over no rows, or is correlated by
+            something other than an equality.
     """
     value = query.expressions[0].unalias()
     _check_value_over_nothing(query, value)

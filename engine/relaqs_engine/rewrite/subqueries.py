@@ -1,8 +1,8 @@
-"""Rule: subqueries in conditions read static tables, or rows of the same sampling unit.
+"""Rule: subqueries in conditions read static tables, or rows of the outer row's own sampling unit.
 
-A subquery over static tables has its final value from the start. One over streamed tables has it too when it
-only looks at rows that share the outer row's cluster key, for those lie in the outer row's partition: EXISTS
-and correlated aggregates that equate the key, IN over the key.
+A subquery over static tables has its final value from the start. A subquery over streams has it too if it
+reads only rows with the outer row's cluster key, because those lie in the outer row's partition. That is so
+for EXISTS and correlated aggregates that equate the key, and for IN over the key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from relaqs_engine.sql.parse import DIALECT
 
 
 def check_subqueries(draft: Draft) -> Draft:
-    """Return the draft with the sampled tables that local subqueries read."""
+    """Return the draft with the sampled tables that its local subqueries read.
+
+    >>> from relaqs_engine.planning.example import after, refusal
+    >>> sql = "SELECT count(*) FROM orders WHERE EXISTS (SELECT * FROM items WHERE order_id = id)"
+    >>> after(check_subqueries, sql).local_tables
+    frozenset({'items'})
+    >>> refusal(check_subqueries, "SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)")
+    'a subquery reads rows of the sampled table trips in all partitions'
+    """
     direct = {id(node) for source in draft.sources for node in source.node.find_all(exp.Table)}
     local = {
         draft.catalog.table(table.name).table
@@ -52,7 +60,7 @@ def check_subqueries(draft: Draft) -> Draft:
 
 
 def is_local_query(draft: Draft, query: exp.Expr) -> bool:
-    """Whether all that a subquery sees of sampled tables has the outer row's cluster key."""
+    """Whether every sampled row that a subquery reads has the outer row's cluster key."""
     for table in query.find_all(exp.Table):
         if isinstance(table.this, exp.Identifier) and draft.catalog.table(table.name).is_sampled:
             select = table.find_ancestor(exp.Select)
@@ -62,7 +70,7 @@ def is_local_query(draft: Draft, query: exp.Expr) -> bool:
 
 
 def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
-    """Whether the subquery sees, of this table, only rows with the outer row's cluster key."""
+    """Whether the subquery reads only those rows of this table that have the outer row's cluster key."""
     if relates_all_rows(query) or query.parent_select is not draft.select:
         return False
     layout = draft.catalog.table(table.name)
@@ -82,7 +90,7 @@ def _has_no_null(draft: Draft, inner: Source, membership: ColumnPair) -> bool:
     """Whether neither side of IN is ever NULL.
 
     A NULL among the inner keys makes IN unknown for outer rows of every partition. An outer NULL makes it
-    unknown too, unless the set is empty, as it may be in one partition only.
+    unknown too, unless the set is empty, and it may be empty in one partition only.
     """
     outer = next((source for source in draft.sources if source.alias == membership[0].table), None)
     if outer is None or outer.nullable or membership[1].table != inner.alias:
@@ -94,7 +102,7 @@ def _has_no_null(draft: Draft, inner: Source, membership: ColumnPair) -> bool:
 def _membership(query: exp.Select) -> ColumnPair | None:
     """Return (outer column, inner column) of `outer IN (SELECT inner …)`, which equates them row by row.
 
-    With aggregation the inner column must be a group key: then each group lies within one key.
+    If the subquery aggregates, the inner column must be a group key. Then each group lies within one key.
     """
     container = query.parent.parent if isinstance(query.parent, exp.Subquery) else query.parent
     if not isinstance(container, exp.In) or len(query.expressions) != 1:

@@ -1,8 +1,8 @@
 """Rule: the answer says which of its estimates are never certified before the end, and why.
 
-An interval is certified only if no row that was not read could move the value far. Where nothing bounds what
-a row may add, as of `sum(length(comment))`, that cannot be told. Nor can it where a row of the sampled table
-may meet many rows of another one, which then all come at once.
+An interval is certified only if no row that was not read could move the value far. That cannot be told where
+nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one row of the
+sampled table may meet many rows of another table, because all of them then come at once.
 """
 
 from __future__ import annotations
@@ -19,12 +19,18 @@ from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
 from relaqs_engine.sql.parse import DIALECT
 
-# Distinct values are counted to a few percent.
+# Distinct values are counted to a few percent, so this share of the rows counts as all different.
 ABOUT_ALL = 0.8
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
-    """Return the draft with a note for each estimate that cannot be certified."""
+    """Return the draft with a note for each estimate that cannot be certified.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> draft = after(say_what_is_unbounded, "SELECT sum(km) AS km, sum(length(comment)) AS words FROM trips")
+    >>> print(*map(shown, draft.notes))
+    words is not certified before the end: nothing bounds what a row adds to SUM(LENGTH(trips.comment))
+    """
     if not draft.intervals or draft.groups.are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
@@ -40,7 +46,7 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
 
 
 def _met_several_times(draft: Draft) -> Iterator[str]:
-    """Yield the tables read whole of which a sampled row may meet more than one row."""
+    """Yield the tables that are read whole and have more than one row that a sampled row may meet."""
     joins = draft.select.args.get("joins") or []
     conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
     equated = frozenset(column for condition in conditions for column in _equated(condition))
@@ -51,7 +57,7 @@ def _met_several_times(draft: Draft) -> Iterator[str]:
 
 
 def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
-    """Return the columns, as (alias, name), that a condition surely equates with one of another table."""
+    """Return the columns, as (alias, name), that a condition surely equates with those of other tables."""
     condition = condition.unnest()
     if isinstance(condition, exp.Or):
         branches = [

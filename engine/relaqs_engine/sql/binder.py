@@ -1,4 +1,4 @@
-"""Types and names of SQL, without data: DuckDB's own binder over empty tables of the catalog's schema."""
+"""Types and names of SQL without data: DuckDB's own binder, over empty tables with the catalog's schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,12 @@ _MEMORY_LIMIT_BYTES = 256 << 20
 
 
 class Binder:
-    """Answers what columns a SELECT would give. Holds empty tables only: planning never reads data."""
+    """Tells which columns a SELECT would give. It holds empty tables only, because planning never reads data.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> Binder(CATALOG).describe("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
+    [('zone', 'INTEGER'), ('mean', 'DOUBLE')]
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
@@ -26,9 +31,10 @@ class Binder:
 
     @contextmanager
     def spending(self, effort: Effort) -> Iterator[Binder]:
-        """Yield this binder for one statement: with a cursor of its own, so that many are planned at once.
+        """Yield this binder for one statement, with a cursor of its own, so that many can be planned at once.
 
-        effort: what each call is counted on, and what may end the planning between two.
+        Args:
+            effort: counts the cost of each call, and may end the planning between two calls.
         """
         own = copy(self)
         own.effort, own._cursor = effort, self._database.cursor()
@@ -43,7 +49,7 @@ class Binder:
         return self._cursor.describe(sql)
 
     def functions(self) -> frozenset[str]:
-        """Return the names of DuckDB's scalar and aggregate functions and macros, in lower case."""
+        """Return the names of DuckDB's scalar functions, aggregates and macros, in lower case."""
         rows = self._cursor.rows(
             "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "
             "WHERE function_type IN ('scalar', 'aggregate', 'macro')"

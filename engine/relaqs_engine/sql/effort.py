@@ -12,11 +12,18 @@ _STEPS_BETWEEN_LOOKS = 1000
 
 
 class Effort:
-    """Counts the steps of planning one statement, and ends it where they are too many or nobody waits.
+    """Counts the steps of planning one statement, and ends it if they are too many or no longer wanted.
 
-    A step is a token that the parser looks at or a character that DuckDB binds; an aggregate or an output
-    that is rewritten counts as a thousand. So one is about a microsecond.
-    still_wanted: called every thousand steps; it raises what ends the planning. Nothing here reads a clock.
+    A step is a token that the parser looks at, or a character that DuckDB binds. An aggregate or output that
+    is rewritten counts as a thousand steps. So a step is about a microsecond. Nothing here reads a clock.
+
+    Args:
+        still_wanted: called every thousand steps. It raises an error to end the planning.
+        most_steps: the steps that planning may take.
+
+    >>> Effort(most_steps=100).spend(101)
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: planning the query would take more than 100 steps; ...
     """
 
     def __init__(self, still_wanted: Callable[[], None] = lambda: None, most_steps: int = MOST_STEPS) -> None:
@@ -26,7 +33,7 @@ class Effort:
         self._look_at = 0
 
     def spend(self, steps: int = 1) -> None:
-        """Count steps. Raises SqlError where they are too many, and whatever `still_wanted` raises."""
+        """Count steps. Raises SqlError if they are too many, and whatever `still_wanted` raises."""
         self.steps += steps
         if self.steps >= self._look_at:
             self._look_at = self.steps + _STEPS_BETWEEN_LOOKS
@@ -38,5 +45,5 @@ class Effort:
             )
 
     def anew(self) -> Effort:
-        """Return an effort from nothing, which the same may end: for one more plan of a statement."""
+        """Return a new effort that the same caller may end, for one more plan of the same statement."""
         return Effort(self._still_wanted, self._most_steps)

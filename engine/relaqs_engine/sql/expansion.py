@@ -1,8 +1,8 @@
-"""How large a query is once everything that it names is written out: CTEs, aliases, and stars.
+"""How large a query is once everything that it names is written out: CTEs, aliases and stars.
 
-A name of three letters may stand for a query that names another twice, and so on: 500 characters can stand
-for 2^30 tables. What is counted is what the rules and DuckDB's binder write out, or a little more. Each part
-is counted once, however often it is named.
+A name of three letters may stand for a query that names another one twice, and so on. In this way 500
+characters can stand for 2³⁰ tables. Counted is what the rules and DuckDB's binder would write out, or a
+little more. Each part is counted once, however often it is named, so counting itself stays cheap.
 """
 
 from __future__ import annotations
@@ -21,12 +21,19 @@ MOST_CTES = 100
 MOST_LEVELS = 40
 MOST_COLUMNS = 3000
 
-Columns = Mapping[str, int]  # a name in lower case, and the nodes that it stands for
+Columns = Mapping[str, int]  # from a name in lower case to the number of nodes that it stands for
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A query or table, written out: its nodes, tables and levels, and what its columns stand for."""
+    """A query or table as it is when written out.
+
+    Attributes:
+        nodes: how many nodes its tree has.
+        tables: how many tables it reads.
+        levels: how many SELECTs are inside or upon each other.
+        columns: its columns, and how many nodes each stands for.
+    """
 
     nodes: int = 1
     tables: int = 1
@@ -35,7 +42,23 @@ class _Written:
 
 
 def check_expansion(tree: exp.Query, tables: Mapping[str, Iterable[str]]) -> None:
-    """Raise SqlError for a query that stands for too much. tables: the names of their columns, by name."""
+    """Raise SqlError for a query that stands for too much.
+
+    Args:
+        tree: the query.
+        tables: the names of the catalog's columns, by table.
+
+    Seven CTEs, each naming the one before twice, stand for 2⁷ tables:
+
+    >>> import sqlglot
+    >>> tables = {"trips": ["fare"]}
+    >>> doubled = ", ".join(f"c{i + 1} AS (SELECT 1 FROM c{i}, c{i} AS again)" for i in range(7))
+    >>> sql = f"WITH c0 AS (SELECT fare FROM trips), {doubled} SELECT count(*) FROM c7"
+    >>> check_expansion(sqlglot.parse_one(sql), tables)
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: the query comes to 128 tables with its WITH, views, aliases and stars
+    written out; ...
+    """
     known = {
         name.lower(): _Written(columns={column.lower(): 1 for column in columns})
         for name, columns in tables.items()
@@ -62,7 +85,7 @@ def _query(query: exp.Expr, known: Mapping[str, _Written], outer: Columns) -> _W
 
 
 def _with_ctes(query: exp.Expr, known: Mapping[str, _Written], outer: Columns) -> Mapping[str, _Written]:
-    """Return what names mean below the query."""
+    """Return the meaning of each name below the query."""
     with_ = query.args.get("with_")
     if with_ is None:
         return known
@@ -104,7 +127,7 @@ def _select(select: exp.Select, known: Mapping[str, _Written], outer: Columns) -
 
 
 def _flat(item: exp.Expr) -> Iterable[exp.Expr]:
-    """Yield a source and those that are joined to it inside parentheses."""
+    """Yield a source and the ones that are joined to it inside parentheses."""
     yield item
     for join in item.args.get("joins") or []:
         yield from _flat(join.this)
@@ -117,7 +140,7 @@ def _items(
     star: int,
     sources: list[_Written],
 ) -> tuple[list[_Written], dict[str, int]]:
-    """Return the SELECT's items, and what its columns stand for. An alias is seen by what comes after it."""
+    """Return the SELECT's items, and what its columns stand for. What comes after an alias can see it."""
     items: list[_Written] = []
     columns: dict[str, int] = {}
     for item in select.expressions:
@@ -147,7 +170,7 @@ def _source(item: exp.Expr, known: Mapping[str, _Written], outer: Columns) -> _W
 
 
 def _expression(root: exp.Expr, known: Mapping[str, _Written], visible: Columns, star: int = 1) -> _Written:
-    """Return what an expression stands for, the queries inside it as well."""
+    """Return what an expression stands for, together with the queries inside it."""
     nodes = tables = levels = 0
     for node in root.walk(prune=lambda node: isinstance(node, exp.Query | exp.Column)):
         nodes += 1
@@ -171,7 +194,7 @@ def _together(parts: list[_Written], columns: Columns, *, levels: int, tables: i
 
 
 def _renamed(written: _Written, alias: exp.Expr | None) -> _Written:
-    """Return it with the columns' names of `AS t(a, b)`."""
+    """Return it with the column names of `AS t(a, b)`."""
     names = [each.name.lower() for each in alias.args.get("columns") or []] if alias is not None else []
     if not names:
         return written

@@ -1,7 +1,7 @@
-"""Which functions a query may call: pure functions of their arguments, named one by one.
+"""Which functions a query may call: pure functions of their arguments, each named in a list.
 
-DuckDB itself is opened without files, settings or Python variables; this list is the second lock. It was
-drawn from DuckDB 2.0's functions of stability CONSISTENT, without those that tell of the process, the
+DuckDB itself is opened without files, settings or Python variables. This list is the second lock. It was
+drawn from DuckDB 2.0's functions of stability CONSISTENT, without those that tell about the process, the
 session or the database.
 """
 
@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 
-# Their value depends on the moment or on chance: one evaluation per query is the only sound one.
+# Their value depends on the moment or on chance. Only one evaluation for the whole query is sound.
 VOLATILE: tuple[type[exp.Expr], ...] = (
     exp.CurrentDate,
     exp.CurrentDatetime,
@@ -56,7 +56,13 @@ def aggregate_names() -> frozenset[str]:
 
 
 def check_functions(query: exp.Expr) -> None:
-    """Raise SqlError for a function that could see more than its arguments and the catalog."""
+    """Raise SqlError for a function that could see more than its arguments and the catalog.
+
+    >>> import sqlglot
+    >>> check_functions(sqlglot.parse_one("SELECT getenv('HOME')", dialect="duckdb"))
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: the function 'getenv' is not known or not allowed in a query...
+    """
     for node in query.find_all(exp.Func):
         if isinstance(node, _REFUSED):
             raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
@@ -100,7 +106,12 @@ def _written_out(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
 
 
 def volatile_function(query: exp.Expr) -> str | None:
-    """Return a call in the query whose value depends on the moment or on chance, as text."""
+    """Return the text of a call that depends on the moment or on chance, None if the query has none.
+
+    >>> import sqlglot
+    >>> volatile_function(sqlglot.parse_one("SELECT fare * random() FROM trips", dialect="duckdb"))
+    'random()'
+    """
     for node in query.find_all(exp.Func):
         if isinstance(node, VOLATILE) or _is_volatile_by_name(node):
             return node.sql("duckdb").lower()

@@ -1,9 +1,10 @@
 """Guards around functions that can take any time or memory for one row.
 
 DuckDB looks for an interruption only between vectors of 2,048 rows, and texts that functions make escape its
-memory limit. So whatever one call may make or compare has a bound. Where an argument is a literal, the bound
-is checked here; where it is computed, the call is given a condition that DuckDB checks for each row. It
-raises by a cast that fails: DuckDB's `error` counts as volatile, and TRY refuses it. Values and types stay.
+memory limit. So there is a bound on whatever one call may make or compare. If the argument is a literal, the
+bound is checked here. If it is computed, the call gets a condition that DuckDB checks for each row. Where the
+condition fails, it raises an error by an impossible cast, because DuckDB's `error` counts as volatile and TRY
+refuses it. Values and types stay as they are.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
 
-# Of one value: 2,048 of them take 8 MB, and DuckDB's slowest function a second.
+# The longest value that a call may make. 2,048 of them take 8 MB, and DuckDB's slowest function one second.
 MOST_MADE = 4096
-MOST_LISTED = 2048  # lists are sorted and hashed, 2,048 of them at a time
+MOST_LISTED = 2048  # lists are sorted and hashed 2,048 at a time
 MOST_MADE_IN_A_LAMBDA = 32  # for each of 2,048 elements of 2,048 rows
 MOST_MADE_TOGETHER = 65_536
 MOST_COPIED = 20_000
 MOST_COMPARED = 32_768
-MOST_MATCHED = 262_144  # of jaro_similarity and jaccard, which do less for each pair
+MOST_MATCHED = 262_144  # for jaro_similarity and jaccard, which do less for each pair
 LONGEST_REPLACEMENT = 100
 LONGEST_PATTERN = 256
 MOST_REPETITIONS = 300
 
-ALLOWED_HERE = "the most allowed here"  # ends each message, by which `duck` knows it
+ALLOWED_HERE = "the most allowed here"  # the end of each message, by which `duck` recognises it
 
 _REGEXPS = (
     exp.RegexpLike,
@@ -66,7 +67,7 @@ _ODD_FORMAT = r"[{][^}]*[0-9]{4}|%[-+ 0#]*[0-9]{4}|%[^a-zA-Z%]*[.][0-9]{4}|[{][^
 
 @dataclass(slots=True)
 class _Made:
-    """What a statement's calls may make together for one row, and how many nodes guards have copied."""
+    """What a statement's calls may make together for one row, and how many nodes its guards have copied."""
 
     total: int = 0
     copied: int = 0
@@ -80,7 +81,7 @@ class _Made:
             )
 
     def copying(self, *values: exp.Expr) -> None:
-        """Count what a guard is about to copy: guards inside each other's arguments double it each time."""
+        """Count the nodes that a guard is about to copy. Guards inside each other's arguments double them."""
         self.copied += sum(1 for value in values for _ in value.walk())
         if self.copied > MOST_COPIED:
             raise SqlError(
@@ -90,9 +91,22 @@ class _Made:
 
 
 def guard_functions(query: exp.Expr) -> None:
-    """Change the tree so that no call in it is without bound. Raises SqlError where it cannot be bounded."""
+    """Change the tree so that each call in it has a bound. Raises SqlError where a call cannot be bounded.
+
+    >>> import sqlglot
+    >>> tree = sqlglot.parse_one("SELECT repeat('ab', 3), lpad(name, size, '.') FROM t", dialect="duckdb")
+    >>> guard_functions(tree)
+    >>> print(tree.sql("duckdb"))
+    SELECT REPEAT('ab', 3), LPAD(name, CASE WHEN size > 4096
+      THEN CAST('lpad would make more than 4,096 characters or elements, the most allowed here' AS INT)
+      ELSE size END, '.') FROM t
+    >>> guard_functions(sqlglot.parse_one("SELECT repeat('ab', 1000000)", dialect="duckdb"))
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: repeat would make 2,000,000 characters or elements; 4,096 are the most
+    allowed here
+    """
     made = _Made()
-    for node in reversed(list(query.walk())):  # inner calls first: what a guard copies is guarded
+    for node in reversed(list(query.walk())):  # inner calls first: a guard copies guarded calls
         if isinstance(node, exp.Func | exp.SimilarTo):
             _guard(node, made)
         elif isinstance(node, exp.Window):
@@ -144,7 +158,7 @@ def _bound_length(length: exp.Expr | None, name: str, call: exp.Expr, made: _Mad
 
 
 def _bound_repeat(node: exp.Repeat, made: _Made) -> None:
-    """Bound the length of what is repeated by the times that it is."""
+    """Bound the length of what is repeated, multiplied by how often it is repeated."""
     times, text, most = node.args["times"], node.this, _most(node)
     number, is_text = _number(times), isinstance(text, exp.Literal) and text.is_string
     if number is not None and is_text:
@@ -159,7 +173,7 @@ def _bound_repeat(node: exp.Repeat, made: _Made) -> None:
 
 
 def _bound_series(node: exp.GenerateSeries, made: _Made) -> None:
-    """Bound a list of numbers. In FROM and below UNNEST there is none: its rows come vector by vector."""
+    """Bound a list of numbers. In FROM and below UNNEST there is no list: its rows come vector by vector."""
     if isinstance(node.parent, exp.Table | exp.Explode | exp.Unnest | exp.Lateral | exp.From | exp.Join):
         return
     name, most = (
@@ -187,7 +201,7 @@ def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
         odd = exp.Literal.string(_ODD_FORMAT)
         _put(text, lambda value: exp.RegexpLike(this=value, expression=odd), said, is_text=True)
         return
-    written = text.name.replace("{{", "").replace("}}", "")  # braces that are shown
+    written = text.name.replace("{{", "").replace("}}", "")  # doubled braces are shown as braces
     if _WIDTH_OF_AN_ARGUMENT.search(written):
         raise SqlError(f"{name} takes a width from its arguments; write the width into the format")
     for match in _WIDTH.finditer(written):
@@ -197,7 +211,7 @@ def _bound_format(text: exp.Expr, name: str, made: _Made) -> None:
 
 
 def _bound_comparison(left: exp.Expr, right: exp.Expr, name: str, made: _Made) -> None:
-    """Bound the product of two lengths: each character of one is compared with each of the other."""
+    """Bound the product of two lengths: each character of one text is compared with each of the other."""
     made.copying(left, left, right)
     most = MOST_COMPARED if name.endswith("levenshtein") else MOST_MATCHED
     product = exp.Mul(this=_length(left), expression=_length(right))
@@ -248,7 +262,7 @@ def _bound_text(text: exp.Expr, most: int, name: str, made: _Made) -> None:
 
 
 def _check_window(window: exp.Window) -> None:
-    """Refuse what DuckDB computes anew over the whole frame of each row, and cannot be stopped at."""
+    """Refuse what DuckDB computes anew over the whole frame of each row, where it cannot be interrupted."""
     spec = window.args.get("spec")
     if spec is not None and spec.args.get("exclude") and window.this.find(exp.Distinct, exp.Order):
         raise SqlError(
@@ -265,7 +279,7 @@ def _check_window(window: exp.Window) -> None:
 
 
 def _check_reduction(function: exp.Expr, name: str) -> None:
-    """Refuse what is made of the value so far twice: after 30 elements it is a billion times as long."""
+    """Refuse a reduction that uses its value so far twice: 30 elements make it a billion times longer."""
     if not isinstance(function, exp.Lambda) or not function.expressions:
         return
     so_far = function.expressions[0].name.lower()
@@ -294,7 +308,7 @@ def _check(count: float, most: int, said: str) -> None:
 
 
 def _number(value: exp.Expr) -> float | None:
-    """Return the value of a number that is written out, None of any other expression."""
+    """Return the value of a number that is written out, None for any other expression."""
     sign = -1 if isinstance(value, exp.Neg) else 1
     bare = value.this if isinstance(value, exp.Neg) else value
     if isinstance(bare, exp.Literal) and not bare.is_string:
@@ -306,19 +320,19 @@ def _number(value: exp.Expr) -> float | None:
 
 
 def _length(value: exp.Expr) -> exp.Expr:
-    """Return the length in bytes of a text; of a list or a blob that of its text, which is no shorter."""
+    """Return the length in bytes of a text. A list or blob has that of its text, which is no shorter."""
     return exp.Anonymous(this="strlen", expressions=[exp.cast(value.copy(), "VARCHAR")])
 
 
 def _put(
     argument: exp.Expr, is_too_much: Callable[[exp.Expr], exp.Expr], said: str, *, is_text: bool = False
 ) -> None:
-    """Replace an argument by itself under the condition that it is not too much."""
+    """Put an argument under the condition that it is not too much."""
     argument.replace(_unless(is_too_much(argument.copy()), said, argument.copy(), is_text=is_text))
 
 
 def _unless(condition: exp.Expr, said: str, value: exp.Expr, *, is_text: bool = False) -> exp.Case:
-    """Return the value, or where the condition is true a failure that says so."""
+    """Return the value, or an error with this text where the condition is true."""
     failure: exp.Expr = exp.cast(exp.Literal.string(said), "INT")
     if is_text:
         failure = exp.cast(failure, "VARCHAR")

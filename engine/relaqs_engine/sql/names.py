@@ -1,7 +1,7 @@
-"""Which columns a query can read, told from the names in its text.
+"""Tell which columns a query can read from the names in its text.
 
-SELECT sum(fare) FROM trips WHERE zone = 3       names sum's fare, and zone
-SELECT * FROM trips                              may read any column: it names none
+`SELECT sum(fare) FROM trips WHERE zone = 3` names the columns fare and zone. `SELECT * FROM trips` names no
+column, so it may read any of them.
 """
 
 from __future__ import annotations
@@ -23,9 +23,15 @@ _NAMES_WITHOUT_BRACKETS = (
 
 
 def names_in(tree: exp.Expr) -> frozenset[str] | None:
-    """Return every name in a query, in lower case; None where it may read columns that it does not name.
+    """Return every name in a query, in lower case, None where it may read columns that it does not name.
 
-    There are more names than columns, such as those of tables. A column that a query reads is among them.
+    There are more names than columns, such as those of tables. A column that the query reads is among them.
+
+    >>> import sqlglot
+    >>> sorted(names_in(sqlglot.parse_one("SELECT sum(fare) FROM trips WHERE zone = 3")))
+    ['fare', 'trips', 'zone']
+    >>> names_in(sqlglot.parse_one("SELECT * FROM trips")) is None
+    True
     """
     nodes = list(tree.walk())
     relations = {node.alias_or_name.lower() for node in nodes if isinstance(node, exp.Table | exp.CTE)}
@@ -36,10 +42,17 @@ def names_in(tree: exp.Expr) -> frozenset[str] | None:
 
 
 def whole_row(tree: exp.Expr, columns: Collection[str]) -> str | None:
-    """Return the first relation that the query takes a whole row of as a value, None if there is none.
+    """Return the first relation whose rows the query takes as whole values, None if there is none.
 
-    columns: names of columns, in lower case. A column is meant where it is called like its table.
-    For example "trips" of SELECT to_json(trips) FROM trips, and None of SELECT trips.fare FROM trips.
+    Args:
+        tree: the query.
+        columns: names of columns, in lower case. A column is meant where it is called like its table.
+
+    >>> import sqlglot
+    >>> whole_row(sqlglot.parse_one("SELECT to_json(trips) FROM trips"), {"fare"})
+    'trips'
+    >>> whole_row(sqlglot.parse_one("SELECT trips.fare FROM trips"), {"fare"}) is None
+    True
     """
     for column in tree.find_all(exp.Column):
         name = column.name.lower()
@@ -62,7 +75,7 @@ def _relations_in_scope(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _gives_row(relation: exp.Expr, name: str) -> bool:
-    """Whether a name is a relation's, and of none of its columns."""
+    """Whether a name is a relation's own, and not that of one of its columns."""
     if relation.alias_or_name.lower() != name:
         return False
     cte = referenced_cte(relation) if isinstance(relation, exp.Table) else None
@@ -80,7 +93,7 @@ def _means_an_output(column: exp.Column) -> bool:
 
 
 def _name_of(node: exp.Expr) -> str:
-    """Return the name that a node may be of a column, in lower case; "" for none."""
+    """Return the name, in lower case, that a node may have as a column; "" if it cannot be one."""
     if isinstance(node, exp.Identifier | exp.Var):
         return node.name.lower()
     # A column may be called like a function that is written without brackets, such as current_date.

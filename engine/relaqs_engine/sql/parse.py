@@ -25,7 +25,13 @@ _TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries,
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuery:
-    """One SELECT (or set operation) as text and tree, and the catalog tables it names."""
+    """One SELECT (or set operation) that passed all checks.
+
+    Attributes:
+        sql: its text.
+        tree: its tree.
+        tables: the catalog's names of the tables that it reads.
+    """
 
     sql: str
     tree: exp.Query
@@ -33,9 +39,23 @@ class ParsedQuery:
 
 
 def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = None) -> ParsedQuery:
-    """Return the checked query. Raises SqlError with the position where one is known.
+    """Return the checked query. Raises SqlError, with the position where that is known.
 
-    known_tables: names in the catalog, compared without case. effort: what reading may cost.
+    Args:
+        sql: the text.
+        known_tables: the names in the catalog. They are compared without case.
+        effort: counts what reading costs.
+
+    >>> parsed = parse_query("SELECT avg(Fare) FROM Trips", known_tables=["trips"])
+    >>> parsed.tables
+    frozenset({'trips'})
+    >>> parse_query("SELECT fare FROM trip", known_tables=["trips"])
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: there is no table trip in the catalog, which has: trips; at line 1, column
+    18; did you mean 'trips'?
+    >>> parse_query("DELETE FROM trips", known_tables=["trips"])
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: only SELECT is accepted, this is DELETE
     """
     tree = _single_select(sql, effort or Effort())
     _refuse_statements(tree)
@@ -84,14 +104,14 @@ def _refuse_statements(tree: exp.Query) -> None:
 
 
 def _has_columns_of_data(pivot: exp.Pivot) -> bool:
-    """Whether DuckDB would read the table to learn what columns there are, which planning never does."""
+    """Whether DuckDB would read the table to learn which columns there are. Planning never does that."""
     if pivot.args.get("unpivot"):
         return False
     return not pivot.args.get("fields") and any(not isinstance(on, exp.In) for on in pivot.expressions)
 
 
 def _check_tables(tree: exp.Query, names: dict[str, str]) -> Iterable[str]:
-    """Yield the catalog's name of each table read. CTE names are not tables."""
+    """Yield the catalog's name of each table that is read. Names of CTEs are not tables."""
     for table in tree.find_all(exp.Table):
         if not isinstance(table.this, exp.Identifier):
             if isinstance(table.this, _TABLE_FUNCTIONS):
@@ -111,9 +131,9 @@ def is_cte_reference(table: exp.Table) -> bool:
 
 
 def referenced_cte(table: exp.Table) -> exp.CTE | None:
-    """Return the CTE that an unqualified table name means, or None. A CTE sees only those before it.
+    """Return the CTE that an unqualified table name means, or None. A CTE sees only the CTEs before it.
 
-    WITH RECURSIVE lets it see itself as well, if it is a UNION; otherwise its own name means what it means
+    With WITH RECURSIVE a CTE also sees itself, if it is a UNION. Otherwise its own name means what it means
     outside.
     """
     name = table.name.lower()

@@ -1,4 +1,4 @@
-"""From text to sqlglot's trees, in a number of steps that follows from the text alone."""
+"""From text to sqlglot's trees, in a number of steps that depends on the text alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 else:
     _Base = DuckDB.parser_class
 
-# Of the suites' queries none takes more than 1.5: only text that is read again and again takes more.
+# No query of the suites takes more than 1.5. Only text that is read again and again takes more.
 _STEPS_PER_TOKEN = 20
 _STEPS_FOR_ANY = 1000
 
 
 class _CountingParser(_Base):
-    """sqlglot's parser, which goes back and tries again where it guessed wrong, with its steps counted."""
+    """sqlglot's parser with its steps counted. It goes back and tries again where it guessed wrong."""
 
     __slots__ = ("_effort", "_open_brackets", "_steps_left")
 
@@ -46,7 +46,7 @@ class _CountingParser(_Base):
         super()._advance(times)
 
     def _parse_bracket(self, this: Any = None) -> Any:
-        self._open_brackets += 1  # of x[1][2], too: each is read inside the one before
+        self._open_brackets += 1  # also for x[1][2]: each bracket is read inside the one before
         try:
             if self._open_brackets > MOST_OPEN:
                 raise too_deep(f"more than {MOST_OPEN} brackets", None)
@@ -56,7 +56,7 @@ class _CountingParser(_Base):
 
 
 def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
-    """Return the statements of a text that is not too large. Raises SqlError with the place if it knows."""
+    """Return the statements of a text that is not too large. Raises SqlError, with the place if known."""
     check_text(sql)
     try:
         tokens = DuckDB().tokenize(sql)
@@ -70,7 +70,7 @@ def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
     except RecursionError:
         raise too_deep("too", None) from None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
-        # sqlglot trips over some texts that are no SQL, such as `SELECT 1 AS`.
+        # sqlglot fails on some texts that are not SQL, such as `SELECT 1 AS`.
         raise SqlError(f"the SQL does not parse: {type(error).__name__} while reading it") from None
     for tree in trees:
         check_tree(tree)

@@ -1,8 +1,8 @@
-"""How large a statement may be: its text, its tokens, how deep they nest, its tree.
+"""How large a statement may be: its text, its tokens, the depth of their nesting, its tree.
 
-Each limit is far above what people and their tools write: of 1,268 queries of five suites the longest has
-19,154 characters and 1,591 tokens, and the deepest tree 29 levels. Below them DuckDB binds and optimises in
-about a second; nothing can interrupt that.
+Each limit is far above what people and their tools write. Of 1,268 queries of five suites, the longest has
+19,154 characters and 1,591 tokens, and the deepest tree has 29 levels. Within the limits DuckDB binds and
+optimises in about a second, which nothing can interrupt.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPLIT = "split it, or load long lists into a table"
 
 
 def check_text(sql: str) -> None:
-    """Raise SqlError for a text that is too long, or has characters that are no Unicode text."""
+    """Raise SqlError for a text that is too long, or has characters that are not Unicode text."""
     if len(sql) > MOST_CHARACTERS:
         raise too_large(f"the SQL has {len(sql):,} characters", MOST_CHARACTERS, _SPLIT)
     odd = next(
@@ -52,7 +52,7 @@ def check_tokens(tokens: list[Token]) -> None:
     depth = 0
     for before, token in pairwise(tokens):
         is_interval = before.token_type is TokenType.INTERVAL and token.token_type is TokenType.STRING
-        if is_interval and len(token.text) > LONGEST_INTERVAL:  # read in time that grows by squares
+        if is_interval and len(token.text) > LONGEST_INTERVAL:  # read in time that grows with the square
             said = f"the text of an INTERVAL has {len(token.text):,} characters"
             raise too_large(said, LONGEST_INTERVAL, "write a number and a unit")
     for token in tokens:
@@ -62,10 +62,10 @@ def check_tokens(tokens: list[Token]) -> None:
 
 
 def check_tree(tree: exp.Expr) -> None:
-    """Raise SqlError for expressions that are too deep, or deep too often.
+    """Raise SqlError for an expression that is too deep, or for too many deep ones.
 
-    DuckDB goes through an expression once for each of its levels, and again for each node: what that costs
-    grows by the squares of the depths. A chain of ANDs or ORs is one level.
+    DuckDB goes through an expression once for each of its levels, and again for each node. So the cost grows
+    with the squares of the depths. A chain of ANDs or ORs is one level.
     """
     weight = conditions = 0
     pending = deque([(tree, 1)])

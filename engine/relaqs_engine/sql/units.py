@@ -21,7 +21,7 @@ _TAKE_A_UNIT = {
 
 
 def check_units(tokens: Sequence[Token]) -> None:
-    """Raise SqlError where a unit is no text: DuckDB would take it from a column, and sqlglot by its name."""
+    """Raise SqlError where a unit is not a text. DuckDB would take it from a column, sqlglot by its name."""
     for name, bracket, unit, comma in zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False):
         takes_a_unit = name.text.lower() in _TAKE_A_UNIT and bracket.token_type is TokenType.L_PAREN
         if takes_a_unit and comma.token_type is TokenType.COMMA and unit.token_type is not TokenType.STRING:

@@ -1,4 +1,4 @@
-"""Views: named SELECTs that queries read like tables; common table expressions once a query is planned."""
+"""Views: named SELECTs that queries read like tables. When a query is planned they are in its WITH."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from relaqs_engine.sql.read import read_statements
 
 
 def check_views(views: Mapping[str, str], tables: Iterable[str]) -> None:
-    """Raise SqlError unless each is one SELECT over tables and the views before it, under a free name."""
+    """Raise SqlError unless each view is one SELECT over tables and earlier views, under a free name."""
     known = {name.lower(): name for name in tables}
     for name, sql in views.items():
         if name.lower() in known:
@@ -28,10 +28,10 @@ def check_views(views: Mapping[str, str], tables: Iterable[str]) -> None:
 
 
 def expand_views(sql: str, views: Mapping[str, str], effort: Effort | None = None) -> str:
-    """Return the query with the views that it reads, and those they read, in front of it in its WITH.
+    """Return the query with the views that it reads, and those that they read, at the start of its WITH.
 
     SQL that reads no view, or is not one SELECT, comes back as it is. Raises SqlError where it does not parse
-    or is too large. effort: what reading may cost.
+    or is too large. `effort` counts what reading costs.
     """
     trees = read_statements(sql, effort or Effort())
     tree = trees[0] if len(trees) == 1 else None
@@ -51,7 +51,7 @@ def expand_views(sql: str, views: Mapping[str, str], effort: Effort | None = Non
 
 
 def _read_views(tree: exp.Query, views: Mapping[str, str]) -> dict[str, exp.Query]:
-    """Return the views read, directly or by other views, by name, parsed."""
+    """Return the parsed views, by name, that the query reads directly or through other views."""
     names = {name.lower(): name for name in views}
     found: dict[str, exp.Query] = {}
     pending = [tree]
@@ -68,7 +68,7 @@ def _read_views(tree: exp.Query, views: Mapping[str, str]) -> dict[str, exp.Quer
 
 
 def _refuse_capture(tree: exp.Query, views: Mapping[str, exp.Query]) -> None:
-    """Raise SqlError where the query's own WITH would give another meaning to what its views read."""
+    """Raise SqlError where the query's own WITH would change the meaning of what its views read."""
     with_ = tree.args.get("with_")
     if with_ is None:
         return

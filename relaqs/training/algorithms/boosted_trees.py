@@ -20,7 +20,8 @@ from relaqs.training.algorithms.trees import Bins, Growth, Tree, grown, histogra
 from relaqs.training.algorithms.xgboost_model import booster_of, check_names
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Iteration, Rows, Sums
+from relaqs.training.protocol import Iteration
+from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import xgboost

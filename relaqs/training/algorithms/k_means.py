@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from scipy import sparse
 
+from relaqs.arguments import ArgumentError
 from relaqs.arrays import FloatArray, IntArray
-from relaqs.options import ArgumentError
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.arguments import check_count, check_not_negative, require
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Iteration, Rows, Sums
+from relaqs.training.protocol import Iteration
+from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.cluster

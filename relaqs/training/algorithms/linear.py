@@ -12,7 +12,8 @@ from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.axes import Axes
 from relaqs.training.algorithms.optimiser import Descent
 from relaqs.training.profile import class_codes
-from relaqs.training.protocol import Fold, Sums
+from relaqs.training.protocol import Fold
+from relaqs.training.rows import Sums
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.linear import Coefficients, LinearDescent, Objective, gradient_sums
 from relaqs.training.arguments import check_positive, require
 from relaqs.training.profile import Profile, known_classes
-from relaqs.training.protocol import Rows, Sums
+from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.svm

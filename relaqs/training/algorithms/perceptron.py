@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, log_softmax
 
+from relaqs.arguments import ArgumentError
 from relaqs.arrays import FloatArray
-from relaqs.options import ArgumentError
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.optimiser import Descent
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile, class_codes, known_classes
-from relaqs.training.protocol import Fold, Rows, Sums
+from relaqs.training.protocol import Fold
+from relaqs.training.rows import Rows, Sums
 
 LEAST_DECREASE = 1e7 * np.finfo(float).eps  # scipy's default, which scikit-learn leaves as it is here
 

@@ -13,7 +13,8 @@ from relaqs.training.algorithms.linear import Coefficients, LinearDescent
 from relaqs.training.algorithms.linear_svm import hinge_objective, hinge_sums, margin_classifier
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile, known_classes
-from relaqs.training.protocol import Fold, Rows, Sums
+from relaqs.training.protocol import Fold
+from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.kernel_approximation

@@ -13,7 +13,8 @@ from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Iteration, Rows, Sums
+from relaqs.training.protocol import Iteration
+from relaqs.training.rows import Rows, Sums
 
 if TYPE_CHECKING:
     import sklearn.decomposition

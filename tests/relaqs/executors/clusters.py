@@ -14,7 +14,8 @@ from pathlib import Path
 from distributed import Client
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.jobs.runner import JobRunner, RunState
+from relaqs.jobs.listener import RunState
+from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.toy_jobs import ToyJob
 
 Process = subprocess.Popen[bytes]

@@ -27,7 +27,8 @@ from relaqs.executors.duck_process import QueryWork
 from relaqs.executors.intact_files import UnseenFileError
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
-from relaqs.jobs.runner import JobRunner, RunState
+from relaqs.jobs.listener import RunState
+from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     WITHOUT_RELAQS,
@@ -53,6 +54,7 @@ from tests.relaqs.executors.toy_jobs import (
     counting_job,
     query_work,
 )
+from tests.relaqs.listening import Listens
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +113,7 @@ def test_a_killed_worker_changes_no_fold(executor: DaskExecutor, client: Client)
 
     pids = client.run(os.getpid)
     survivor, undisturbed = job("survivor"), job("undisturbed")
-    runner = run_to_end(JobRunner(survivor, executor, on_report=kill_one))
+    runner = run_to_end(JobRunner(survivor, executor, listener=Listens(on_report=kill_one)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     run_to_end(JobRunner(undisturbed, executor))
     assert survivor.folded == undisturbed.folded
@@ -254,7 +256,7 @@ def test_jobs_share_the_cluster_by_weight(executor: DaskExecutor) -> None:
         heavy,
         executor,
         JobDescription("heavy", weight=4.0),
-        on_end=lambda: folded_of_light.append(len(light.folded)),
+        listener=Listens(on_end=lambda: folded_of_light.append(len(light.folded))),
     )
     second = JobRunner(light, executor)
     second.start()

@@ -14,7 +14,8 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor, connection
 from relaqs.executors.dask.hung_workers import SilentWorkerWarning
-from relaqs.jobs.runner import JobRunner, RunState
+from relaqs.jobs.listener import RunState
+from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
     eventually,

@@ -16,7 +16,8 @@ from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.dask.link import CreditsWarning
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
-from relaqs.jobs.runner import JobRunner, RunState
+from relaqs.jobs.listener import RunState
+from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, run_to_end, running_cluster
 from tests.relaqs.executors.test_dask_faults import OTHER_CLIENT
 from tests.relaqs.executors.toy_jobs import (
@@ -27,6 +28,7 @@ from tests.relaqs.executors.toy_jobs import (
     counting_job,
     query_work,
 )
+from tests.relaqs.listening import Listens
 
 FORCED = {"DASK_RELAQS__MECHANISM": "credits"}
 
@@ -55,7 +57,7 @@ def test_jobs_are_folded_as_with_the_queue_and_share_by_weight(executor: DaskExe
         heavy,
         executor,
         JobDescription("heavy", weight=4.0),
-        on_end=lambda: folded_of_light.append(len(light.folded)),
+        listener=Listens(on_end=lambda: folded_of_light.append(len(light.folded))),
     )
     second = JobRunner(light, executor)
     second.start()
@@ -124,7 +126,7 @@ def test_a_stopped_job_gives_its_credits_back(executor: DaskExecutor) -> None:
     def stop(report: StepReport) -> bool:
         return report.step == 2
 
-    runner = run_to_end(JobRunner(endless, executor, should_stop=stop))
+    runner = run_to_end(JobRunner(endless, executor, listener=Listens(should_stop=stop)))
     assert runner.state is RunState.STOPPED
     job = counting_job("next", steps=3, tasks=8)
     assert run_to_end(JobRunner(job, executor)).state is RunState.EXACT

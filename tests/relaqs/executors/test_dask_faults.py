@@ -20,7 +20,8 @@ from relaqs.executors.dask import client as dask_client
 from relaqs.executors.dask.hung_workers import SilentWorkerWarning
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport, Work
-from relaqs.jobs.runner import JobRunner, RunState
+from relaqs.jobs.listener import RunState
+from relaqs.jobs.runner import JobRunner
 from relaqs.scheduling import JobStatus
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (
@@ -47,6 +48,7 @@ from tests.relaqs.executors.toy_jobs import (
     counted,
     counting_job,
 )
+from tests.relaqs.listening import Listens
 
 STEPS, TASKS = 10, 4
 FILLING_BYTES = 1 << 30
@@ -96,7 +98,7 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
         standing: list[JobStatus] = []
         job = counting_job("survivor", steps=STEPS, tasks=TASKS, core_seconds=0.01)
         description = JobDescription("survivor", kind=Kind.TRAINING, name="it survives", weight=3.0)
-        runner = run_to_end(JobRunner(job, executor, description, on_report=restart))
+        runner = run_to_end(JobRunner(job, executor, description, listener=Listens(on_report=restart)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
     [known] = standing
@@ -113,7 +115,7 @@ def test_jobs_go_on_when_somebody_restarts_the_workers(executor: DaskExecutor, c
                 client.restart(timeout=LONG_SECONDS)
 
     job = counting_job("restarted", steps=STEPS, tasks=TASKS, core_seconds=0.01)
-    runner = run_to_end(JobRunner(job, executor, on_report=restart))
+    runner = run_to_end(JobRunner(job, executor, listener=Listens(on_report=restart)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 
@@ -137,7 +139,7 @@ def test_a_scheduler_that_is_busy_for_long_fails_no_job(
 
     counts: list[int] = []
     job = counting_job("patient", steps=STEPS, tasks=TASKS)
-    runner = run_to_end(JobRunner(job, executor, on_report=stop))
+    runner = run_to_end(JobRunner(job, executor, listener=Listens(on_report=stop)))
     assert (runner.state, runner.error, counts) == (RunState.EXACT, None, [2])
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 
@@ -162,7 +164,7 @@ def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path)
                 eventually(lambda: executor.status().jobs[0].share_cores == 2.0)
 
         job = counting_job("scaled", steps=STEPS, tasks=TASKS, core_seconds=0.01)
-        runner = run_to_end(JobRunner(job, executor, on_report=scale))
+        runner = run_to_end(JobRunner(job, executor, listener=Listens(on_report=scale)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
     assert (cores[2], cores[5], cores[-1]) == (1.0, 3.0, 2.0)
@@ -194,7 +196,7 @@ def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
 
         job = ToyJob("hangs", steps)
         with pytest.warns(SilentWorkerWarning, match=r"not heard of for \d+ s and is given up"):
-            runner = run_to_end(JobRunner(job, executor, on_report=go_on))
+            runner = run_to_end(JobRunner(job, executor, listener=Listens(on_report=go_on)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 

@@ -13,9 +13,9 @@ from distributed import Client, Security
 from relaqs_engine.errors import ClusterError
 
 import relaqs
+from relaqs.arguments import ArgumentError
 from relaqs.cli import program
 from relaqs.executors import open_executor
-from relaqs.options import ArgumentError
 from tests.relaqs.executors.certificates import Certificate, signed
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,

@@ -24,6 +24,7 @@ from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import Kind, View
 from tests.relaqs.executors.toy_jobs import Number, ToyJob, Waits
+from tests.relaqs.listening import Listens
 
 CORES = 2
 TASK_CORE_SECONDS = 0.01
@@ -179,7 +180,10 @@ def test_a_task_that_waits_is_charged_for_the_thread_it_holds() -> None:
             enough.set()
 
     with closing(ThreadExecutor(1, policy="fair")) as executor:
-        runners = [JobRunner(waits, executor), JobRunner(computes, executor, on_report=look)]
+        runners = [
+            JobRunner(waits, executor),
+            JobRunner(computes, executor, listener=Listens(on_report=look)),
+        ]
         for runner in runners:
             runner.start()
         assert enough.wait(LONG_SECONDS)

@@ -16,9 +16,11 @@ from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, run_measured
 from relaqs.jobs.job import Step, StepReport, Task, TaskResult
-from relaqs.jobs.runner import JobRunner, RunState, Successor
+from relaqs.jobs.listener import RunState, Successor
+from relaqs.jobs.runner import JobRunner
 from relaqs.scheduling import ClusterStatus
 from tests.relaqs.executors.toy_jobs import Fails, Number, ToyJob, counted, counting_job
+from tests.relaqs.listening import Listens
 
 LONG_SECONDS = 20.0  # nothing here takes as long unless it hangs
 
@@ -97,7 +99,9 @@ def test_a_job_runs_to_its_final_report(threads: ThreadExecutor) -> None:
     job = counting_job("job", steps=6, tasks=5)
     reports: list[StepReport] = []
     ends: list[RunState] = []
-    runner = JobRunner(job, threads, on_report=reports.append, on_end=lambda: ends.append(runner.state))
+    runner = JobRunner(
+        job, threads, listener=Listens(on_report=reports.append, on_end=lambda: ends.append(runner.state))
+    )
     run_to_end(runner)
     assert (runner.state, runner.error, ends) == (RunState.EXACT, None, [RunState.EXACT])
     assert job.folded == counted(steps=6, tasks=5)
@@ -171,7 +175,9 @@ def test_states_on_the_way() -> None:
     executor = ManualExecutor()
     reached = threading.Event()
     runner = JobRunner(
-        counting_job("job", steps=2, tasks=1), executor, on_report=lambda report: reached.set()
+        counting_job("job", steps=2, tasks=1),
+        executor,
+        listener=Listens(on_report=lambda report: reached.set()),
     )
     assert runner.state is RunState.WAITING
     runner.start()
@@ -194,7 +200,11 @@ def test_pause_folds_what_is_in_flight_and_resume_goes_on() -> None:
     executor = ManualExecutor()
     job = counting_job("job", steps=5, tasks=1)
     two_folded = threading.Event()
-    runner = JobRunner(job, executor, on_report=lambda report: two_folded.set() if report.step == 1 else None)
+    runner = JobRunner(
+        job,
+        executor,
+        listener=Listens(on_report=lambda report: two_folded.set() if report.step == 1 else None),
+    )
     runner.start()
     executor.wait_for_tasks(2)
     runner.pause()
@@ -246,7 +256,9 @@ def test_stop_before_start_issues_nothing() -> None:
 
 def test_stop_from_a_callback(threads: ThreadExecutor) -> None:
     job = counting_job("job", steps=50, tasks=1)
-    runner = JobRunner(job, threads, on_report=lambda report: runner.stop() if report.step == 3 else None)
+    runner = JobRunner(
+        job, threads, listener=Listens(on_report=lambda report: runner.stop() if report.step == 3 else None)
+    )
     run_to_end(runner)
     assert runner.state is RunState.STOPPED
     assert job.folded == counted(steps=4, tasks=1)
@@ -267,7 +279,7 @@ def test_stop_from_a_finalizer_in_the_runner_s_own_thread(threads: ThreadExecuto
             gc.collect()
 
     job = counting_job("job", steps=50, tasks=1)
-    runner = JobRunner(job, threads, on_report=drop_an_owner)
+    runner = JobRunner(job, threads, listener=Listens(on_report=drop_an_owner))
     run_to_end(runner)
     assert runner.state is RunState.STOPPED
     assert job.folded == counted(steps=3, tasks=1)
@@ -280,8 +292,9 @@ def test_should_stop_ends_the_job_before_another_step() -> None:
     runner = JobRunner(
         job,
         executor,
-        on_report=lambda report: reports.append(report.step),
-        should_stop=lambda report: report.step == 1,
+        listener=Listens(
+            on_report=lambda report: reports.append(report.step), should_stop=lambda report: report.step == 1
+        ),
     )
     runner.start()
     executor.wait_for_tasks(2)
@@ -314,7 +327,9 @@ def test_another_job_takes_the_place_of_one_that_failed() -> None:
         asked.append(failed)
         return Successor(other, JobDescription("other"))
 
-    runner = JobRunner(ToyJob("job", [[Number(1), Fails(error)]]), executor, instead=instead)
+    runner = JobRunner(
+        ToyJob("job", [[Number(1), Fails(error)]]), executor, listener=Listens(instead=instead)
+    )
     runner.start()
     executor.wait_for_tasks(2)
     executor.finish(1)
@@ -331,7 +346,9 @@ def test_where_the_other_job_fails_too_the_run_has_failed(threads: ThreadExecuto
     first, second = DataError("no room"), DataError("none at all")
     other = Successor(ToyJob("other", [[Fails(second)]]), JobDescription("other"))
     runner = JobRunner(
-        ToyJob("job", [[Fails(first)]]), threads, instead=lambda error: other if error is first else None
+        ToyJob("job", [[Fails(first)]]),
+        threads,
+        listener=Listens(instead=lambda error: other if error is first else None),
     )
     assert (run_to_end(runner).state, runner.error) == (RunState.FAILED, second)
 
@@ -359,14 +376,16 @@ class EndlessJob(ToyJob):
 def test_errors_of_folds_and_callbacks_fail_the_job(
     threads: ThreadExecutor, job: ToyJob, on_report: Callable[[StepReport], None], match: str
 ) -> None:
-    runner = run_to_end(JobRunner(job, threads, on_report=on_report))
+    runner = run_to_end(JobRunner(job, threads, listener=Listens(on_report=on_report)))
     assert runner.state is RunState.FAILED
     assert match in str(runner.error)
 
 
 def test_a_callback_cannot_wait_for_its_own_job(threads: ThreadExecutor) -> None:
     runner = JobRunner(
-        counting_job("job", steps=1, tasks=1), threads, on_report=lambda report: runner.wait() and None
+        counting_job("job", steps=1, tasks=1),
+        threads,
+        listener=Listens(on_report=lambda report: runner.wait() and None),
     )
     run_to_end(runner)
     assert "wait in another thread" in str(runner.error)
@@ -418,7 +437,7 @@ def test_two_jobs_share_an_executor_by_weight(threads: ThreadExecutor) -> None:
         heavy,
         threads,
         JobDescription("heavy", weight=3.0),
-        on_end=lambda: used_by_light.append(light.core_seconds),
+        listener=Listens(on_end=lambda: used_by_light.append(light.core_seconds)),
     )
     second.start()
     first.start()

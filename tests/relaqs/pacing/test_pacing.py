@@ -372,3 +372,19 @@ def test_a_loop_is_shown_among_the_jobs(db: Session) -> None:
         [job] = db.status().jobs
         assert (job.name, job.kind, job.weight) == ("my net", "training", 2.0)
     assert db.status().jobs == ()
+
+
+def test_another_thread_reads_what_the_loop_reports(one_core: ThreadExecutor) -> None:
+    """And the loop is steered by the same words as a query: target, priority, pause, state."""
+    seen: list[float] = []
+    with Pacer(one_core, turn_seconds=0.0) as pacer:
+        reader = threading.Thread(target=lambda: seen.extend(reported.quality for reported in pacer))
+        reader.start()
+        assert pacer.state in ("waiting", "running")
+        assert pacer.report(3.0)
+        pacer.target = 2.0
+        while pacer.report(2.0):
+            pass
+    reader.join(LONG_SECONDS)
+    assert seen[-1] == 2.0
+    assert (pacer.state, pacer.target) == ("stopped", 2.0)

@@ -16,12 +16,12 @@ from relaqs_tpch.data import ORIGINALS
 
 from relaqs import RelaqsError
 from relaqs.opening import connect
-from relaqs.options import QueryOptions
 from relaqs.queries.checkpoint import LARGEST_BYTES, SECONDS_BETWEEN, Checkpoint, query_identity
 from relaqs.queries.folded import SavedState
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
-from relaqs.snapshot import Snapshot
 from tests.conftest import Oracle
 
 FLAGS = """
@@ -128,7 +128,7 @@ import relaqs.queries.checkpoint, sys, threading
 relaqs.queries.checkpoint.SECONDS_BETWEEN = 0.0
 relaqs.queries.checkpoint.LARGEST_SHARE = 1.0
 from relaqs.opening import connect
-from relaqs.options import QueryOptions
+from relaqs.queries.options import QueryOptions
 db = connect({str(tpch_warehouse)!r}, threads=2)
 query = db.start(db.plan({FLAGS!r}), QueryOptions(), checkpoint={str(path)!r})
 for snapshot in query:

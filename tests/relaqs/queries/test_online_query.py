@@ -17,7 +17,7 @@ from relaqs.jobs.job import StepReport
 from relaqs.jobs.stopping import StopReason
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.publisher import QueryTimeoutError
-from relaqs.snapshot import Snapshot
+from relaqs.queries.snapshot import Snapshot
 
 STEPS = 40
 

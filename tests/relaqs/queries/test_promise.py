@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from relaqs import ArgumentError, OnlineQuery
 from relaqs.cli import program
 from relaqs.jobs.description import JobDescription
-from relaqs.options import QueryOptions
 from relaqs.prediction.arrival import REACHED, Expected
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
 from relaqs.queries.start import query_description
 from relaqs.scheduling import Allocator
@@ -79,7 +79,7 @@ def test_a_pause_is_no_slow_reading(start: Start, gate: Gate) -> None:
     query.pause()
     before = snapshot.expected(1e-9)
     for _ in range(10_000 // 20):
-        query._publisher._elapsed_seconds()  # a second each, of the fixture's clock
+        query._publisher._stopwatch.seconds()  # a second each, of the fixture's clock
     query.resume()
     gate.let(2)
     while (snapshot := next(reader)).batch < 5:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaqs.training.profile import MOST_CLASSES, MOST_CROSSED, Profile, profile_of
-from relaqs.training.protocol import Rows
+from relaqs.training.rows import Rows
 
 RANDOM = np.random.default_rng(5)
 FEATURES = RANDOM.normal(1e3, [0.1, 50.0], (40, 2))

@@ -11,7 +11,8 @@ import pytest
 
 from relaqs import DataError, RelaqsError, Session, SqlError, UnsupportedError, add_static, connect, shuffle
 from relaqs.training import Profile, Rows
-from relaqs.training.protocol import Iteration, Sums
+from relaqs.training.protocol import Iteration
+from relaqs.training.rows import Sums
 
 ROWS = 200
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 import weakref
@@ -293,3 +294,32 @@ def test_queries_are_answered_while_it_trains(db: Session) -> None:
         [row] = db.online_sql("SELECT count(*) AS n, sum(x0) AS s FROM digits").result().table.to_pylist()
         assert row["n"] == 1797
         assert run.state == "running"
+
+
+def test_a_run_is_read_as_a_query_is(db: Session) -> None:
+    """The loop gets the newest step each time round, the last one always, and ends with the run."""
+    run = db.train(Scripted([5.0, 4.0, 3.0, 2.0, 1.0]))
+    read = list(run)
+    assert read[-1] == run.steps[-1]
+    assert set(read) <= set(run.steps)
+    assert ended(run).state == "converged"
+
+
+def test_a_run_that_failed_says_so_to_its_reader(db: Session) -> None:
+    with pytest.raises(ZeroDivisionError, match="this pass is broken"):
+        list(db.train(Scripted(ENDLESS, fails_at=2)))
+
+
+def test_a_run_is_read_on_an_event_loop(db: Session) -> None:
+    async def losses() -> list[float]:
+        return [step.loss async for step in db.train(Scripted())]
+
+    assert asyncio.run(losses())[-1] == 1.0
+
+
+def test_the_target_of_a_run_is_its_loss(db: Session) -> None:
+    with db.train(Scripted(ENDLESS)) as run:
+        assert next(run).loss == 5.0
+        run.target = 5.0
+        assert ended(run).stop_reason == "target reached"
+    assert (run.target, run.target_loss) == (5.0, 5.0)

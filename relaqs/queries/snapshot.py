@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.execution.arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
+from relaqs.arguments import relative_error
 from relaqs.arrays import BoolArray, FloatArray
-from relaqs.options import relative_error
 from relaqs.prediction.arrival import REACHED, Course, Expected, expected
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars
     from rich.console import Console, ConsoleOptions, RenderResult
 
-    from relaqs.options import Interval
+Interval = Literal["pointwise", "anytime"]
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -84,12 +84,15 @@ class Snapshot:
         return self.table.select(list(range(self.table.num_columns - 3 * len(self.columns))))
 
     def to_arrow(self) -> pa.Table:
+        """Return the table with its intervals, as pyarrow has it."""
         return self.table
 
     def to_pandas(self) -> pandas.DataFrame:
+        """Return the table with its intervals, as pandas has it. Needs pandas."""
         return self.table.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
+        """Return the table with its intervals, as polars has it. Needs polars."""
         import polars
 
         return polars.DataFrame(self.table)

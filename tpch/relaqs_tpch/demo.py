@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from relaqs.snapshot import Snapshot
+    from relaqs.queries.snapshot import Snapshot
 
 QUERY = """\
 SELECT n_name AS nation, sum(l_extendedprice * (1 - l_discount)) AS revenue
@@ -26,7 +26,7 @@ ORDER BY revenue DESC"""
 GOOD_ENOUGH = 0.01
 
 
-@click.command("demo")
+@click.command("demo", short_help="Make data, run a query online and show it sharpen.")
 @click.option(
     "--data",
     type=click.Path(file_okay=False, path_type=Path),
@@ -47,11 +47,10 @@ def demo(data: Path, scale: float) -> None:
 
     On a terminal it sharpens in place; anywhere else each snapshot is one line.
     """
-    from relaqs_tpch.answers import difference
-    from relaqs_tpch.exact import ExactDuckDB
-
     from relaqs.executors.threads import usable_cores
     from relaqs.opening import connect
+    from relaqs_tpch.answers import difference
+    from relaqs_tpch.exact import ExactDuckDB
 
     _make_data(data, scale)
     click.echo(f"{QUERY}\n")
@@ -97,9 +96,8 @@ class Milestones:
 
 
 def _make_data(folder: Path, scale: float) -> None:
-    from relaqs_tpch import generate
-
     from relaqs.cli.progress import progress_bar
+    from relaqs_tpch.data import generate
 
     if not folder.exists():
         click.echo(f"Making TPC-H data at scale {scale:g} in {folder}, once.")

@@ -1,4 +1,9 @@
-"""Feed: where a running query leaves its newest snapshot, and where readers find it at their own pace."""
+"""Feed: where a running job leaves its newest report, and where readers find it at their own pace.
+
+A report is what the job's owner cares for: the snapshot of a query, the step of a training run. Example: a
+query publishes ten snapshots a second, and a notebook draws one a second. The query never waits. The
+notebook gets every tenth snapshot, and always the last.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +12,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
-
-from relaqs.snapshot import Snapshot
+from typing import Generic, Literal, TypeVar
 
 _LONGEST_WAIT_SECONDS = 0.5
 
 End = Literal["stopped", "exact", "failed"]
 State = Literal["waiting", "running", "paused"] | End
+AnyReport = TypeVar("AnyReport")
 
 
-class Feed:
-    """One writer, any number of readers, and one snapshot: the newest. Safe to use from any thread.
+class Feed(Generic[AnyReport]):
+    """One writer, any number of readers, and one report: the newest. Safe to use from any thread.
 
-    The writer never waits for a reader. A reader says how many snapshots it knows of and gets the newest if
-    there is a newer one, so that a slow reader skips, and every reader meets the last.
+    The writer never waits for a reader. A reader says how many reports it knows of, and gets the newest if
+    there is a newer one. So a slow reader skips some, and every reader gets the last.
     """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._wakers: set[Callable[[], None]] = set()
-        self._latest: Snapshot | None = None
+        self._latest: AnyReport | None = None
         self._count = 0
         self._end: End | None = None
         self._error: BaseException | None = None
 
     @property
-    def latest(self) -> Snapshot | None:
+    def latest(self) -> AnyReport | None:
         return self._latest
 
     @property
@@ -41,12 +45,12 @@ class Feed:
         """How the feed ended, or None while it is open."""
         return self._end
 
-    def publish(self, snapshot: Snapshot, end: End | None = None) -> bool:
-        """Make the snapshot the newest, with `end` the last. After the end do nothing and return False."""
+    def publish(self, report: AnyReport, end: End | None = None) -> bool:
+        """Make the report the newest, with `end` the last. After the end do nothing and return False."""
         with self._changed:
             if self._end is not None:
                 return False
-            self._latest = snapshot
+            self._latest = report
             self._count += 1
             self._end = end
             self._tell()
@@ -61,10 +65,15 @@ class Feed:
             self._tell()
             return True
 
-    def wait(self, seen: int, timeout: float | None = None) -> tuple[int, Snapshot] | None:
-        """Return the newest snapshot and the count to say next time; None at the end or after the timeout.
+    def wait(self, seen: int, timeout: float | None = None) -> tuple[int, AnyReport] | None:
+        """Return the newest report and the count to say next time; None at the end or after the timeout.
 
-        seen: the count last returned, 0 at first. Raises the query's error once the last snapshot was seen.
+        Args:
+            seen: the count that was returned last; 0 at first.
+            timeout: in seconds; None waits for as long as it takes.
+
+        Raises:
+            BaseException: the job's own error, once the reader has seen the last report.
         """
         with self._changed:
             self._wait_for_news(seen, timeout)

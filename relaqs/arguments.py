@@ -1,0 +1,77 @@
+"""Checks of arguments: each returns the value it accepts, or raises ArgumentError with what is accepted."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import TypeGuard
+
+from relaqs_engine.errors import RelaqsError
+
+
+class ArgumentError(RelaqsError, ValueError):
+    """An argument has a value that is not accepted. It is a ValueError too."""
+
+
+def relative_error(value: float | str | None, name: str = "target") -> float | None:
+    """Return the relative error as a share: 0.01 for 0.01, "0.01" and "1%"; None for None."""
+    if value is None:
+        return None
+    number: object = value
+    if isinstance(value, str):
+        number = _share(value)
+    if not is_number(number) or not 0 < number < math.inf:
+        raise refusal(name, value, 'a relative error above 0, such as 0.01 or "1%"')
+    return float(number)
+
+
+def share_of_weight(value: float | str) -> float:
+    """Return the share of an answer that must be within its error: 0.95 for 0.95, "0.95" and "95%"."""
+    number: object = _share(value) if isinstance(value, str) else value
+    if not is_number(number) or not 0 < number <= 1:
+        raise refusal("share", value, 'a share above 0 and up to 1, such as 0.95 or "95%"')
+    return float(number)
+
+
+def check_priority(priority: float) -> float:
+    if not is_number(priority) or not 0 < priority < math.inf:
+        raise refusal("priority", priority, "a finite number above 0; 2.0 gets twice the share of 1.0")
+    return float(priority)
+
+
+def check_count(name: str, count: int) -> int:
+    if not is_whole(count) or count < 1:
+        raise refusal(name, count, "a whole number from 1 on, or None")
+    return int(count)
+
+
+def check_seconds(name: str, seconds: float) -> float:
+    if not is_number(seconds) or not 0 < seconds < math.inf:
+        raise refusal(name, seconds, "a number of seconds above 0, or None")
+    return float(seconds)
+
+
+def check_loss(name: str, value: float) -> float:
+    if not is_number(value) or not math.isfinite(value):
+        raise refusal(name, value, "a finite number, in the loss's own unit")
+    return float(value)
+
+
+def refusal(name: str, value: object, accepted: str) -> ArgumentError:
+    return ArgumentError(f"{name} is {value!r}; it must be {accepted}")
+
+
+def _share(text: str) -> float | None:
+    number, percent, rest = text.strip().partition("%")
+    try:
+        return None if rest else float(number) / (100 if percent else 1)
+    except ValueError:
+        return None
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -1,0 +1,49 @@
+"""The jobs of one session that are not over yet, also those whose handle nothing refers to any more."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Protocol
+
+
+class Stoppable(Protocol):
+    """What is asked of a runner."""
+
+    @property
+    def id(self) -> str: ...
+
+    def stop(self) -> None: ...
+
+    def wait(self, timeout_seconds: float | None = None) -> bool: ...
+
+
+class RunningJobs:
+    """Knows the runners of the jobs that run. As long as one does, their owner is kept alive.
+
+    Example: `relaqs.connect("warehouse").online_sql(sql).result()` drops the session at once. It must not be
+    collected before the query is done, since closing it would stop the query.
+    """
+
+    def __init__(self, owner: object) -> None:
+        self._owner = weakref.ref(owner)
+        self._runners: dict[str, tuple[Stoppable, object]] = {}
+        self._is_closed = False
+
+    def register(self, runner: Stoppable) -> None:
+        """Note a job that is about to start. One that comes after `close` is stopped."""
+        self._runners[runner.id] = runner, self._owner()
+        if self._is_closed:
+            runner.stop()
+
+    def forget(self, job_id: str) -> None:
+        """Note that a job is over."""
+        del self._runners[job_id]
+
+    def close(self, timeout_seconds: float) -> None:
+        """Stop all of them, and wait for each that long."""
+        self._is_closed = True
+        runners = [runner for runner, _ in self._runners.values()]
+        for runner in runners:
+            runner.stop()
+        for runner in runners:
+            runner.wait(timeout_seconds)

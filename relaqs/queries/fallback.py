@@ -1,0 +1,49 @@
+"""What a query falls back to when its merged state does not fit into memory: it runs once, as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from relaqs_engine.duck import DatabaseConfig
+from relaqs_engine.errors import MemoryLimitError
+from relaqs_engine.plans.online_plan import OnlinePlan
+
+from relaqs.queries.options import QueryOptions
+from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Resort
+from relaqs.queries.start import query_description
+from relaqs.queries.whole import WholeQueryJob
+
+_TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFallback:
+    """Runs a query as a whole after it ran out of memory for its state.
+
+    A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
+
+    Attributes:
+        planner: makes the other plan.
+        plan: how the query was answered at first.
+        options: of the query; with fallback="error" there is no other way.
+        job_id: of the job that failed.
+        database_config: of the database that runs it as a whole.
+    """
+
+    planner: Planner
+    plan: OnlinePlan
+    options: QueryOptions
+    job_id: str
+    database_config: DatabaseConfig
+
+    def after(self, error: Exception) -> Resort | None:
+        """Return how the query goes on, None where it cannot."""
+        if not isinstance(error, MemoryLimitError) or self.options.fallback == "error":
+            return None
+        if not self.plan.may_run_whole:
+            return None
+        whole, job_id = self.planner.plan_as_whole(self.plan, _TOO_LARGE), f"{self.job_id}-whole"
+        job = WholeQueryJob(job_id, whole, database_config=self.database_config)
+        cores = self.database_config.threads
+        return Resort(job, whole, query_description(job_id, whole, self.options, exact_cores=cores))

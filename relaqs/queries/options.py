@@ -1,0 +1,88 @@
+"""What a query may be asked for, checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from relaqs_engine.execution.headline import Judge, Weighting
+
+from relaqs.arguments import (
+    ArgumentError,
+    check_count,
+    check_priority,
+    check_seconds,
+    is_number,
+    is_whole,
+    refusal,
+    share_of_weight,
+)
+from relaqs.queries.snapshot import Interval, Snapshot
+
+Fallback = Literal["exact", "error"]
+ErrorFunction = Callable[[Snapshot, Snapshot], float]
+Watch = str | Sequence[str] | ErrorFunction
+
+
+@dataclass(frozen=True, slots=True)
+class QueryOptions:
+    """The keyword arguments of `online_sql`. Raises ArgumentError naming the first one not accepted.
+
+    target: the relative error to stop at. confidence: of the intervals. timeout: in seconds. watch: names of
+    approximate columns, or a function of the previous and the newest snapshot that gives the error.
+    chart_pixels: the height of a chart of the answer. judged_by: what a cell weighs in the error; share: of
+    that weight must be within it. within: the seconds in which the target should be reached.
+    """
+
+    target: float | None = None
+    confidence: float = 0.95
+    interval: Interval = "pointwise"
+    priority: float = 1.0
+    watch: tuple[str, ...] | ErrorFunction | None = None
+    timeout: float | None = None
+    seed: int = 0
+    batches: int | None = None
+    fallback: Fallback = "exact"
+    chart_pixels: int | None = None
+    judged_by: Weighting = "rows"
+    share: float = 0.95
+    within: float | None = None
+
+    @property
+    def judge(self) -> Judge:
+        """How the cells' errors become one."""
+        return Judge(self.judged_by, self.share)
+
+    def __post_init__(self) -> None:
+        if not is_number(self.confidence) or not 0.5 < self.confidence < 1:
+            raise refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")
+        share_of_weight(self.share)
+        for name, kind in (("interval", Interval), ("fallback", Fallback), ("judged_by", Weighting)):
+            choices = get_args(kind)
+            if getattr(self, name) not in choices:
+                raise refusal(name, getattr(self, name), " or ".join(map(repr, choices)))
+        check_priority(self.priority)
+        for name in ("timeout", "within"):
+            if getattr(self, name) is not None:
+                check_seconds(name, getattr(self, name))
+        if self.within is not None and self.target is None:
+            raise ArgumentError(
+                f"within is {self.within!r}, but there is no target to reach by then; give target=0.01, "
+                f"or timeout={self.within!r} to stop with the best answer there is"
+            )
+        if not is_whole(self.seed) or self.seed < 0:
+            raise refusal("seed", self.seed, "a whole number from 0 on")
+        for name in ("batches", "chart_pixels"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+
+
+def watched(watch: Watch | None) -> tuple[str, ...] | ErrorFunction | None:
+    """Return column names as a tuple (one name stands for itself); a function and None as they are."""
+    if watch is None or callable(watch):
+        return watch
+    names = (watch,) if isinstance(watch, str) else tuple(watch)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise refusal("watch", watch, "names of approximate columns, or a function of two snapshots")
+    return names

@@ -1,0 +1,126 @@
+"""Planner: the plans of one session's SELECTs, each made once and kept."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.planning.whole_plan import plan_whole
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.views import expand_views
+
+from relaqs.queries.publisher import QueryTimeoutError
+
+if TYPE_CHECKING:
+    from relaqs_engine.advisor.advise import Advice
+
+PLANS_KEPT = 256  # the least recently used go first
+
+
+class Planner:
+    """Plans SELECTs over a catalog and its views. Safe to use from any thread; threads plan side by side.
+
+    Planning takes 10 to 100 ms, so plans are kept. The catalog never changes, so a plan stays right.
+
+    Args:
+        catalog: the tables.
+        views: name → SELECT.
+        state_bytes: what the merged state of a query may take.
+    """
+
+    def __init__(self, catalog: Catalog, views: Mapping[str, str], *, state_bytes: int) -> None:
+        self._catalog = catalog
+        self._views = dict(views)
+        self._binder = Binder(catalog)
+        self._state_bytes = state_bytes
+        self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
+        self._is_closed = False
+
+    def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
+        """Return how a SELECT is answered, the kept plan where there is one.
+
+        Args:
+            sql: one SELECT.
+            intervals: whether its answers have error bars.
+            timeout: seconds from `begun_at` on, a reading of `time.perf_counter`; None for no limit.
+
+        Raises:
+            SqlError: if the SQL is wrong.
+            UnsupportedError: if it is refused.
+            QueryTimeoutError: when the time is over.
+        """
+        self.check_open()
+        plan = self._plans.pop((sql, intervals), None)
+        plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
+        self._plans[sql, intervals] = plan
+        while len(self._plans) > PLANS_KEPT:
+            self._plans.popitem(last=False)
+        return plan
+
+    def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
+        """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
+        with self._expanded(plan.sql, self._effort()) as expanded:
+            return plan_whole(plan, expanded, self._catalog, reason)
+
+    def advise(self, sql: str) -> Advice:
+        """Return which further layouts of its tables would help a SELECT."""
+        from relaqs_engine.advisor.advise import advise
+
+        effort = self._effort()
+        with self._expanded(sql, effort) as expanded:
+            return advise(expanded, self._catalog, self._binder, effort)
+
+    def close(self) -> None:
+        """Plan no more. What is being planned ends with an error."""
+        self._is_closed = True
+
+    def check_open(self) -> None:
+        if self._is_closed:
+            raise RelaqsError("this session is closed; open another with relaqs.connect")
+
+    def _plan_anew(self, sql: str, intervals: bool, effort: Effort) -> OnlinePlan:
+        with self._expanded(sql, effort) as expanded:
+            plan = plan_query(
+                expanded,
+                self._catalog,
+                self._binder,
+                intervals=intervals,
+                state_bytes=self._state_bytes,
+                effort=effort,
+            )
+        return replace(plan, sql=sql)
+
+    @contextmanager
+    def _expanded(self, sql: str, effort: Effort) -> Iterator[str]:
+        """Give the SELECT with its views written out, to a block that plans it."""
+        self.check_open()
+        expanded = expand_views(sql, self._views, effort) if self._views else sql
+        try:
+            yield expanded
+        except SqlError as error:
+            if expanded != sql:  # positions would be those of a text that the user never saw
+                raise SqlError(error.message, None, error.candidates) from None
+            raise
+
+    def _effort(self, timeout: float | None = None, begun_at: float = 0.0) -> Effort:
+        """Return what planning is counted on: it ends with the session, and when the time is over."""
+
+        def still_wanted() -> None:
+            self.check_open()
+            if timeout is not None and time.perf_counter() > begun_at + timeout:
+                raise QueryTimeoutError(
+                    f"the query was not planned within {timeout} s; allow more time, or give it fewer "
+                    "columns, conditions or subqueries"
+                )
+
+        return Effort(still_wanted)

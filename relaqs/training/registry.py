@@ -1,0 +1,69 @@
+"""Training algorithms by name.
+
+An algorithm of this package has a file in `relaqs/training/algorithms` and a place in the table below. An
+installed package adds one by an entry point in the group `relaqs.training`: see `relaqs/plugins.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any
+
+from relaqs.arguments import ArgumentError
+from relaqs.plugins import Plugins
+from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
+from relaqs.training.algorithms.k_means import KMeans
+from relaqs.training.algorithms.linear_regression import LinearRegression
+from relaqs.training.algorithms.linear_svm import LinearSVM
+from relaqs.training.algorithms.logistic_regression import LogisticRegression
+from relaqs.training.algorithms.perceptron import Perceptron
+from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
+from relaqs.training.algorithms.topic_model import TopicModel
+from relaqs.training.protocol import TrainingJob
+
+_OWN: dict[str, Callable[..., TrainingJob]] = {
+    "k_means": KMeans,
+    "linear_regression": LinearRegression,
+    "logistic_regression": LogisticRegression,
+    "linear_svm": LinearSVM,
+    "polynomial_svm": PolynomialSVM,
+    "boosted_classifier": BoostedClassifier,
+    "boosted_regressor": BoostedRegressor,
+    "perceptron": Perceptron,
+    "topic_model": TopicModel,
+}
+ALGORITHMS: Plugins[Callable[..., TrainingJob]] = Plugins("relaqs.training", "training algorithm", own=_OWN)
+
+
+def make_training_job(algorithm: str, sql: str, **parameters: Any) -> TrainingJob:
+    """Return a job for `Session.train` by the algorithm of that name.
+
+    Args:
+        algorithm: a name in `ALGORITHMS`, such as "k_means".
+        sql: the SELECT whose rows are trained on.
+        parameters: what else the algorithm takes, such as `target` or `clusters`.
+
+    Raises:
+        ArgumentError: there is no such algorithm; it has no such parameter, or one is missing; or a value is
+            not accepted.
+        PluginError: the package that adds the algorithm cannot be used.
+        MissingPackageError: a package that the algorithm needs is not installed.
+
+    >>> make_training_job("linear_regression", "SELECT x, y FROM points", target="y")
+    LinearRegression(sql='SELECT x, y FROM points', target='y', tolerance=1e-06)
+    """
+    if algorithm not in ALGORITHMS:
+        near = get_close_matches(algorithm, ALGORITHMS, n=2)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise ArgumentError(
+            f"there is no training algorithm {algorithm!r}; {hint}The algorithms are {', '.join(ALGORITHMS)}"
+        )
+    make = ALGORITHMS[algorithm]
+    try:
+        return make(sql, **parameters)
+    except TypeError as error:
+        raise ArgumentError(
+            f"{algorithm} cannot be made from {parameters}; it takes {', '.join(signature(make).parameters)}"
+        ) from error

@@ -1,0 +1,33 @@
+"""What a training task reads and what it computes: rows of one partition, and sums over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from numpy.typing import NDArray
+
+from relaqs.arrays import FloatArray
+
+Sums: TypeAlias = tuple[FloatArray, ...]
+"""What a pass computes: arrays that add up, the same shapes for every partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of one partition.
+
+    Attributes:
+        features: the numbers to learn from, shape (rows, features).
+        target: the column to predict, shape (rows,). None where there is nothing to predict.
+        kept: what this run stored beside these rows at its last pass. Each name has a version and an array.
+            It may be empty at any time. Two tasks may see it at once, so replace entries and never write
+            into arrays.
+    """
+
+    features: FloatArray
+    target: NDArray[Any] | None
+    kept: dict[str, tuple[int, NDArray[Any]]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.features)

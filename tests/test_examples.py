@@ -1,0 +1,103 @@
+"""Every example in a docstring runs as written, and whatever a guest looks up has one."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import relaqs_bootstrap
+from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
+
+from tests.test_house import product_files
+
+PROMPT = ">>> "
+RULES = dict.fromkeys((*READING, *SAMPLING, *AGGREGATING, *LISTING))
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+REWRITER = (
+    "around.plan_around",
+    "carried_types.check_types_travel",
+    "carve.carve",
+    "cross_fit.cross_fit_of",
+    "grouping.group_keys",
+    "kept_rows.kept_columns",
+    "levels.level_of",
+    "near.near_sql",
+    "over_stages.refine_over_stages",
+    "passed_keys.is_key",
+    "quantiles.of_values",
+    "refine.refine_rows",
+    "render.render",
+    "rounded.rounded",
+    "shared.share_values",
+    "so_far.value_so_far",
+    "stages.StageMaker",
+)
+ENGINE = (
+    "bounds.values.value_bounds",
+    "catalog.Catalog",
+    "layouts.shuffle.shuffle",
+    "layouts.static.add_static",
+    "layouts.verify.verify",
+    "plans.schedule.mini_batches",
+    "sql.expansion.check_expansion",
+    "sql.guards.guard_functions",
+    "sql.names.names_in",
+    "sql.parse.parse_query",
+)
+
+# What must have an example, by group: dotted names of functions and classes.
+SHOWN: dict[str, tuple[str, ...]] = {
+    "rules": tuple(f"{rule.__module__}.{rule.__name__}" for rule in RULES),
+    "rewriter": tuple(f"relaqs_engine.rewrite.{name}" for name in REWRITER),
+    "engine": tuple(f"relaqs_engine.{name}" for name in ENGINE),
+    "estimators": tuple(
+        f"relaqs_bootstrap.{name}"
+        for name in relaqs_bootstrap.__all__
+        if inspect.isfunction(getattr(relaqs_bootstrap, name))
+    ),
+}
+
+
+def modules_with_examples() -> list[str]:
+    """Return the product's modules with a prompt in their text: no other needs to be imported."""
+    return [
+        ".".join(path.relative_to(folder_of(package, path)).with_suffix("").parts).removesuffix(".__init__")
+        for package, path in product_files()
+        if PROMPT in path.read_text(encoding="utf-8")
+    ]
+
+
+def folder_of(package: str, path: Path) -> Path:
+    """Return the folder that a package's own folder is in."""
+    return next(folder for folder in path.parents if folder.name == package).parent
+
+
+def named(dotted: str) -> object:
+    module, _, name = dotted.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def examples_of(module: ModuleType) -> list[doctest.DocTest]:
+    return [test for test in doctest.DocTestFinder().find(module) if test.examples]
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    tests = examples_of(import_module(name))
+    assert tests, f"{name} has a prompt in its text, and no example in a docstring"
+    said: list[str] = []
+    for test in tests:
+        doctest.DocTestRunner(optionflags=OPTIONS, verbose=False).run(test, out=said.append)
+    assert not said, "".join(said)
+
+
+@pytest.mark.parametrize("name", [name for names in SHOWN.values() for name in names])
+def test_what_is_looked_up_has_an_example(name: str) -> None:
+    text = inspect.getdoc(named(name)) or ""
+    assert PROMPT in text, f"{name} has no example in its docstring"
