@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 Item = TypeVar("Item")
 

@@ -17,13 +17,13 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.fair import FairQueue, Grant
-from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, client_name, cores_of, run_measured
 from relaqs.jobs.job import StepReport, Task
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.scheduling import Allocator, ClusterStatus
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.sharing.policy import Policy
 
 JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training step in another library

@@ -37,7 +37,7 @@ MAY_IMPORT = {
     },
     "jobs/description.py": {"relaqs.sharing"},
     "executors/shares.py": set(),
-    "executors/fair.py": {"relaqs.executors.shares"},
+    "executors/fair.py": {"relaqs.scheduling.shares"},
     "jobs/stopping.py": {"relaqs.arrays"},
 }
 HARMLESS = {

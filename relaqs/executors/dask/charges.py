@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 
 class Charges:

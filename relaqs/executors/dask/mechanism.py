@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.names import CREDIT_TOPIC, FOREIGN, job_of
 from relaqs.executors.dask.queue import JobQueue
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler

@@ -40,11 +40,11 @@ from relaqs.executors.dask.names import (
 from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
 from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.policy_choice import Wishes
-from relaqs.executors.shares import FairShares
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
 from relaqs.policies import DEFAULT_POLICY, make_policy
 from relaqs.scheduling import EPOCH_SECONDS, Allocator
+from relaqs.scheduling.shares import FairShares
 from relaqs.sharing.plan import Plan
 
 if TYPE_CHECKING:
