@@ -14,7 +14,7 @@ from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Fold, Iteration, Rows, Sums, Training, TrainingJob
+from relaqs.training.protocol import Fold, Iteration, Rows, SizedPieces, Sums, Training, TrainingJob
 from relaqs.training.run import TrainingRun, TrainingStep
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "PolynomialSVM",
     "Profile",
     "Rows",
+    "SizedPieces",
     "Sums",
     "TopicModel",
     "Training",
