@@ -61,12 +61,12 @@ class Index:
 
 
 class _Hopes:
-    """What core-seconds will make of each job's normalised error: of known jobs by their curves.
+    """How much each job's normalised error will fall by core-seconds. Known jobs have curves for that.
 
-    A new job's first result comes at no known cost, and nothing else is known of it. The more it has used
-    without one, the more it will need: after x core-seconds the chance that it comes with the next is taken
-    to be 1 / x of them, so that a job begins before all others and falls behind if it takes long: a training
-    run, which reads all its data twice before it tells anything, behind queries that are over by then.
+    We do not know what a new job's first result costs. After x core-seconds without one, we assume a
+    probability of 1 / x for each further core-second. So a new job starts before all others, and drops back
+    if it is slow. Example: a training run reads all its data twice before its first loss, and drops behind
+    queries that end in that time.
     """
 
     def __init__(self, contest: Contest, normalised: bool) -> None:
