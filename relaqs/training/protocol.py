@@ -45,8 +45,7 @@ class Training(Protocol):
 class TrainingJob(Protocol):
     """Data and hyperparameters: picklable, and the same for every run. Its code must exist on the workers.
 
-    It may say `piece_rows`: the most rows that `partial` is given at once, 8192 where it does not. Tasks
-    should be short, since a query that arrives waits for one to end: give fewer where a row takes over 5 µs.
+    `partial` is called with 8192 rows at most. A job whose rows take long sets another size (`SizedPieces`).
     """
 
     @property
@@ -69,6 +68,20 @@ class TrainingJob(Protocol):
 
     def estimator(self, profile: Profile, model: Any) -> Any:
         """Return a model as the fitted estimator of its ecosystem. May be called while training goes on."""
+        ...
+
+
+@runtime_checkable
+class SizedPieces(Protocol):
+    """What a `TrainingJob` adds to choose the size of its pieces.
+
+    Tasks should be short, since a query that arrives waits for one to end. So choose fewer rows than 8192
+    where one row takes over 5 µs. Example, in the class of a job: `piece_rows: ClassVar[int] = 1024`.
+    """
+
+    @property
+    def piece_rows(self) -> int:
+        """The most rows that `partial` is called with."""
         ...
 
 

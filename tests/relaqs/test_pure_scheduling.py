@@ -37,8 +37,10 @@ MAY_IMPORT = {
         "relaqs.arrays",
     },
     "jobs/description.py": {"relaqs.sharing"},
-    "executors/shares.py": set(),
-    "executors/fair.py": {"relaqs.executors.shares"},
+    "jobs/job.py": set(),
+    "executors/fair.py": {"relaqs.scheduling.shares"},
+    "executors/dask/charges.py": {"relaqs.scheduling.shares"},
+    "executors/dask/policy_choice.py": {"relaqs.sharing"},
     "jobs/stopping.py": {"relaqs.arrays"},
 }
 HARMLESS = {
@@ -84,6 +86,18 @@ def test_imports(part: str) -> None:
         if not is_allowed(module, part)
     ]
     assert wrong == []
+
+
+def test_executors_reach_accounts_and_plans_through_the_desk_alone() -> None:
+    named = {
+        (path.name, alias.name)
+        for path in modules_of("executors")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {path for path, name in named if name in ("Allocator", "Account")} == set()
+    assert {path for path, name in named if name == "Desk"} == {"plugin.py", "threads.py"}
 
 
 @pytest.mark.parametrize("part", MAY_IMPORT)
