@@ -21,8 +21,9 @@ from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, client_name, run_measured
 from relaqs.jobs.job import StepReport, Task
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
-from relaqs.scheduling import ClusterStatus, Desk
+from relaqs.scheduling import Desk
 from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
 from relaqs.sharing.policy import Policy
 

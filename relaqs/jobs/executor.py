@@ -11,7 +11,7 @@ from typing import Protocol
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import Metered, StepReport, Task, TaskResult
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 
 Done = Callable[[TaskResult], None]
 

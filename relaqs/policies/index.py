@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.sharing.division import Contest, check_share, divide, without_quality
 from relaqs.sharing.greedy import allocate_greedily
 from relaqs.sharing.outlook import Outlook, is_predictable

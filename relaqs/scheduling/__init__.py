@@ -4,9 +4,7 @@ Pure: whoever runs tasks brings the clock, the reports and the measured core-sec
 no SQL lives here. The same desk serves the threads of one process and a whole cluster.
 """
 
-from relaqs.jobs.description import JobDescription
 from relaqs.scheduling.allocator import EPOCH_SECONDS, Allocator
 from relaqs.scheduling.desk import Desk
-from relaqs.scheduling.status import ClusterStatus, JobStatus
 
-__all__ = ["EPOCH_SECONDS", "Allocator", "ClusterStatus", "Desk", "JobDescription", "JobStatus"]
+__all__ = ["EPOCH_SECONDS", "Allocator", "Desk"]

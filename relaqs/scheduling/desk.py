@@ -24,9 +24,9 @@ import numpy as np
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
+from relaqs.jobs.status import ClusterStatus
 from relaqs.scheduling.allocator import Allocator
 from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
-from relaqs.scheduling.status import ClusterStatus
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
 

@@ -39,8 +39,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.curves import Curves, fit_best_curves
 from relaqs.prediction.family import PARAMETERS, Family
 from relaqs.prediction.geometric import GEOMETRIC

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.curves import Curves
 from relaqs.sharing.history import History
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction import WINDOW, Curves
 from relaqs.prediction.family import PARAMETERS
 from relaqs.records.trace import TraceTable

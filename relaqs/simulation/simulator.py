@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.records.outcome import Decisions, Outcome
 from relaqs.scheduling import EPOCH_SECONDS
 from relaqs.sharing.plan import Plan

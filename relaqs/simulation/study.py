@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import make_policy
 from relaqs.records.outcome import LEVELS, Outcome
 from relaqs.records.schedule_run import JobTimes, RunSeries, ScheduleRun

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import make_policy
 from relaqs.records.outcome import Outcome
 from relaqs.records.schedule_run import ScheduleRun

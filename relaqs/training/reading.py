@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
@@ -18,7 +19,6 @@ from relaqs_engine.execution.tasks import partial_reads, partial_sql, scan_order
 from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plans.plan import Hoist, OnlinePlan
 
-from relaqs.arrays import FloatArray
 from relaqs.executors.duck_process import QueryWork
 from relaqs.training.rows import Rows
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_tpch.metered_executor import Held
 from relaqs_tpch.shares import SPAN_SECONDS, cores_in, decisions_of
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import Fair
 from relaqs.records.outcome import Decisions, Outcome
 from relaqs.simulation import Options, synthetic_workload

@@ -13,7 +13,7 @@ from relaqs.executors import Executor
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import StepReport, Task, TaskResult
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 
 
 @dataclass(frozen=True, slots=True)

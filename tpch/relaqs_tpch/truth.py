@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.plans.plan import OnlinePlan, OutputKind
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.queries.snapshot import Snapshot
 
 WORST = 1.0  # error of a cell: what is not shown yet, or off by more than itself

@@ -53,8 +53,8 @@ from relaqs.executors.dask.task import run_task
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
-from relaqs.scheduling import ClusterStatus
 from relaqs.sharing.policy import Policy
 
 CONNECT_SECONDS = 5.0

@@ -20,7 +20,7 @@ from relaqs.executors.dask.messages import Bye, Message
 from relaqs.executors.dask.names import HELLO_RPC, RELAQS_VERSION, STATUS_RPC, STREAM_OP, Hello
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 from relaqs.sharing.policy import Policy
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there

@@ -18,7 +18,7 @@ from relaqs.jobs.executor import Done, Stoppable, run_measured
 from relaqs.jobs.job import Step, StepReport, Task, TaskResult
 from relaqs.jobs.listener import RunState, Successor
 from relaqs.jobs.runner import JobRunner
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 from tests.relaqs.executors.toy_jobs import Fails, Number, ToyJob, counted, counting_job
 from tests.relaqs.listening import Listens
 
