@@ -31,7 +31,7 @@ from rich.table import Table
 
 import relaqs
 from relaqs.queries.checkpoint import Checkpoint
-from relaqs.queries.mergeable import SavedState
+from relaqs.queries.folded import SavedState
 from relaqs.records import RecordFile
 
 ROWS = 40_000

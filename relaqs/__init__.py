@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
+    from relaqs.jobs.status import ClusterStatus, JobStatus
     from relaqs.opening import connect, online_sql
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
     from relaqs.queries.options import QueryOptions
     from relaqs.queries.publisher import QueryTimeoutError
     from relaqs.queries.snapshot import Snapshot
-    from relaqs.scheduling import ClusterStatus, JobStatus
     from relaqs.session import Session
     from relaqs.training import TrainingRun
 

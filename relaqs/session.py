@@ -28,6 +28,7 @@ from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
@@ -38,7 +39,6 @@ from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
-from relaqs.scheduling import ClusterStatus
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice

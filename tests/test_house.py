@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "relaqs_bootstrap": {"numpy", "scipy"},
     "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy", "xxhash"},
     "relaqs": {
+        "relaqs_bootstrap",
         "relaqs_engine",
         "dask",
         "distributed",

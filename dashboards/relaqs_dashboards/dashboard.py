@@ -17,13 +17,13 @@ from relaqs_dashboards.cluster import Moves, Shown, cluster_update
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.page_list import PageList
 from relaqs_dashboards.runs import Run, Runs
-from relaqs_dashboards.settings import PageSettings
+from relaqs_dashboards.settings import CHARTS, PageSettings
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
 from relaqs_dashboards.wire import encoded
 
 if TYPE_CHECKING:
-    from relaqs.scheduling import ClusterStatus
+    from relaqs.jobs.status import ClusterStatus
 
 SAMPLE_SECONDS = 0.5  # between two looks at the cluster
 KEPT_CHECKPOINTS = 200
@@ -115,6 +115,7 @@ class Dashboard:
             "data": self._data,
             "pages": [{"name": each.name, "title": each.title} for each in self.pages.pages(user)],
             "tables": tables,
+            "charts": [{"kind": kind, "name": name} for kind, name in CHARTS.items()],
         }
 
     def cores_of(self, run: Run | None) -> float:

@@ -9,7 +9,15 @@ from typing import Any
 
 from relaqs import RelaqsError
 
-CHARTS = ("bars", "line", "number", "table", "scatter", "histogram")
+# Each kind of chart, and what people call it. The page draws it: see dashboards/web/src/charts/index.ts.
+CHARTS = {
+    "bars": "bars",
+    "line": "line",
+    "number": "big number",
+    "table": "table",
+    "scatter": "scatter",
+    "histogram": "histogram",
+}
 SIZES = ("small", "wide", "full")
 MOST_PANELS = 48
 LONGEST_TITLE = 200

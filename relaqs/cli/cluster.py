@@ -16,8 +16,8 @@ from rich.live import Live
 from relaqs.cli.output import plain
 from relaqs.cli.parameters import tls_options
 from relaqs.executors import Executor, open_executor
+from relaqs.jobs.status import ClusterStatus
 from relaqs.rendering.jobs import status_table
-from relaqs.scheduling import ClusterStatus
 
 WATCH_SECONDS = 1.0
 

@@ -27,7 +27,12 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
 )
 @click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
 @click.option(
-    "--servers", type=click.IntRange(min=1), default=1, show_default=True, help="They share the cores."
+    "--servers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    expose_value=False,
+    help="They share the cores. No policy places jobs on servers, so their number changes no result.",
 )
 @click.option("--jobs", type=click.IntRange(min=1), default=12, show_default=True)
 @click.option(
@@ -105,7 +110,6 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
 def simulate(
     policies: str,
     cores: float,
-    servers: int,
     jobs: int,
     arrival: str,
     arrivals: Path | None,
@@ -129,7 +133,6 @@ def simulate(
     The policies and predictions are those of a real run. The same seeds give the same results.
     """
     from relaqs.cli.studies import print_runs, run_cases
-    from relaqs.sharing.view import Node
     from relaqs.simulation.simulator import Options
     from relaqs.simulation.study import Case, JobMix
 
@@ -157,7 +160,7 @@ def simulate(
             jobs=count,
             mean_arrival_seconds=mean,
             mix=mix,
-            servers=tuple(Node(f"server {i}", cores / servers, math.nan) for i in range(servers)),
+            capacity_cores=cores,
             options=Options(epoch, at_once, until),
             arrivals=given,
         )

@@ -28,11 +28,17 @@ def open_executor(
     policy: str | Policy = DEFAULT_POLICY,
     security: Security | Mapping[str, Any] | None = None,
 ) -> Executor:
-    """Return an executor on the cluster (its scheduler's address, or a client of it), or on threads here.
+    """Return an executor on the cluster, or on threads of this process where no cluster is given.
 
-    cores: how many threads, where there is no cluster. policy: who gets how much of the cores.
-    security: the certificates for a cluster, given by its address, that speaks TLS.
-    Raises ClusterError if the cluster cannot be used, ArgumentError for security where none is asked for.
+    Args:
+        cluster: its scheduler's address, or a client of it.
+        cores: how many threads, where there is no cluster.
+        policy: who gets how many of the cores.
+        security: the certificates for a cluster that speaks TLS and is given by its address.
+
+    Raises:
+        ClusterError: the cluster cannot be used.
+        ArgumentError: security is given without an address.
     """
     if security is not None and not isinstance(cluster, str):
         raise ArgumentError(

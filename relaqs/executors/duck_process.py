@@ -185,21 +185,26 @@ def held_bytes(cursor: Cursor) -> int:
     return int(size)
 
 
+class _ThreadCursor(threading.local):
+    """The calling thread's cursor, None until it has one."""
+
+    cursor: Cursor | None = None
+
+
 class OpenDatabase:
     """A database of this process, one cursor of it for each thread, and its hoists."""
 
     def __init__(self, config: DatabaseConfig) -> None:
         self._database = Database(config)
-        self._of_thread = threading.local()
+        self._of_thread = _ThreadCursor()
         self.hoists = HoistStore(int(config.memory_limit_bytes * HOIST_SHARE))
         self.uses = 0
 
     def cursor(self) -> Cursor:
         """Return the calling thread's cursor; it closes when the thread or the database goes."""
-        cursor: Cursor | None = getattr(self._of_thread, "cursor", None)
-        if cursor is None:
-            cursor = self._of_thread.cursor = self._database.cursor()
-        return cursor
+        if self._of_thread.cursor is None:
+            self._of_thread.cursor = self._database.cursor()
+        return self._of_thread.cursor
 
     def close(self) -> None:
         self._database.close()
@@ -271,11 +276,6 @@ class QueryWork:
     hoists: tuple[Hoist, ...]
     sql: str
     reads: tuple[TableRead, ...] = ()
-
-    @property
-    def cores(self) -> int:
-        """Return how many cores the statement occupies."""
-        return self.config.threads
 
     def run(self, owner: str) -> pa.Table:
         """Return the result.

@@ -1,4 +1,7 @@
-"""Which task runs next in this process: shares of measured core-seconds. Pure: no clock, no thread."""
+"""Which task runs next in this process: the waiting tasks of each job, and the turns of the jobs.
+
+Pure: no clock and no thread lives here.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 Item = TypeVar("Item")
 
@@ -22,24 +25,23 @@ class Grant(Generic[Item]):
 
 
 class FairQueue(Generic[Item]):
-    """The waiting items of many jobs, each job's in order; whose is next is `FairShares`' to say.
+    """The waiting items of many jobs, each job's in order. `FairShares` says which job is next.
 
-    A job's first item prepares what the others need, e.g. builds the hoists, for which they would wait with a
-    core in hand: until it has ended, the job's next one starts only when no other job asks. Not thread-safe:
-    its owner holds a lock.
+    A job's first item builds what its other items share, e.g. its hoisted tables. Until that item has ended,
+    the job's other items do not start while another job has work: they would only hold a core and wait.
+
+    Not thread-safe: its owner holds a lock.
     """
 
     def __init__(self, shares: FairShares | None = None) -> None:
         self._shares = FairShares() if shares is None else shares
         self._waiting: dict[str, deque[Item]] = {}
-        self._fresh: set[str] = set()  # no item has started
-        self._preparing: set[str] = set()  # the first item has started, and none has ended
+        self._begun: set[str] = set()  # jobs whose first item has started
+        self._preparing: set[str] = set()  # of these, the jobs without an item that has ended
 
     def enter(self, job: str, share: float = 1.0) -> None:
-        """Let the job queue items. share: in cores, until `set_shares` says another."""
-        if job not in self._shares:
-            self._shares.enter(job, share)
-            self._fresh.add(job)
+        """Let the job queue items. share: in cores, until a plan gives another."""
+        self._shares.enter(job, share)
 
     def add(self, job: str, items: Iterable[Item]) -> None:
         """Queue items behind the job's others. Raises ValueError if the job has not entered."""
@@ -55,8 +57,8 @@ class FairQueue(Generic[Item]):
         if (job := self._shares.next(prepared or self._waiting)) is None:
             return None
         in_turn = not prepared or len(prepared) == len(self._waiting)
-        if job in self._fresh:
-            self._fresh.discard(job)
+        if job not in self._begun:
+            self._begun.add(job)
             self._preparing.add(job)
         waiting = self._waiting[job]
         turn = Grant(job, waiting.popleft(), self._shares.start(job, in_turn=in_turn))
@@ -74,10 +76,10 @@ class FairQueue(Generic[Item]):
         self._shares.set_shares(shares)
 
     def drop(self, job: str) -> None:
-        """Forget the job and what of it waits."""
+        """Forget the job and its waiting items."""
         self._shares.leave(job)
         self._waiting.pop(job, None)
-        self._fresh.discard(job)
+        self._begun.discard(job)
         self._preparing.discard(job)
 
     def jobs(self) -> list[str]:

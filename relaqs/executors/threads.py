@@ -17,13 +17,14 @@ from relaqs_engine.errors import ClusterError
 
 from relaqs.executors import duck_process as worker
 from relaqs.executors.fair import FairQueue, Grant
-from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.executor import Done, client_name, cores_of, run_measured
+from relaqs.jobs.executor import Done, Stoppable, client_name, run_measured
 from relaqs.jobs.job import StepReport, Task
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
-from relaqs.scheduling import Allocator, ClusterStatus
+from relaqs.scheduling import Desk
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
 from relaqs.sharing.policy import Policy
 
 JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training step in another library
@@ -31,7 +32,7 @@ JOIN_SECONDS = 2.0  # for a task that no interruption reaches, e.g. a training s
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """A task and whom to tell."""
+    """A task, and what its result is handed to."""
 
     task: Task
     done: Done
@@ -39,7 +40,7 @@ class _Order:
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """What a thread runs."""
+    """What one thread runs now."""
 
     job: str
     cores: int
@@ -47,11 +48,15 @@ class _Running:
 
 
 class ThreadExecutor:
-    """An `Executor` on threads of this process. cores: how many; default: those this process may use.
+    """An `Executor` on threads of this process, which drive a `Desk` under one lock.
 
-    policy: who gets how much of them. credit_core_seconds: see `FairShares`. A plan is made when a thread
-    asks for its next task and the last one is no longer good, so no thread waits for a clock, and a job that
-    has come or gone counts from the next task.
+    A thread that asks for its next task makes a plan first where one is due. So no thread waits for a clock,
+    and a job that has come or gone counts from the next task.
+
+    Args:
+        cores: how many threads; None: the cores that this process may use.
+        policy: who gets how many of the cores.
+        credit_core_seconds: see `FairShares`.
     """
 
     def __init__(
@@ -66,10 +71,11 @@ class ThreadExecutor:
         self._cores = cores or usable_cores()
         self._client = client_name()
         self._changed = threading.Condition()
-        self._allocator = Allocator(chosen_policy(policy))
-        self._queue: FairQueue[_Order] = FairQueue(FairShares(credit_core_seconds=credit_core_seconds))
+        self._desk = Desk(chosen_policy(policy), credit_core_seconds=credit_core_seconds)
+        self._queue: FairQueue[_Order] = FairQueue(self._desk.turns)
+        self._drivers: dict[str, Stoppable] = {}  # by job
         self._running: dict[int, _Running] = {}  # by thread
-        self._cancelled: set[str] = set()  # jobs cancelled while tasks of theirs run
+        self._cancelled: set[str] = set()  # cancelled jobs that still run tasks
         self._is_closed = False
         self._threads = [background_thread(self._serve, f"relaqs-{index}") for index in range(self._cores)]
         for thread in self._threads:
@@ -80,11 +86,13 @@ class ThreadExecutor:
     def capacity(self) -> int:
         return self._cores
 
-    def enter(self, description: JobDescription) -> None:
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
         with self._changed:
             self._check_open()
-            self._allocator.enter(replace(description, client=self._client), time.monotonic())
+            self._desk.enter(replace(description, client=self._client), time.monotonic())
             self._queue.enter(description.id)
+            if driver is not None:
+                self._drivers[description.id] = driver
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         with self._changed:
@@ -95,31 +103,32 @@ class ThreadExecutor:
 
     def report(self, job_id: str, report: StepReport) -> None:
         with self._changed:
-            self._allocator.report(job_id, report)
+            self._desk.report(job_id, report)
 
     def set_weight(self, job_id: str, weight: float) -> None:
         with self._changed:
-            self._allocator.set_weight(job_id, weight)
+            self._desk.set_weight(job_id, weight)
 
     def set_target(self, job_id: str, target: float | None) -> None:
         with self._changed:
-            self._allocator.set_target(job_id, target)
+            self._desk.set_target(job_id, target)
 
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
         with self._changed:
-            self._allocator.set_waiting(job_id, is_waiting)
+            self._desk.set_waiting(job_id, is_waiting)
 
     def status(self) -> ClusterStatus:
         with self._changed:
             now_seconds, running = time.monotonic(), defaultdict[str, list[float]](list)
             for each in self._running.values():
                 running[each.job] += [now_seconds - each.since_seconds] * each.cores
-            return self._allocator.status(now_seconds, self._cores, running)
+            return self._desk.status(now_seconds, self._cores, running)
 
     def cancel(self, job_id: str) -> None:
         with self._changed:
             self._queue.drop(job_id)
-            self._allocator.leave(job_id)
+            self._desk.leave(job_id)
+            self._drivers.pop(job_id, None)
             if not self._runs(job_id):
                 return
             self._cancelled.add(job_id)
@@ -160,7 +169,7 @@ class ThreadExecutor:
             while not self._is_closed:
                 self._share_out()
                 if (turn := self._queue.pop()) is not None:
-                    running = _Running(turn.job, cores_of(turn.item.task), time.monotonic())
+                    running = _Running(turn.job, turn.item.task.cores, time.monotonic())
                     self._running[threading.get_ident()] = running
                     return turn
                 self._changed.wait()
@@ -171,8 +180,10 @@ class ThreadExecutor:
 
     def _share_out(self) -> None:
         now_seconds = time.monotonic()
-        if self._allocator.is_due(now_seconds, self._cores):
-            self._queue.set_shares(self._allocator.plan(now_seconds, self._cores).cores_by_job())
+        if self._desk.is_due(now_seconds, self._cores):
+            for job in self._desk.share_out(now_seconds, self._cores):
+                if (driver := self._drivers.get(job)) is not None:
+                    driver.stop()
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -181,7 +192,7 @@ class ThreadExecutor:
     def _settle(self, turn: Grant[_Order], core_seconds: float) -> None:
         with self._changed:
             self._queue.settle(turn, core_seconds)
-            self._allocator.charge(turn.job, core_seconds, time.monotonic())
+            self._desk.charge(turn.job, core_seconds, time.monotonic())
             del self._running[threading.get_ident()]
             if turn.job in self._cancelled and not self._runs(turn.job):
                 self._cancelled.discard(turn.job)

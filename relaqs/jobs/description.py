@@ -1,4 +1,4 @@
-"""What the scheduler is told of a job before its first step."""
+"""What the scheduler knows of a job before its first step."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from relaqs.sharing.view import Kind
 
 @dataclass(frozen=True, slots=True)
 class JobDescription:
-    """A job as it enters. Of one whose kind is FOREIGN nothing is known, and it gets its fair share.
+    """A job as it enters. A job of the kind FOREIGN gets its fair share, since no more is known of it.
 
-    name: for people, e.g. the SQL. client: whose it is. cores_most: more than these it cannot use at once.
-    work_total: where it ends, in the unit of its reports: 1.0 of the rows, or so many steps; inf if nobody
-    knows. target: the error or loss it may stop at. deadline_seconds: after it entered, by then it should be
-    there; policies see it, none of this package goes by it. costs_grow: whether a step costs more than the
-    one before it, as where undecided rows are kept and read again.
+    Attributes:
+        id: unique in its session. On a cluster the executor makes it unique among all sessions.
+        kind: what the job is; it says what its reports mean.
+        name: for people, e.g. the SQL.
+        client: the process that the job belongs to, for people.
+        weight: the user's priority.
+        cores_most: the job cannot use more cores than these at once.
+        work_total: the work at the job's end, in the unit of its reports: 1.0 of the rows, or a number of
+            steps; inf: it is not known.
+        target: the error or loss at which the job may stop.
+        deadline_seconds: the time after its entry by which the user wants the target reached. Policies see
+            it; those of this package do not use it.
+        costs_grow: each step costs more than the one before, because undecided rows are kept and read again.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""The door every place of execution has, and the one way a task is run and measured."""
+"""What every executor can be asked, and the one way in which a task is run and measured."""
 
 from __future__ import annotations
 
@@ -10,16 +10,24 @@ from getpass import getuser
 from typing import Protocol
 
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport, Task, TaskResult
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.job import Metered, StepReport, Task, TaskResult
+from relaqs.jobs.status import ClusterStatus
 
 Done = Callable[[TaskResult], None]
+
+
+class Stoppable(Protocol):
+    """What drives a job, as its executor sees it: it can be asked to end the job."""
+
+    def stop(self) -> None:
+        """Ask the job to end. It must return at once, not raise, and not call the executor."""
+        ...
 
 
 class Executor(Protocol):
     """Where tasks run: threads of this process, or a Dask cluster. Methods may be called from any thread.
 
-    What is said of a job that has not entered, or has left, changes nothing.
+    A call about a job that has not entered, or has left, changes nothing.
     """
 
     @property
@@ -27,15 +35,29 @@ class Executor(Protocol):
         """Cores that run tasks now. On a cluster it follows the workers that join and leave."""
         ...
 
-    def enter(self, description: JobDescription) -> None:
-        """Take a job in, before its first task. Raises ClusterError if jobs can no longer be taken."""
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
+        """Take a job in, before its first task.
+
+        Args:
+            description: what the scheduler knows of the job beforehand.
+            driver: what is asked to stop where the policy's plan stops the job (`Plan.stops`). It is asked
+                from any thread. None: the plan cannot stop the job.
+
+        Raises:
+            ClusterError: jobs can no longer be taken.
+        """
         ...
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         """Queue the tasks of one step of one job that has entered.
 
-        done: called with each task's result, once for each key, from any thread; it must be quick and must
-        not raise. Raises ClusterError if tasks can no longer be taken.
+        Args:
+            tasks: all of one job.
+            done: called with each task's result, once for each key, from any thread. It must be quick and
+                must not raise.
+
+        Raises:
+            ClusterError: tasks can no longer be taken.
         """
         ...
 
@@ -44,7 +66,7 @@ class Executor(Protocol):
         ...
 
     def set_weight(self, job_id: str, weight: float) -> None:
-        """Change the job's weight beside others."""
+        """Change how much the job counts beside others."""
         ...
 
     def set_target(self, job_id: str, target: float | None) -> None:
@@ -52,22 +74,22 @@ class Executor(Protocol):
         ...
 
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
-        """Say whether the job asks for cores; a paused one does not, but what it has submitted still runs."""
+        """Say whether the job asks for cores. A paused job does not; what it has submitted still runs."""
         ...
 
     def cancel(self, job_id: str) -> None:
         """Drop the job's waiting tasks, interrupt its running statements, and forget the job.
 
-        Its cores are free within one task. Dropped tasks have no result; one that runs may still report one.
+        Its cores are free within one task. A dropped task has no result. A running one may still give one.
         """
         ...
 
     def status(self) -> ClusterStatus:
-        """Return how every job stands, also those of others where cores are shared with them."""
+        """Return how every job stands, on a shared cluster also the jobs of other programs."""
         ...
 
     def close(self) -> None:
-        """Cancel everything and free what this executor holds; what the user handed in stays open."""
+        """Cancel every job and free what this executor holds. What the user handed in stays open."""
         ...
 
     def describe(self) -> str:
@@ -76,14 +98,17 @@ class Executor(Protocol):
 
 
 def run_measured(task: Task, owner: str) -> TaskResult:
-    """Return the task's result, or its error, with the core-seconds it took, and for how long it held them.
+    """Return the task's value or its error, with the core-seconds it took and the time it held its cores.
 
-    owner: the name under which this process can interrupt the task. Measured on the calling thread, which
-    does an even part where the work says that it occupies several `cores` (an exact query does). A task that
-    waits, for storage or for whatever else, holds its thread, and is charged for that as well. A value that
-    says itself what `core_seconds` it took was computed elsewhere.
+    The calling thread runs the task and is measured. A task of several cores computes on as many threads,
+    which all do the same: the measured thread counts that many times. A task that waits, for storage for
+    example, keeps others from its thread. So it is charged for the waiting too. A `Metered` value brings
+    its own core-seconds.
+
+    Args:
+        task: the task to run.
+        owner: the name by which this process can interrupt the task.
     """
-    cores = cores_of(task)
     began_seconds, started_seconds, started_busy = time.perf_counter(), time.thread_time(), busy_seconds()
     value: object = None
     raised: BaseException | None = None
@@ -91,21 +116,20 @@ def run_measured(task: Task, owner: str) -> TaskResult:
         value = task.work.run(owner)
     except BaseException as error:  # whatever it is, it belongs to the job and must not end the thread
         raised = error
-    took = max((time.thread_time() - started_seconds) * cores, busy_seconds() - started_busy)
-    core_seconds: float = getattr(value, "core_seconds", took)
-    return TaskResult(task.key, value, core_seconds, raised, (time.perf_counter() - began_seconds) * cores)
-
-
-def cores_of(task: Task) -> int:
-    """Return how many cores the task occupies: one, but for work that says otherwise, as an exact query's."""
-    return getattr(task.work, "cores", 1)
+    core_seconds = max((time.thread_time() - started_seconds) * task.cores, busy_seconds() - started_busy)
+    if isinstance(value, Metered):
+        core_seconds = value.core_seconds
+        value = value.value
+    held_seconds = (time.perf_counter() - began_seconds) * task.cores
+    return TaskResult(task.key, value, core_seconds, raised, held_seconds)
 
 
 def busy_seconds() -> float:
-    """Return how long the calling thread computed or waited, by a clock of its own; 0.0 where it is not told.
+    """Return how long the calling thread computed or waited, by a clock of its own. 0.0 where none exists.
 
-    Left out is the time in which it could have gone on, but the machine ran somebody else: whose tasks meet
-    with a busy machine is chance. Linux tells it, in nanoseconds, as the second number of its schedstat.
+    This excludes the time in which the thread could have run but the machine ran something else. So jobs are
+    not charged for other load on the machine. Linux has that time, in nanoseconds, as the second number of
+    the thread's schedstat.
     """
     try:
         with open("/proc/thread-self/schedstat", encoding="ascii") as file:
@@ -116,12 +140,12 @@ def busy_seconds() -> float:
 
 
 def client_name() -> str:
-    """Return the name by which people know this process among the clients of a cluster."""
+    """Return how people see this process among the clients of a cluster, e.g. "user@host:4711"."""
     return f"{user_name()}@{socket.gethostname()}:{os.getpid()}"
 
 
 def user_name() -> str:
-    """Return who runs this process; a number where a container's user has no name."""
+    """Return the user of this process. In a container without names it is the user's number."""
     try:
         return getuser()
     except (KeyError, OSError):

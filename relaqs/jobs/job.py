@@ -1,6 +1,6 @@
 """What the cluster knows of any work: a job has steps, a step has independent tasks, folding gives quality.
 
-A query and a training run are both jobs. The scheduler sees the reports and nothing else.
+A query and a training run are both jobs. The scheduler sees their reports and nothing else.
 """
 
 from __future__ import annotations
@@ -15,8 +15,23 @@ class Work(Protocol):
     """What a task does on a worker: picklable, pure, and safe to run again after a worker's death."""
 
     def run(self, owner: str) -> object:
-        """Return the task's result. Runs on a worker's thread; `owner` names it for interruption."""
+        """Return the task's value, or a `Metered` one that another thread computed.
+
+        Runs on a worker's thread. owner: the name by which this run can be interrupted.
+        """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Metered:
+    """A task's value, and the core-seconds that another thread took for it.
+
+    The task's own thread only waited, so what it computed says nothing. Example: a paced loop computes on a
+    thread of its own while a task holds a core for it.
+    """
+
+    value: object
+    core_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +45,11 @@ class TaskKey:
 
 @dataclass(frozen=True, slots=True)
 class Task:
+    """One piece of a step. cores: how many it occupies while it runs; an exact query occupies several."""
+
     key: TaskKey
     work: Work
+    cores: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +64,10 @@ class Step:
 class TaskResult:
     """What came back of one task: its value or its error, and what it was measured to take.
 
-    core_seconds: of computing, and of waiting for a file or a lock. held_seconds: for how long it held cores,
-    times how many: it may have waited with them for a turn on the processor, too.
+    Attributes:
+        core_seconds: the time it computed or waited for a file or a lock, over all its cores.
+        held_seconds: the time it held its cores, over all of them. It is longer where the task also waited
+            for a turn on the processor.
     """
 
     key: TaskKey
@@ -59,11 +79,15 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """What folding a step gave. work_done: share of all the work, in (0, 1], or None where there is no end.
+    """What folding a step gave.
 
-    quality: the error (queries) or the loss (training), smaller is better, inf while unknown.
-    core_seconds: measured over the step's tasks. progress: how far the result moved with this step, in
-    [0, 1], by a metric of `relaqs.progress`; NaN where none was measured.
+    Attributes:
+        quality: the error of a query or the loss of a training run. Smaller is better; inf: unknown yet.
+        work_done: the share of all the work that is done, in (0, 1]; None where no end is known.
+        core_seconds: measured over the step's tasks.
+        is_final: no step follows.
+        progress: how far the result moved with this step, in [0, 1], by a metric of `relaqs.progress`; NaN
+            where it was not measured.
     """
 
     step: int

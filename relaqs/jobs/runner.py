@@ -169,7 +169,7 @@ class JobRunner:
 
     def _enter(self) -> None:
         """Register the job, with what was changed of it before it started."""
-        self._executor.enter(replace(self._description, weight=self._weight))
+        self._executor.enter(replace(self._description, weight=self._weight), driver=self)
         if self._is_paused:
             self._executor.set_waiting(self._job.id, False)
 

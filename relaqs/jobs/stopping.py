@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-
-from relaqs.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 PIXEL = 1.0  # of a chart: a smaller change nobody sees
 STEADY_STEPS = 3  # of a loss curve, all below a pixel: one small step may be a pause

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.job import Metered, Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.progress.loss_delta import LossDelta
 
 
@@ -88,8 +88,9 @@ class _TurnWork:
 
     turns: Turns
 
-    def run(self, owner: str) -> PacedTurn:
-        return self.turns.lend()
+    def run(self, owner: str) -> Metered:
+        turn = self.turns.lend()
+        return Metered(turn, turn.core_seconds)
 
 
 class PacedJob:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.execution.arrays import doubles
 
 from relaqs.arguments import ArgumentError, relative_error
-from relaqs.arrays import FloatArray
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.running import RunningJobs
 from relaqs.pacing.paced_job import Reported

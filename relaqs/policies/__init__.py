@@ -25,14 +25,13 @@ from relaqs.sharing.history import History, Observation
 from relaqs.sharing.outlook import fit_quality_curves
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import FinishedJob, Jobs, JobView, Kind, Node, View
+from relaqs.sharing.view import Jobs, JobView, Kind, View
 
 __all__ = [
     "DEFAULT_POLICY",
     "POLICIES",
     "Fair",
     "Fifo",
-    "FinishedJob",
     "History",
     "Index",
     "JobView",
@@ -41,7 +40,6 @@ __all__ = [
     "LeastAttainedService",
     "MaxMin",
     "MaxSum",
-    "Node",
     "Observation",
     "Plan",
     "Policy",

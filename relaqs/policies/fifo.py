@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.sharing.division import Contest, check_share, divide
 from relaqs.sharing.fill import fill_in_order
 from relaqs.sharing.plan import Plan

@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.sharing.division import Contest, check_share, divide, without_quality
 from relaqs.sharing.greedy import allocate_greedily
 from relaqs.sharing.outlook import Outlook, is_predictable
@@ -99,10 +99,12 @@ class Index:
 
 
 class _Hopes:
-    """How far more core-seconds will lower each job's normalised error.
+    """How much each job's normalised error will fall by core-seconds. Known jobs have curves for that.
 
-    For a job with results its curve says it. For a new job the theory at the top of this file does: a
-    probability of 1/x that a first result comes with the next core-second, after x of them without one.
+    We do not know what a new job's first result costs. After x core-seconds without one, we assume a
+    probability of 1 / x for each further core-second. So a new job starts before all others, and drops back
+    if it is slow. Example: a training run reads all its data twice before its first loss, and drops behind
+    queries that end in that time.
     """
 
     def __init__(self, contest: Contest, normalised: bool) -> None:

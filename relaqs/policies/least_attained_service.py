@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
+
 from relaqs.sharing.division import Contest, check_share, divide
 from relaqs.sharing.fill import fill_evenly
 from relaqs.sharing.plan import Plan

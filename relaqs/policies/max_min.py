@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.sharing.division import Contest, check_share, divide
 from relaqs.sharing.greedy import take_most_valued
 from relaqs.sharing.outlook import Outlook, is_predictable

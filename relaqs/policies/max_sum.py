@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.prediction.inverse_square import INVERSE_SQUARE
 from relaqs.prediction.series import Series
 from relaqs.sharing.division import Contest, check_share, divide, without_quality

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.prediction.curves import Curves
 from relaqs.sharing.division import Contest, check_share, divide, without_quality
 from relaqs.sharing.fill import fill_in_order

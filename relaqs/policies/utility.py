@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.sharing.division import Contest, check_share, divide
 from relaqs.sharing.greedy import allocate_greedily
 from relaqs.sharing.outlook import Outlook, is_predictable

@@ -11,8 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
 
 KEPT = 32  # answers of a query: what came before them tells nothing of what comes next
 CHANCE = 0.9  # that the time is in the interval

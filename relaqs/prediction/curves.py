@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.family import PARAMETERS, Family
 from relaqs.prediction.series import Series
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
+
 from relaqs.prediction.series import Series
 
 PARAMETERS = 5  # columns every family's parameters fit into; the rest are zero

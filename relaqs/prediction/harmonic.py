@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.prediction.family import PARAMETERS
 from relaqs.prediction.series import Series
 from relaqs.prediction.window import Window

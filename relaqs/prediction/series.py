@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from relaqs.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 DECAY = 0.8  # weight of an observation relative to the next newer one (the thesis and SLAQ)
 WINDOW = 16  # observations kept a job: longer windows predict worse (benchmarks/prediction.py)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
-from relaqs.arrays import BoolArray, FloatArray
 from relaqs.prediction.series import Series
 
 TINY = 1e-12

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_engine.execution.estimate import Estimate
 
-from relaqs.arrays import BoolArray, FloatArray
 from relaqs.python_values import python_values
 
 

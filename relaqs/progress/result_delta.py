@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.progress.cells import Cells
 
 

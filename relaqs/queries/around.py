@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.plans.around import AroundPlan
 
-from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.job import Step, StepReport, TaskKey, TaskResult
 from relaqs.queries.reporting import Asked, Reporter
 
 
@@ -90,8 +91,9 @@ class AroundQueryJob:
             return None
         index = len(self._issued)
         self._issued.append(steps)
-        works = [task.work for step in steps if step is not None for task in step.tasks]
-        return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in enumerate(works)))
+        tasks = [task for step in steps if step is not None for task in step.tasks]
+        own = (replace(task, key=TaskKey(self.id, index, i)) for i, task in enumerate(tasks))
+        return Step(index, tuple(own))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         first = 0

@@ -98,8 +98,14 @@ class OnlineQuery(Handle[Snapshot]):
     def display(self, **look: Any) -> object:
         """Return what a notebook shows of the query while it runs: its chart, as on a dashboard.
 
-        look: `chart` (bars, line, number, table, scatter or histogram), `title`, and the columns `x`, `y` and
-        `series`. Needs anywidget; without it, this is the newest snapshot, as a table.
+        Without anywidget it is the newest snapshot, as a table.
+
+        Args:
+            look: what a dashboard's panel has, such as `chart="bars"`, `title`, and the columns `x`, `y` and
+                `series`. `face="name"` picks the face of another package.
+
+        Raises:
+            ArgumentError: there is no such face.
         """
         from relaqs.rendering.notebook import display
 

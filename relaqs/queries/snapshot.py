@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_engine.execution.arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.arguments import relative_error
-from relaqs.arrays import BoolArray, FloatArray
 from relaqs.prediction.arrival import REACHED, Course, Expected, expected
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ class WholeQueryJob:
             return None
         self._is_issued = True
         work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
-        return Step(0, (Task(TaskKey(self.id, 0, 0), work),))
+        return Step(0, (Task(TaskKey(self.id, 0, 0), work, self._config.threads),))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)

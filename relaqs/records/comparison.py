@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import Fair
 from relaqs.records.outcome import LEVELS
 from relaqs.records.schedule_run import REDUCTIONS, ScheduleRun

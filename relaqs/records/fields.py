@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
 
 
 def number(content: Mapping[str, Any], name: str, missing: float = np.nan) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.records.trace import TraceTable
 
 LEVELS = np.arange(1, 21) / 20  # shares by which an error is reduced

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.records import fields as read
 from relaqs.records.trace import Pipeline, Trace
 from relaqs.sharing.view import Kind

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.records import fields as read
 from relaqs.records.outcome import GROUPS, LEVELS, Outcome
 from relaqs.records.query_run import Steps

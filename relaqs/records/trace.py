@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.sharing.view import Kind
 
 

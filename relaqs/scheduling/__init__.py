@@ -1,11 +1,10 @@
-"""Who gets how many cores now: keeps what jobs report, asks a policy each epoch, tells how things stand.
+"""Who gets how many cores, and whose task starts next. `Desk` is the door.
 
-Pure: whoever runs tasks brings the clock, the reports and the measured core-seconds, and carries the plans
-out. No thread, no Dask, no SQL lives here; one object serves the threads of a process or a whole cluster.
+Pure: whoever runs tasks brings the clock, the reports and the measured core-seconds. No thread, no Dask and
+no SQL lives here. The same desk serves the threads of one process and a whole cluster.
 """
 
-from relaqs.jobs.description import JobDescription
 from relaqs.scheduling.allocator import EPOCH_SECONDS, Allocator
-from relaqs.scheduling.status import ClusterStatus, JobStatus
+from relaqs.scheduling.desk import Desk
 
-__all__ = ["EPOCH_SECONDS", "Allocator", "ClusterStatus", "JobDescription", "JobStatus"]
+__all__ = ["EPOCH_SECONDS", "Allocator", "Desk"]

@@ -10,11 +10,11 @@ import numpy as np
 
 from relaqs.jobs.description import JobDescription, check_weight
 from relaqs.jobs.job import StepReport
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
 from relaqs.scheduling.standing import job_statuses
-from relaqs.scheduling.status import ClusterStatus
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import Jobs, View

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.curves import Curves
 from relaqs.prediction.runtime import constant_cost, line_cost
 from relaqs.prediction.series import Series

@@ -6,7 +6,8 @@ import math
 from collections import deque
 from dataclasses import dataclass, field
 
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
+
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
 from relaqs.scheduling.usage import Usage

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
+from relaqs.jobs.status import Curve, JobState, JobStatus
 from relaqs.policies.shortest_remaining_time import remaining_core_seconds
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
-from relaqs.scheduling.status import Curve, JobState, JobStatus
 from relaqs.sharing.outlook import is_predictable
 from relaqs.sharing.view import Jobs, Kind, View
 

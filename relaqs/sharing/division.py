@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.sharing.fill import fill_evenly
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import Jobs, Kind, View

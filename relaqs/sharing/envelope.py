@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from relaqs.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 ROUNDING = 1e-14  # relative to a row's largest gain: what a difference of two gains may be off
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from relaqs.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 
 def fill_evenly(

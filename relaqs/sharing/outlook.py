@@ -1,12 +1,46 @@
-"""What more work will make of each job's quality, on one scale for queries and training."""
+"""What more core-seconds will make of each job's quality, on one scale for queries and training.
+
+**The idea.** A policy that gives cores to the job that improves most must compare jobs: a query at ± 5 % with
+a training run at loss 0.41. So each job gets a curve of its quality over its work, a cost of its work, and a
+scale on which its first result is 1.
+
+    core-seconds -(cost of a step)-> steps -(work of a step)-> work -(curve)-> quality -(scale)-> error
+
+**The curves.** They differ by what is known of a job.
+
+- *A query with an error* follows c·√(1/x − 1), where x is the share of the rows read. Sampling theory gives
+  the shape. The newest interval gives c, since it rests on all rows so far.
+- *A query with no certified cell* has no known error: its ranking may change with the last row. We assume
+  that it improves only when it finishes, and spread that gain evenly over the rows to come: c·(1 − x).
+- *A training run* follows SLAQ's sublinear family, or its geometric one where that predicts the newest loss
+  twice as well. With fewer than four losses it follows a harmonic curve.
+
+**The scale.** A query's error is divided by its first known one. A loss has a unit of its own, so it is
+mapped to 1 at the first loss and to 0 at the last one predicted, after ten times the steps so far (`FAR`).
+
+**Example.** A query has read 10 % of its rows, in one step of 1 core-second, and is at ± 5 %. Its curve goes
+through that: c·√(1/0.1 − 1) = c·3 = 0.05. Two more such steps bring √(1/0.2 − 1) = 2 and √(1/0.3 − 1) = 1.53.
+
+    core-seconds from now     0        1        2
+    rows read              10 %     20 %     30 %
+    predicted error       5.0 %    3.3 %    2.5 %
+    on the scale           1.00     0.67     0.51
+
+The next core-second is worth 0.33 to this query, and the one after it 0.16. Policies compare such numbers.
+
+A result comes when a step is folded, so half a step gains nothing yet. It counts as half of the step's gain:
+that is what a job gets on average by a share of the time.
+
+Decisions and measurements: docs/decisions/0010-sharing-cores.md.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.curves import Curves, fit_best_curves
 from relaqs.prediction.family import PARAMETERS, Family
 from relaqs.prediction.geometric import GEOMETRIC
@@ -19,21 +53,17 @@ from relaqs.sharing.view import Jobs, Kind, View
 
 FEWEST_RESULTS = 1
 FEWEST_LOSSES = 2
-UNKNOWN_ERROR = 1.0  # relative error taken for a query none of whose cells is certified yet
-FAR = 10.0  # a training run's loss after so many times its steps is taken for its last one
+UNKNOWN_ERROR = 1.0  # the relative error that a query without a certified cell is assumed to have
+FAR = 10.0  # the loss after so many times the steps so far is taken for a training run's last one
 
 _TRAINING: tuple[Family, ...] = (SUBLINEAR, GEOMETRIC, HARMONIC)
 QUALITY_FAMILIES: tuple[Family, ...] = (*_TRAINING, STANDARD_ERROR, LINE_TO_END)
 
 
 def fit_quality_curves(jobs: Jobs) -> Curves:
-    """Return each job's predicted quality over its work; 4,000 training jobs take about 0.2 s, queries 2 ms.
+    """Return each job's predicted quality over its work. The top of the file says which curves there are.
 
-    A query's error follows √(1/x − 1) through the newest one: sampling theory knows the shape, and the newest
-    interval, which rests on all rows so far, the scale. Of a query without an error, none of its cells being
-    certified, nothing is known but that it ends: a ranking may change with the last row. All that it gains
-    is gained there, and the line to the end is the rate at which it gets there. A loss is fitted and chosen
-    from SLAQ's two families.
+    4,000 training jobs take about 0.2 s, as many queries 2 ms.
     """
     chosen = np.empty(len(jobs), dtype=np.int64)
     parameters = np.zeros((len(jobs), PARAMETERS))
@@ -51,12 +81,12 @@ def fit_quality_curves(jobs: Jobs) -> Curves:
 
 
 def _error_of_unknown(jobs: Jobs) -> FloatArray:
-    """Return what is taken for the error of queries that have none now: their first one, if any was known."""
+    """Return what is assumed of queries without an error now: their first known error, else 1."""
     return np.where(np.isnan(jobs.first_quality), UNKNOWN_ERROR, jobs.first_quality)
 
 
 def is_predictable(jobs: Jobs) -> BoolArray:
-    """Return which jobs have a curve, shape (J,): queries with a result, and runs with two losses."""
+    """Return which jobs have a curve: queries with a result, and runs with two losses. Shape (J,)."""
     fewest = np.where(jobs.is_kind(Kind.TRAINING), FEWEST_LOSSES, FEWEST_RESULTS)
     return jobs.is_kind(Kind.QUERY, Kind.TRAINING) & (jobs.count >= fewest)
 
@@ -68,7 +98,18 @@ def step_costs(jobs: Jobs) -> StepCosts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outlook:
-    """Predicted errors of J jobs that have a curve: (quality − floor) / scale, both of shape (J,)."""
+    """Predicted errors of J jobs that have a curve: (quality − floor) / scale, both of shape (J,).
+
+    The example at the top of the file:
+
+    >>> from relaqs.sharing.history import History, Observation
+    >>> from relaqs.sharing.view import JobView
+    >>> seen = History().followed_by(Observation(work_done=0.1, quality=0.05, core_seconds=1.0))
+    >>> query = JobView("q", Kind.QUERY, 0.0, history=seen, step_work=0.1, step_core_seconds=1.0)
+    >>> outlook = Outlook.of(View(1.0, 2.0, Jobs.of([query])))
+    >>> outlook.errors(np.array([0]), np.array([[0.0, 1.0, 2.0]])).round(2).tolist()
+    [[1.0, 0.67, 0.51]]
+    """
 
     jobs: Jobs
     curves: Curves
@@ -78,10 +119,12 @@ class Outlook:
 
     @classmethod
     def of(cls, view: View, *, normalised: bool = True) -> Outlook:
-        """Return the outlook of a view whose jobs are all predictable.
+        """Return the outlook of a view in which all jobs are predictable.
 
-        normalised: a query's error is divided by its first known one, so that all begin at 1, like losses;
-        else it is the relative error itself. A loss goes from 1 at the first to 0 at the last one predicted.
+        Args:
+            view: the jobs, with their curves where whoever filled the view has fitted them.
+            normalised: divide a query's error by its first known one, so that queries begin at 1 as losses
+                do. False: take the relative error itself.
         """
         jobs = view.jobs
         curves = fit_quality_curves(jobs) if view.curves is None else view.curves
@@ -94,10 +137,9 @@ class Outlook:
         return cls(jobs, curves, step_costs(jobs), np.where(training, floor, 0.0), scale)
 
     def errors(self, chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
-        """Return the errors of some jobs after so many core-seconds. core_seconds: shape (len(chosen), K).
+        """Return the errors of some jobs after so many core-seconds. Both have shape (len(chosen), K).
 
-        A result is new when a step is folded, and part of a step counts as that part of its gain: what a job
-        gets on average by a share of the time.
+        Part of a step counts as that part of the step's gain.
         """
         steps = self.costs.of_jobs(chosen).steps_within(core_seconds)
         whole = np.floor(steps)

@@ -10,13 +10,42 @@ from relaqs.sharing.view import View
 
 @runtime_checkable
 class Policy(Protocol):
-    """A pure function from what is known to who gets the cores: equal views, equal plans.
+    """A pure function from what is known to who gets the cores: equal views give equal plans.
 
     A policy may also have two texts, `why_more` and `why_less`. A dashboard shows them where cores move to a
     job or away from it, as in "+2 cores: it is older than the others".
 
-    Laws, held by tests for every policy of this package: never more than the capacity; all of it while jobs
-    could use it; the order of the jobs in the view changes nothing; more weight never means fewer cores.
+    Tests hold four laws for every policy of this package. It never gives out more than the capacity. It gives
+    out all of it while jobs could use it. The order of the jobs in the view changes nothing. More weight
+    never means fewer cores.
+
+    Example: a policy of your own. The job with the earliest deadline is served first, and a job whose
+    deadline has passed ends with the answer that it has.
+
+    >>> import numpy as np
+    >>> from relaqs.policies import Jobs, JobView, Kind, Plan, View
+    >>> from relaqs.sharing.fill import fill_in_order
+    >>> class EarliestDeadline:
+    ...     name = "earliest_deadline"
+    ...
+    ...     def plan(self, view):
+    ...         jobs = view.jobs
+    ...         order = np.lexsort([np.array(jobs.ids), jobs.deadline_seconds])
+    ...         cores = fill_in_order(view.capacity_cores, order, jobs.cores_most)
+    ...         late = np.array(jobs.ids)[jobs.deadline_seconds < view.time_seconds].tolist()
+    ...         return Plan(jobs.ids, cores, view.capacity_cores, stops=tuple(late))
+    >>> rows = [
+    ...     JobView("relaxed", Kind.QUERY, 0.0, deadline_seconds=60.0),
+    ...     JobView("urgent", Kind.QUERY, 0.0, cores_most=3.0, deadline_seconds=12.0),
+    ...     JobView("late", Kind.QUERY, 0.0, cores_most=1.0, deadline_seconds=9.0),
+    ... ]
+    >>> plan = EarliestDeadline().plan(View(10.0, 8.0, Jobs.of(rows)))
+    >>> plan.cores_by_job()
+    {'relaxed': 4.0, 'urgent': 3.0, 'late': 1.0}
+    >>> plan.stops
+    ('late',)
+
+    `relaqs.connect(policy=EarliestDeadline())` uses it.
     """
 
     @property

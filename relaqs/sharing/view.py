@@ -1,4 +1,4 @@
-"""What a policy sees: the time, the cores, and what is known of each job. Whoever drives jobs fills it."""
+"""What a policy sees: the time, the cores, and what is known of each job."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction.curves import Curves
 from relaqs.sharing.history import History
 
@@ -20,19 +20,29 @@ class Kind(IntEnum):
     QUERY = 0  # quality: relative error; work: the share of the rows that was scanned
     TRAINING = 1  # quality: loss; work: steps, i.e. passes over the data
     EXACT = 2  # a query that has one answer, at its end
-    FOREIGN = 3  # tasks of somebody else's
+    FOREIGN = 3  # tasks of other programs on the cluster
 
 
 @dataclass(frozen=True, slots=True)
 class JobView:
-    """One job that has work waiting, as its driver knows it. NaN stands for what is unknown or not asked for.
+    """One job that has work waiting, as the scheduler knows it. NaN: the value is unknown or not asked for.
 
-    weight: the priority; 2.0 counts twice. cores_most: more than these it cannot use at once.
-    Work is a share for a query (work_total 1.0), steps for training (work_total: where it ends, or inf).
-    step_work, step_core_seconds: of the step in hand. growth_core_seconds: by how much each step costs more
-    than the one before. spent_core_seconds: used already of the step in hand. attained_core_seconds: used
-    since the job arrived. target: the quality it may stop at. deadline_seconds: on the view's clock.
-    memory_bytes: what it needs. batch_rows_least, batch_rows_most: limits for policies that choose it.
+    Work is a share of the rows for a query, and a number of steps for training.
+
+    Attributes:
+        arrival_seconds: when the job came, on the view's clock.
+        weight: the user's priority. A job with 2.0 counts twice.
+        history: what the steps so far have reported.
+        cores_most: the job cannot use more cores than these at once.
+        work_total: the work at the job's end: 1.0 for a query, inf for training without a last step.
+        step_work: the work of the next step.
+        step_core_seconds: the expected cost of the next step.
+        growth_core_seconds: how much more each step costs than the step before it.
+        spent_core_seconds: what the job has used of the next step already.
+        attained_core_seconds: what the job has used since it came.
+        target: the error or loss at which the job may stop.
+        deadline_seconds: when the user wants the target reached (`within=`), on the view's clock; inf: no
+            time was given. The policies here do not look at it. A policy of your own can (`Policy`).
     """
 
     id: str
@@ -49,9 +59,6 @@ class JobView:
     attained_core_seconds: float = 0.0
     target: float = math.nan
     deadline_seconds: float = math.inf
-    memory_bytes: float = math.nan
-    batch_rows_least: float = math.nan
-    batch_rows_most: float = math.nan
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:
@@ -86,9 +93,6 @@ class Jobs:
     attained_core_seconds: FloatArray
     target: FloatArray
     deadline_seconds: FloatArray
-    memory_bytes: FloatArray
-    batch_rows_least: FloatArray
-    batch_rows_most: FloatArray
     count: IntArray
     first_quality: FloatArray
     largest_change: FloatArray
@@ -146,35 +150,17 @@ class Jobs:
 _NUMBERS = tuple(each.name for each in fields(JobView) if each.name not in ("id", "kind", "history"))
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A machine, for policies that place jobs."""
-
-    id: str
-    cores: float
-    memory_bytes: float
-
-
-@dataclass(frozen=True, slots=True)
-class FinishedJob:
-    """A job that is over, for policies that learn from those before."""
-
-    id: str
-    kind: Kind
-    arrival_seconds: float
-    end_seconds: float
-    core_seconds: float
-    history: History
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """All that one decision may depend on. Filled by the live driver or by a simulator.
+    """All that one decision may depend on. The live scheduler or a simulator fills it in.
 
-    time_seconds: now, on the clock of the arrivals. epoch_seconds: until the next decision, the horizon of
-    this one. jobs: those that have work waiting; paused and finished ones are left out. curves: predicted
-    quality over work of every job (see `relaqs.sharing.outlook`), from whoever fills the view, who knows
-    which jobs reported anything new; None leaves the fitting to the policy.
+    Attributes:
+        time_seconds: now, on the clock of the arrivals.
+        capacity_cores: what there is to share.
+        jobs: the jobs that have work waiting. Paused and finished jobs are left out.
+        epoch_seconds: the time until the next decision, which is the horizon of this one.
+        curves: the predicted quality of every job over its work (`relaqs.sharing.outlook`). Whoever fills
+            the view knows which jobs reported anything new, and fits those alone. None: the policy fits.
     """
 
     time_seconds: float
@@ -182,8 +168,6 @@ class View:
     jobs: Jobs
     epoch_seconds: float = 0.5
     curves: Curves | None = None
-    nodes: tuple[Node, ...] = ()
-    finished: tuple[FinishedJob, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 <= self.capacity_cores < math.inf:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.prediction import WINDOW, Curves
 from relaqs.prediction.family import PARAMETERS
 from relaqs.records.trace import TraceTable
 from relaqs.scheduling.forecasts import steps_ahead
 from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
-from relaqs.sharing.view import Jobs, Kind, Node, View
+from relaqs.sharing.view import Jobs, Kind, View
 from relaqs.simulation.simulated_job import StepsInFlight
 from relaqs.simulation.workload import Workload
 
@@ -102,18 +102,15 @@ class JobColumns:
         self.step_seconds[jobs, step] = at_seconds
         self._has_reported[jobs] = True
 
-    def view(
-        self, jobs: IntArray, now_seconds: float, epoch_seconds: float, servers: tuple[Node, ...]
-    ) -> View:
+    def view(self, jobs: IntArray, now_seconds: float, epoch_seconds: float, capacity_cores: float) -> View:
         """Return what a policy sees of these jobs."""
         self._forecast(jobs[self._has_reported[jobs]])
         return View(
             time_seconds=now_seconds,
-            capacity_cores=sum(server.cores for server in servers),
+            capacity_cores=capacity_cores,
             jobs=self._jobs(jobs),
             epoch_seconds=epoch_seconds,
             curves=Curves(QUALITY_FAMILIES, self._chosen[jobs], self._parameters[jobs]),
-            nodes=servers,
         )
 
     def _forecast(self, jobs: IntArray) -> None:
@@ -146,9 +143,6 @@ class JobColumns:
             attained_core_seconds=self.attained_core_seconds[jobs],
             target=unknown,
             deadline_seconds=unlimited,
-            memory_bytes=unknown,
-            batch_rows_least=unknown,
-            batch_rows_most=unknown,
             count=self.step[jobs],
             first_quality=self._first_quality[jobs],
             largest_change=self._largest_change[jobs],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.records.trace import Trace
 from relaqs.sharing.view import Kind
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.jobs.runner import STEPS_IN_FLIGHT
 from relaqs.records.trace import TraceTable
 from relaqs.sharing.fill import fill_evenly

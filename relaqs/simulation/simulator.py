@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.records.outcome import Decisions, Outcome
 from relaqs.scheduling import EPOCH_SECONDS
+from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Node
 from relaqs.simulation.columns import JobColumns
 from relaqs.simulation.workload import Workload
 
@@ -51,21 +51,26 @@ class Run:
 def simulate(
     workload: Workload,
     policy: Policy,
-    servers: tuple[Node, ...],
+    capacity_cores: float,
     options: Options | None = None,
     *,
     stopwatch: Callable[[], float] = lambda: 0.0,
 ) -> Run:
-    """Return what a policy makes of a workload on these servers.
+    """Return what a policy makes of a workload on a cluster of so many cores.
 
-    Cores are handed out as shares, and a share is worked off evenly until the next plan, by the tasks that a
-    job has (`Flight`). stopwatch: the only clock of the real world, for the time decisions take; it changes
-    nothing else.
-    Raises ValueError if the servers have no cores.
+    Cores are handed out as shares. A share is worked off evenly until the next plan, by the tasks that a job
+    has (`StepsInFlight`). A job that a plan stops works no more, and its later steps have no end.
+
+    Args:
+        capacity_cores: what the whole cluster has; any number above 0.
+        stopwatch: the only clock of the real world. It times decisions, and changes nothing else.
+
+    Raises:
+        ValueError: there are no cores.
     """
-    if not sum(server.cores for server in servers) > 0:
-        raise ValueError("the servers have no cores; at least one is needed")
-    return _Simulation(workload, policy, servers, options or Options(), stopwatch).run()
+    if not capacity_cores > 0:
+        raise ValueError(f"the cluster has no cores: capacity_cores is {capacity_cores}; give more than 0")
+    return _Simulation(workload, policy, capacity_cores, options or Options(), stopwatch).run()
 
 
 class _Simulation:
@@ -73,14 +78,14 @@ class _Simulation:
         self,
         workload: Workload,
         policy: Policy,
-        servers: tuple[Node, ...],
+        capacity_cores: float,
         options: Options,
         stopwatch: Callable[[], float],
     ) -> None:
-        self._columns = JobColumns(workload, sum(server.cores for server in servers))
+        self._columns = JobColumns(workload, capacity_cores)
         self._workload = workload
         self._policy = policy
-        self._servers = servers
+        self._capacity_cores = capacity_cores
         self._options = options
         self._stopwatch = stopwatch
         self._running: IntArray = np.zeros(0, dtype=np.int64)
@@ -97,7 +102,7 @@ class _Simulation:
                     break
                 self._now_seconds = self._next_arrival()
                 continue
-            self._pass_time(self._plan())
+            self._pass_time(self._carried_out(self._plan()))
         columns = self._columns
         return Run(
             Outcome(
@@ -121,14 +126,22 @@ class _Simulation:
         self._running = np.concatenate([self._running, np.arange(self._arrived, arrived)])
         self._arrived = arrived
 
-    def _plan(self) -> FloatArray:
+    def _plan(self) -> Plan:
         started = self._stopwatch()
         view = self._columns.view(
-            self._running, self._now_seconds, self._options.epoch_seconds, self._servers
+            self._running, self._now_seconds, self._options.epoch_seconds, self._capacity_cores
         )
         plan = self._policy.plan(view)
         self._decision_seconds.append(self._stopwatch() - started)
-        return plan.cores
+        return plan
+
+    def _carried_out(self, plan: Plan) -> FloatArray:
+        """Return the cores of the jobs that go on. Those that the plan stops run no more."""
+        if not plan.stops:
+            return plan.cores
+        goes_on = ~np.isin(plan.ids, plan.stops)
+        self._running = self._running[goes_on]
+        return plan.cores[goes_on]
 
     def _pass_time(self, cores: FloatArray) -> None:
         """Let the jobs work until the next plan is due."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import make_policy
 from relaqs.records.outcome import LEVELS, Outcome
 from relaqs.records.schedule_run import JobTimes, RunSeries, ScheduleRun
 from relaqs.records.trace import Trace
-from relaqs.sharing.view import Kind, Node
+from relaqs.sharing.view import Kind
 from relaqs.simulation.simulator import Options, simulate
 from relaqs.simulation.workload import Workload, poisson_arrivals, synthetic_workload, workload_of
 
@@ -72,13 +72,9 @@ class Case:
     jobs: int
     mean_arrival_seconds: float
     mix: JobMix
-    servers: tuple[Node, ...]
+    capacity_cores: float
     options: Options = field(default_factory=Options)
     arrivals: tuple[float, ...] = ()
-
-    @property
-    def capacity_cores(self) -> float:
-        return float(sum(server.cores for server in self.servers))
 
     @property
     def workload(self) -> str:
@@ -120,7 +116,7 @@ def run_case(case: Case, circumstances: dict[str, Any], stopwatch: Callable[[], 
     """Return the record of one case. The same case gives the same record but for the time of decisions."""
     workload = case.mix.workload(case.arrival_seconds(), case.seed)
     policy = make_policy(case.policy)
-    run = simulate(workload, policy, case.servers, case.options, stopwatch=stopwatch)
+    run = simulate(workload, policy, case.capacity_cores, case.options, stopwatch=stopwatch)
     kinds = [workload.traces[index].kind for index in workload.trace]
     return record_of(
         run.outcome,

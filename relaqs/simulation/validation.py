@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import make_policy
 from relaqs.records.outcome import Outcome
 from relaqs.records.schedule_run import ScheduleRun
-from relaqs.sharing.view import Node
 from relaqs.simulation.simulator import Options, simulate
 from relaqs.simulation.workload import workload_of
 
@@ -87,8 +86,8 @@ def _simulated(run: ScheduleRun, timed: ScheduleRun) -> Outcome:
     traces = [each.steps.trace(each.name, each.kind, other) for each in timed.ran]
     order = np.argsort(run.jobs.arrival_seconds, kind="stable")
     workload = workload_of([traces[job] for job in order], run.jobs.arrival_seconds[order])
-    servers = (Node("all", run.capacity_cores, math.nan),)
-    return simulate(workload, make_policy(run.policy), servers, Options(run.epoch_seconds)).outcome
+    options = Options(run.epoch_seconds)
+    return simulate(workload, make_policy(run.policy), run.capacity_cores, options).outcome
 
 
 def _mean_reduced(outcome: Outcome) -> float:

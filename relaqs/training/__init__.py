@@ -15,7 +15,7 @@ from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Fold, Iteration, Training, TrainingJob
+from relaqs.training.protocol import Fold, Iteration, SizedPieces, Training, TrainingJob
 from relaqs.training.registry import ALGORITHMS, make_training_job
 from relaqs.training.rows import Rows, Sums
 from relaqs.training.run import TrainingRun, TrainingStep
@@ -34,6 +34,7 @@ __all__ = [
     "PolynomialSVM",
     "Profile",
     "Rows",
+    "SizedPieces",
     "Sums",
     "TopicModel",
     "Training",

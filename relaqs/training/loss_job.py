@@ -25,7 +25,7 @@ from relaqs.training.passes import (
     sample_rows,
 )
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Training, TrainingJob
+from relaqs.training.protocol import SizedPieces, Training, TrainingJob
 from relaqs.training.reading import TrainingSet
 
 SAMPLE_ROWS = 10_000
@@ -115,7 +115,8 @@ class LossJob:
         self._per_task = min(self._cut, FIRST_PIECES) if fits else self._cut
 
     def _pieces_of(self, row_counts: Iterable[int]) -> int:
-        return pieces_of(tuple(row_counts), getattr(self._job, "piece_rows", PIECE_ROWS))
+        job = self._job
+        return pieces_of(tuple(row_counts), job.piece_rows if isinstance(job, SizedPieces) else PIECE_ROWS)
 
     def _profile_works(self) -> list[Work]:
         rows = sample_rows([read.row_count for read in self._data.reads], SAMPLE_ROWS)

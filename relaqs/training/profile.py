@@ -1,4 +1,4 @@
-"""What one look at all rows tells, before training starts: moments, classes and a sample of the features."""
+"""A first look at all rows, before training starts: moments, classes and a sample of the features."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.errors import DataError
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.training.rows import Rows
 
 MOST_CLASSES = 1000  # a target with more distinct values is a quantity
@@ -18,13 +18,26 @@ MOST_CROSSED = 200  # features; beyond them their products would cost more than 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The moments of each column, the target's classes and a uniform sample of the rows.
+    """What is known of all rows before training: moments, the target's classes, and a sample.
 
-    names: of the features. mean: of each, shape (features,). spread: the sums of products of deviations from
-    the mean, shape (features, features), or of squares alone, (features,), where there are more than
-    MOST_CROSSED. target_mean, target_spread: the same of the target, NaN where it is text or absent.
-    classes, class_rows: the target's distinct values, sorted, and how many rows have each; empty without a
-    target, None if there are more than MOST_CLASSES. sample: features of rows from all partitions.
+    Attributes:
+        names: the names of the features.
+        row_count: the number of rows.
+        mean: of each feature, shape (features,).
+        spread: the sums of products of deviations from the mean, shape (features, features). With more than
+            MOST_CROSSED features it has the sums of squares alone, shape (features,).
+        target_mean: the mean of the target; NaN where the target is text or absent.
+        target_spread: the sum of squared deviations of the target; NaN likewise.
+        classes: the target's distinct values, sorted; empty without a target, None if there are more than
+            MOST_CLASSES.
+        class_rows: how many rows have each class; None where `classes` is.
+        sample: the features of rows drawn at random from all partitions, shape (rows, features).
+
+    >>> from relaqs.training import Rows
+    >>> rows = Rows(np.array([[1.0], [3.0], [5.0]]), np.array(["a", "b", "a"]))
+    >>> profile = profile_of(rows, ("x",), sample_rows=2, seed=0)
+    >>> profile.mean.tolist(), profile.classes.tolist(), profile.class_rows.tolist()
+    ([3.0], ['a', 'b'], [2, 1])
     """
 
     names: tuple[str, ...]
@@ -39,12 +52,12 @@ class Profile:
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the features over all rows, in the shape of `spread`."""
+        """The covariance of the features over all rows, in the shape of `spread`."""
         return self.spread / max(self.row_count, 1)
 
     @property
     def variance(self) -> FloatArray:
-        """Of each feature over all rows, shape (features,)."""
+        """The variance of each feature over all rows, shape (features,)."""
         covariance = self.covariance
         return np.diag(covariance) if covariance.ndim == 2 else covariance
 
@@ -68,9 +81,14 @@ class Profile:
 
 
 def profile_of(rows: Rows, names: tuple[str, ...], sample_rows: int, seed: int) -> Profile:
-    """Return the profile of one partition. sample_rows: so many of its rows, drawn at random, are the sample.
+    """Return the profile of one partition.
 
-    At random, because a partition keeps the order its rows had in the source.
+    Args:
+        rows: the partition.
+        names: the names of the features.
+        sample_rows: how many rows to draw for the sample. They are drawn at random, because a partition keeps
+            the order that its rows had in the source.
+        seed: of the draw.
     """
     target = np.empty(0) if rows.target is None else rows.target
     is_number = rows.target is not None and target.dtype.kind in "fib"

@@ -1,8 +1,8 @@
-"""What a training algorithm must say of itself, so that it can be trained over partitions, step by step.
+"""What a training algorithm must have, so that it can be trained over partitions, step by step.
 
-A step is one pass over the data. Each task computes sums over some of the rows, for a model that
-stands still meanwhile; the driver adds them up and makes the next model. Whatever is a sum over rows can be
-trained like this: gradients, counts, histograms, sufficient statistics.
+A step is one pass over the data. Each task computes sums over some of the rows for one model. The driver adds
+the sums up and makes the next model. Everything that is a sum over rows can be trained like this: gradients,
+counts, histograms, sufficient statistics.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from relaqs.training.rows import Rows, Sums
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """What a pass gave. model: the best model so far. loss: its loss. is_final: it will not get better."""
+    """What a pass gave.
+
+    Attributes:
+        model: the best model so far.
+        loss: its loss.
+        is_final: whether the model will not get better.
+    """
 
     model: Any
     loss: float
@@ -45,8 +51,26 @@ class Training(Protocol):
 class TrainingJob(Protocol):
     """Data and hyperparameters: picklable, and the same for every run. Its code must exist on the workers.
 
-    It may say `piece_rows`: the most rows that `partial` is given at once, 8192 where it does not. Tasks
-    should be short, since a query that arrives waits for one to end: give fewer where a row takes over 5 µs.
+    `partial` is called with 8192 rows at most. A job whose rows take long sets another size (`SizedPieces`).
+
+    This job finds the mean of each column in one pass:
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Mean:
+    ...     sql: str
+    ...     target: None = None
+    ...     def begin(self, profile):
+    ...         def update(model, sums):
+    ...             mean = sums[0] / profile.row_count
+    ...             return float((mean**2).sum()), mean, True  # a loss, the next model, whether it is final
+    ...         return Iteration(None, update)
+    ...     def partial(self, model, rows):
+    ...         return (rows.features.sum(axis=0),)
+    ...     def estimator(self, profile, model):
+    ...         return model
+    >>> isinstance(Mean("SELECT x FROM points"), TrainingJob)
+    True
     """
 
     @property
@@ -72,12 +96,37 @@ class TrainingJob(Protocol):
         ...
 
 
+@runtime_checkable
+class SizedPieces(Protocol):
+    """What a `TrainingJob` adds to choose the size of its pieces.
+
+    Tasks should be short, since a query that arrives waits for one to end. So choose fewer rows than 8192
+    where one row takes over 5 µs. Example, in the class of a job: `piece_rows: ClassVar[int] = 1024`.
+    """
+
+    @property
+    def piece_rows(self) -> int:
+        """The most rows that `partial` is called with."""
+        ...
+
+
 Update: TypeAlias = Callable[[Any, Sums], tuple[float, Any, bool]]
 """(model, its sums) → the model's loss, the next model, and whether that will not get better."""
 
 
 class Iteration:
-    """The `Training` of an algorithm whose next model is a function of the last one and its sums."""
+    """The `Training` of an algorithm whose next model is a function of the last model and its sums.
+
+    Each pass evaluates the model that it was computed for, and reports that model with its loss.
+
+    Args:
+        start: the first model.
+        update: returns a model's loss, the next model, and whether the next will not be better.
+
+    >>> halving = Iteration(8.0, lambda model, sums: (model, model / 2, model <= 2))
+    >>> halving.fold(()), halving.fold(()).is_final, halving.model
+    (Fold(model=8.0, loss=8.0, is_final=False), False, 2.0)
+    """
 
     def __init__(self, start: Any, update: Update) -> None:
         self.model = start

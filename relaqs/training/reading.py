@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
@@ -21,7 +22,6 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.streams import Hoist
 
-from relaqs.arrays import FloatArray
 from relaqs.executors.duck_process import QueryWork
 from relaqs.training.rows import Rows
 

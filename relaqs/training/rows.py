@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
-
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
 
 Sums: TypeAlias = tuple[FloatArray, ...]
 """What a pass computes: arrays that add up, the same shapes for every partition."""

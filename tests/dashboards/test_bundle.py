@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from relaqs_dashboards.settings import CHARTS
 
 ROOT = Path(__file__).resolve().parents[2]
 WEB = ROOT / "dashboards" / "web"
@@ -46,6 +47,13 @@ def test_text_never_becomes_html() -> None:
     for path in (WEB / "src").rglob("*.ts"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\.html\(", text), path
+
+
+def test_the_page_draws_every_kind_of_chart_that_the_server_offers() -> None:
+    drawn = re.findall(
+        r'^  \["(\w+)", \w+\],$', (WEB / "src/charts/index.ts").read_text("utf-8"), re.MULTILINE
+    )
+    assert drawn == list(CHARTS)
 
 
 def test_every_package_has_one_exact_version() -> None:

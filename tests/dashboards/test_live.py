@@ -60,6 +60,7 @@ def test_the_page_says_what_it_is(serve: Serve) -> None:
         tables = {table["name"]: table["columns"] for table in page.page["tables"]}
         assert tables["region"][0] == {"name": "r_regionkey", "type": "BIGINT"}
         assert page.page["data"] == "TPC-H, scale 0.01"
+        assert {"kind": "number", "name": "big number"} in page.page["charts"]
 
 
 def test_a_target_that_is_met_is_said_and_the_rest_goes_on(serve: Serve, turnstile: Turnstile) -> None:

@@ -19,9 +19,10 @@ from relaqs.cli import cluster as module
 from relaqs.cli import program
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import Fair
 from relaqs.rendering.jobs import status_table
-from relaqs.scheduling import Allocator, ClusterStatus
+from relaqs.scheduling import Allocator
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_tpch.metered_executor import Held
 from relaqs_tpch.shares import SPAN_SECONDS, cores_in, decisions_of
 
-from relaqs.arrays import FloatArray
 from relaqs.policies import Fair
 from relaqs.records.outcome import Decisions, Outcome
-from relaqs.sharing.view import Node
 from relaqs.simulation import Options, synthetic_workload
 from relaqs.simulation.simulator import simulate
 
@@ -22,7 +21,7 @@ STARTED_AT = 1234.5  # on a clock that began before the run
 def test_decisions_are_those_of_every_task_in_every_span(seed: int) -> None:
     random = np.random.default_rng(seed)
     workload = synthetic_workload(random, np.array([0.0, 0.4, 1.9, 7.0]), core_seconds=3.0)
-    outcome = simulate(workload, Fair(), (Node("all", CORES, np.nan),), Options(0.5)).outcome
+    outcome = simulate(workload, Fair(), CORES, Options(0.5)).outcome
     held = [tasks_of(random, outcome, count) for count in (40, 25, 0, 60)]
     found, expected = decisions_of(outcome, held, STARTED_AT).table, by_asking_each(outcome, held).table
     assert len(expected) > 20

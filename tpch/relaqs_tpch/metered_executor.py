@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from relaqs.executors import Executor
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.executor import Done, cores_of
+from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import StepReport, Task, TaskResult
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,11 @@ class MeteredExecutor:
     def capacity(self) -> int:
         return self._inner.capacity
 
-    def enter(self, description: JobDescription) -> None:
-        self._inner.enter(description)
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
+        self._inner.enter(description, driver)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
-        cores = {task.key: cores_of(task) for task in tasks}
+        cores = {task.key: task.cores for task in tasks}
 
         def metered(result: TaskResult) -> None:
             held = Held(time.perf_counter(), result.held_seconds, cores[result.key])

@@ -14,6 +14,7 @@ import numpy as np
 
 from relaqs.executors import open_executor
 from relaqs.jobs.background import background_thread
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import make_policy
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
@@ -21,7 +22,6 @@ from relaqs.queries.snapshot import Snapshot
 from relaqs.records.outcome import Outcome
 from relaqs.records.schedule_run import Ran, ScheduleRun
 from relaqs.records.trace import TraceTable
-from relaqs.scheduling import ClusterStatus
 from relaqs.session import Session
 from relaqs.sharing.view import Kind
 from relaqs.simulation.study import load, record_of

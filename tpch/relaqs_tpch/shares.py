@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.records.outcome import Decisions, Outcome
 from relaqs_tpch.metered_executor import Held
 

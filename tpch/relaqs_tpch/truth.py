@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 
-from relaqs.arrays import BoolArray, FloatArray, IntArray
 from relaqs.queries.snapshot import Snapshot
 
 WORST = 1.0  # error of a cell: what is not shown yet, or off by more than itself

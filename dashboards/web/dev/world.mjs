@@ -146,6 +146,8 @@ function shown(panel) {
   };
 }
 
+const CHARTS = ["bars", "line", "number", "table", "scatter", "histogram"];
+
 function wire(page, panels) {
   const tables = [
     {
@@ -175,6 +177,7 @@ function wire(page, panels) {
     editable: true,
     pages,
     tables,
+    charts: CHARTS.map((kind) => ({ kind, name: kind })),
     panels: settings,
   };
 }

@@ -25,7 +25,8 @@ export interface Answer {
   readonly truncated: number | null;
 }
 
-export type ChartKind = "bars" | "line" | "number" | "table" | "scatter" | "histogram";
+/** One of the kinds in `Page.charts`. */
+export type ChartKind = string;
 export type PanelSize = "small" | "wide" | "full";
 
 /** What a page's file says of a panel. target: a relative half-width. x, y, series: names of columns. */
@@ -42,6 +43,12 @@ export interface PanelSettings {
   readonly series: string | null;
 }
 
+/** A chart that a panel may choose. name: what people call it. */
+export interface ChartChoice {
+  readonly kind: ChartKind;
+  readonly name: string;
+}
+
 export interface Table {
   readonly name: string;
   readonly columns: readonly { readonly name: string; readonly type: string }[];
@@ -56,6 +63,7 @@ export interface Page {
   readonly data: string;
   readonly pages: readonly { readonly name: string; readonly title: string }[];
   readonly tables: readonly Table[];
+  readonly charts: readonly ChartChoice[];
 }
 
 export type PanelState =

@@ -30,6 +30,7 @@ const PAGE: Page = {
   data: "",
   pages: [],
   tables: [],
+  charts: [],
 };
 const ANSWER: Answer = {
   columns: [{ name: "n", kind: "estimate", type: "number" }],

@@ -1,16 +1,16 @@
-"""What the tasks that run now were charged in advance."""
+"""The tasks that run on the cluster now, and what each of them was charged in advance."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 
 class Charges:
-    """Tasks that were started and have not ended, by key: charged once at the start and once at the end.
+    """Tasks that were started and have not ended, by key. Each is charged at its start and at its end, once.
 
-    So a task that is started twice, ends twice, or whose end comes after its job's, does no harm.
+    So it does no harm when Dask starts a task twice, ends it twice, or ends it after its job has left.
     """
 
     def __init__(self, shares: FairShares) -> None:
@@ -38,9 +38,9 @@ class Charges:
         self._running[job] += 1
 
     def end(self, key: object, core_seconds: float | None) -> tuple[str, float] | None:
-        """Return whose task has ended and its core-seconds: as measured, or, where None was, as charged.
+        """Return the job of a task that has ended and its core-seconds; None if the task was not running.
 
-        None if it was not running.
+        core_seconds: as measured. None: it was not measured, and the charge in advance counts.
         """
         if (started := self._open.pop(key, None)) is None:
             return None
@@ -53,6 +53,6 @@ class Charges:
         return job, took
 
     def clear(self) -> None:
-        """Forget what ran, e.g. because all workers were restarted; it is charged as it was in advance."""
+        """Forget what ran, e.g. because all workers were restarted. The charge in advance counts."""
         for key in list(self._open):
             self.end(key, None)

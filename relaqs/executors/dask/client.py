@@ -1,6 +1,6 @@
-"""The executor of a client: sends tasks, and hands results over. Who runs next is the plugin's to say.
+"""The executor of a client: it sends tasks, and hands their results over. The plugin decides who runs next.
 
-Tasks of a step go to the scheduler in one message and wait there; each result is gathered as soon as it
+The tasks of a step go to the scheduler in one message and wait there. Each result is gathered as soon as it
 exists, since what a worker holds is lost with the worker.
 """
 
@@ -14,9 +14,10 @@ import contextlib
 import math
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, assert_never
 
 from dask.task_spec import Task as GraphTask
 from distributed import Client, Future, Security
@@ -34,13 +35,26 @@ from relaqs.executors.dask.errors import (
 )
 from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.dask.link import Link
-from relaqs.executors.dask.names import CREDIT_TOPIC, KEY_PREFIX
+from relaqs.executors.dask.messages import (
+    Answer,
+    Credits,
+    Demand,
+    Enter,
+    Leave,
+    Report,
+    SetTarget,
+    Setting,
+    SetWaiting,
+    SetWeight,
+    Stops,
+)
+from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
 from relaqs.executors.dask.task import run_task
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.executor import Done, client_name
+from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
+from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
-from relaqs.scheduling import ClusterStatus
 from relaqs.sharing.policy import Policy
 
 CONNECT_SECONDS = 5.0
@@ -49,19 +63,22 @@ CLOSE_SECONDS = 10.0
 BREAK_SECONDS = 0.1  # within which all connections to a process that died break
 CAPACITY_SECONDS = 1.0  # how old the count of the cluster's cores may be: asking takes milliseconds
 
-Answer = TypeVar("Answer")
-
 
 class DaskExecutor:
-    """An `Executor` on a Dask cluster. cluster: its scheduler's address, or a synchronous client of it.
+    """An `Executor` on a Dask cluster.
 
-    policy: who gets how much, of the jobs of all clients; with the default one, whatever is in force there.
-    security: the certificates for a scheduler that speaks TLS; default: what Dask's configuration says.
-    reconnect_seconds: how long jobs wait for a scheduler that went away and is started again; of a client
-    that was handed in, which stays open, its own timeout. Raises ClusterError if the cluster cannot be
-    reached, or cannot run this version of ReLAQS.
+    What callers ask is done on the client's event loop, in the order of their calls. So it needs no lock.
 
-    What callers ask is done on the client's event loop, in the order they asked, so it needs no lock.
+    Args:
+        cluster: the address of its scheduler, or a synchronous client of it, which stays open.
+        policy: who gets how much, among the jobs of all clients. The default follows whatever is in force.
+        security: the certificates for a scheduler that speaks TLS. None: what Dask's configuration says.
+        connect_seconds: how long to try to reach the scheduler.
+        reconnect_seconds: how long jobs wait for a scheduler that went away and is started again. A client
+            that was handed in has its own timeout.
+
+    Raises:
+        ClusterError: the cluster cannot be reached, or cannot run this version of ReLAQS.
     """
 
     def __init__(
@@ -100,7 +117,7 @@ class DaskExecutor:
         self._counted_seconds = -math.inf  # on the monotonic clock
         try:
             self._client.sync(self._link.open)
-            self._follow_credits()
+            self._follow_answers()
             self._cores = self._count_cores()
         except OSError as error:
             self.close()
@@ -120,10 +137,12 @@ class DaskExecutor:
             self._counted_seconds = time.monotonic()
         return self._cores
 
-    def enter(self, description: JobDescription) -> None:
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
         self._check_open()
-        name = f"{KEY_PREFIX}{description.id}-{self._session}"
-        self._do(self._enter, replace(description, id=name, client=client_name()), description.id)
+        flight = JobInFlight(
+            replace(description, id=self._name_there(description.id), client=client_name()), driver
+        )
+        self._do(self._enter, flight, description.id)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         self._check_open()
@@ -132,16 +151,16 @@ class DaskExecutor:
             self._do(self._submit, tasks[0].key.job, parcels)
 
     def report(self, job_id: str, report: StepReport) -> None:
-        self._do(self._tell, "report", job_id, report)
+        self._do(self._tell, job_id, Report(self._name_there(job_id), report))
 
     def set_weight(self, job_id: str, weight: float) -> None:
-        self._do(self._tell, "set_weight", job_id, weight)
+        self._do(self._tell, job_id, SetWeight(self._name_there(job_id), weight))
 
     def set_target(self, job_id: str, target: float | None) -> None:
-        self._do(self._tell, "set_target", job_id, target)
+        self._do(self._tell, job_id, SetTarget(self._name_there(job_id), target))
 
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
-        self._do(self._tell, "set_waiting", job_id, is_waiting)
+        self._do(self._tell, job_id, SetWaiting(self._name_there(job_id), is_waiting))
 
     def status(self) -> ClusterStatus:
         """Return how the jobs of all clients stand. Those of this session go by the ids it gave them."""
@@ -171,6 +190,10 @@ class DaskExecutor:
         except ClusterError:
             return f"the Dask cluster at {self._address}, out of reach"
 
+    def _name_there(self, job_id: str) -> str:
+        """Return the job's name on the cluster, unique among all sessions."""
+        return f"{KEY_PREFIX}{job_id}-{self._session}"
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClusterError("this session is closed; open another with relaqs.connect")
@@ -192,15 +215,15 @@ class DaskExecutor:
     def _do(self, action: Callable[..., None], *arguments: object) -> None:
         self._loop.add_callback(action, *arguments)
 
-    def _enter(self, description: JobDescription, job_id: str) -> None:
-        self._flights[job_id] = JobInFlight(description)
-        self._link.tell("enter", description)
+    def _enter(self, flight: JobInFlight, job_id: str) -> None:
+        self._flights[job_id] = flight
+        self._link.tell(Enter(flight.description, self._session))
 
-    def _tell(self, call: str, job_id: str, value: object) -> None:
-        """Pass on what is said of a job, and keep what a scheduler that comes back is to know of it."""
+    def _tell(self, job_id: str, message: Report | Setting) -> None:
+        """Pass on what is said of a job, and keep it for a scheduler that comes back."""
         if (flight := self._flights.get(job_id)) is not None:
-            flight.note(call, value)
-            self._link.tell(call, flight.name, value)
+            flight.note(message)
+            self._link.tell(message)
 
     def _submit(self, job_id: str, parcels: Sequence[Parcel]) -> None:
         flight = self._flights.get(job_id)
@@ -214,7 +237,7 @@ class DaskExecutor:
         """Send tasks, or say how many wait for credits."""
         if self._link.needs_credits:
             flight.held.extend(parcels)
-            self._link.tell("demand", flight.name, len(parcels), self._session)
+            self._link.tell(Demand(flight.name, len(parcels)))
         else:
             self._send(flight, parcels)
 
@@ -294,23 +317,22 @@ class DaskExecutor:
         if futures and self._link.is_up:
             # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
             self._loop.add_callback(self._client.cancel, futures, reason="job-cancelled")
-        self._link.tell("leave", flight.name)
+        self._link.tell(Leave(flight.name))
 
     async def _cancel_all(self) -> None:
         for job_id in list(self._flights):
             self._cancel(job_id)
-        if self._link.needs_credits:
-            with contextlib.suppress(ValueError):  # it was never subscribed to
-                self._client.unsubscribe_topic(CREDIT_TOPIC + self._session)
+        with contextlib.suppress(ValueError):  # it was never subscribed to
+            self._client.unsubscribe_topic(SESSION_TOPIC + self._session)
         self._link.close()
 
     def _register_again(self) -> None:
         """Tell a scheduler that was started again of all jobs, and send what has no result yet."""
-        self._follow_credits()
+        self._follow_answers()
         for flight in self._flights.values():
-            self._link.tell("enter", flight.description)
-            for call, value in flight.said():
-                self._link.tell(call, flight.name, value)
+            self._link.tell(Enter(flight.description, self._session))
+            for message in flight.said():
+                self._link.tell(message)
             flight.held.clear()
             flight.futures.clear()
             if flight.parcels:
@@ -321,14 +343,35 @@ class DaskExecutor:
             for key in list(flight.parcels):
                 self._hand_over(flight, TaskResult(key, None, 0.0, error))
 
-    def _follow_credits(self) -> None:
-        if self._link.needs_credits:
-            self._client.subscribe_topic(CREDIT_TOPIC + self._session, self._on_credits)
+    def _follow_answers(self) -> None:
+        taking = weakref.WeakMethod(self._on_answer)  # Dask's client keeps what it calls for good
 
-    def _on_credits(self, event: tuple[float, Mapping[str, int]]) -> None:
+        def take(event: tuple[float, bytes]) -> None:
+            if (on_answer := taking()) is not None:
+                on_answer(event)
+
+        self._client.subscribe_topic(SESSION_TOPIC + self._session, take)
+
+    def _on_answer(self, event: tuple[float, bytes]) -> None:
+        _, pickled = event
+        answer: Answer = pickle.loads(pickled)
+        match answer:
+            case Credits(counts):
+                self._spend(counts)
+            case Stops(jobs):
+                self._stop(jobs)
+            case _:
+                assert_never(answer)
+
+    def _spend(self, credits: Mapping[str, int]) -> None:
         """Send as many tasks as there are credits."""
-        _, credits = event
         for flight in self._flights.values():
             count = min(credits.get(flight.name, 0), len(flight.held))
             if count:
                 self._send(flight, [flight.held.popleft() for _ in range(count)])
+
+    def _stop(self, jobs: Collection[str]) -> None:
+        """Ask the drivers of jobs that a plan stops to end them. They cancel their jobs here in turn."""
+        for flight in self._flights.values():
+            if flight.name in jobs and flight.driver is not None:
+                flight.driver.stop()

@@ -1,4 +1,4 @@
-"""Workers that went away just now, to which the scheduler may still try to connect."""
+"""Workers that have just gone away. The scheduler may still try to connect to them."""
 
 # mypy: allow-untyped-calls
 # distributed is typed in part only.
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
 
-KEEP_SECONDS = 10.0  # after a worker's end nobody begins to connect to it
+KEEP_SECONDS = 10.0  # so long after a worker's end, nothing begins to connect to it any more
 
 
 class Departed:
     """Ends attempts to connect to workers that are gone.
 
-    Dask ends those that run when it removes a worker. One that begins an instant later, to fetch a result
-    that the worker had, tries for half a minute, and all results asked for in the same message wait with it.
-    Meanwhile the next worker may die: jobs would stand still on a cluster that loses one every few seconds.
+    When Dask removes a worker, it ends the attempts that run. An attempt may begin an instant later, to fetch
+    a result that the worker had. It goes on for half a minute, and all results asked for in the same message
+    wait with it. On a cluster that loses a worker every few seconds, jobs would then stand still.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -27,11 +27,11 @@ class Departed:
         self._until_seconds: dict[str, float] = {}  # by address, on the monotonic clock
 
     def note(self, address: str) -> None:
-        """Take in that a worker was removed."""
+        """Note that a worker was removed."""
         self._until_seconds[address] = time.monotonic() + KEEP_SECONDS
 
     def look(self) -> None:
-        """End the attempts of now. To be called every second or so."""
+        """End the attempts that run now. Call it every second or so."""
         now = time.monotonic()
         self._until_seconds = {
             address: until

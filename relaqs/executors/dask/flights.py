@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 
 from distributed import Future
 
+from relaqs.executors.dask.messages import Report, Setting
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.executor import Done
-from relaqs.jobs.job import StepReport, TaskKey, TaskResult
+from relaqs.jobs.executor import Done, Stoppable
+from relaqs.jobs.job import TaskKey, TaskResult
 
-KEPT_REPORTS = 50  # as many as a scheduler that comes back learns of
+KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
 
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A task without a result, as it is sent, and whom to hand the result to."""
+    """A task without a result, as it is sent. done: takes the result."""
 
     key: TaskKey
     pickled: bytes
@@ -26,30 +27,36 @@ class Parcel:
 
 @dataclass(slots=True)
 class JobInFlight:
-    """One job. description: its id is the job's name on the cluster, unique among all clients.
+    """One job of this session.
 
-    parcels: tasks without a result. futures: of those that were sent. held: those that wait for credits.
+    Attributes:
+        description: its id is the job's name on the cluster, unique among all clients.
+        driver: what is asked to stop where a plan stops the job.
+        parcels: the tasks without a result.
+        futures: those of the tasks that were sent.
+        held: the tasks that wait for credits.
     """
 
     description: JobDescription
+    driver: Stoppable | None = None
     parcels: dict[TaskKey, Parcel] = field(default_factory=dict)
     futures: dict[TaskKey, Future[TaskResult]] = field(default_factory=dict)
     held: deque[Parcel] = field(default_factory=deque)
-    _reports: deque[StepReport] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
-    _settings: dict[str, object] = field(default_factory=dict)
+    _reports: deque[Report] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
+    _settings: dict[type[Setting], Setting] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.description.id
 
-    def note(self, call: str, value: object) -> None:
-        """Keep what was said of the job: its newest reports, and the last value of each setting."""
-        if isinstance(value, StepReport):
-            self._reports.append(value)
+    def note(self, message: Report | Setting) -> None:
+        """Keep what was said of the job: its newest reports, and the last of each setting."""
+        if isinstance(message, Report):
+            self._reports.append(message)
         else:
-            self._settings[call] = value
+            self._settings[type(message)] = message
 
-    def said(self) -> Iterator[tuple[str, object]]:
-        """Yield it again, as calls and their values."""
-        yield from self._settings.items()
-        yield from (("report", report) for report in self._reports)
+    def said(self) -> Iterator[Report | Setting]:
+        """Yield what was said of the job, for a scheduler that does not know it."""
+        yield from self._settings.values()
+        yield from self._reports

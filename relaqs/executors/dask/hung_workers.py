@@ -1,4 +1,4 @@
-"""Workers that keep tasks and do not run them: they hang, or Dask has paused them for want of memory."""
+"""Workers that keep tasks and do not run them: they hang, or Dask has paused them for lack of memory."""
 
 # mypy: allow-untyped-calls
 # distributed is typed in part only.
@@ -22,26 +22,29 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, WorkerState
 
 SILENCE_SETTING = "relaqs.worker-silence"  # in Dask's configuration, on the scheduler: a time, or "inf"
-SILENCE = "30s"  # workers tell every half second that they live; nothing of ours keeps one from it as long
-AWAY_SECONDS = 5.0  # since the last look: the scheduler itself was stopped, and heard of nobody
+SILENCE = "30s"  # a worker sends a heartbeat every half second, and no task of ours delays one for so long
+AWAY_SECONDS = 5.0  # since the last look: the scheduler itself was stopped, and could hear no worker
 
 logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators look
 
 
 class SilentWorkerWarning(UserWarning):
-    """A worker was given up that was not heard of, or starts no task; what it had is run elsewhere."""
+    """A worker that was silent, or started no task, was given up. Its tasks run elsewhere."""
 
 
 class Silence:
-    """Gives such workers up, and tells all clients.
+    """Gives hung workers up, and tells all clients.
 
-    Dask waits five minutes for silent ones, its `worker-ttl`, and for ever for paused ones, unless another
-    worker happens to take their tasks.
+    Results are folded in order. So a query stalls while one of its tasks, or a result that was not fetched
+    yet, sits on a hung worker. Dask gives up a silent worker after five minutes (`worker-ttl`), and a paused
+    one never, unless another worker happens to take its tasks.
 
-    No answer goes on meanwhile of which a task, or a result that was not fetched yet, is there: results are
-    folded in order. Only workers whose tasks are all ours are given up, and of those without tasks only where
-    the results are. Other programs' may hold a worker's interpreter for long, and are left to Dask.
-    tell: shows a warning to clients.
+    A worker is given up only if all its tasks are ours. If it has no tasks, all results on it must be ours.
+    A task of another program may hold a worker's interpreter for long; such a worker is left to Dask.
+
+    Args:
+        scheduler: the scheduler of these workers.
+        tell: shows a warning to all clients.
     """
 
     def __init__(self, scheduler: Scheduler, tell: Callable[[str], None]) -> None:
@@ -53,7 +56,7 @@ class Silence:
         self._restarts: dict[str, asyncio.Task[object]] = {}
 
     def look(self) -> None:
-        """Give up who is silent for too long. To be called every second or so."""
+        """Give up the workers that were silent for too long. Call it every second or so."""
         now = time.time()
         if now - self._looked_seconds > AWAY_SECONDS:
             self._since_seconds = now
@@ -71,7 +74,7 @@ class Silence:
                 self._give_up(address, why)
 
     def _complaint(self, worker: WorkerState, now: float) -> str | None:
-        """Return why a worker is to be given up, or None if it is not."""
+        """Return why a worker must be given up, None if it need not be."""
         silent_seconds = now - max(worker.last_seen, self._since_seconds)
         idle_seconds = now - self._idle_since_seconds.get(worker.address, now)
         if silent_seconds > self._most_seconds:

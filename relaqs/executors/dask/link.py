@@ -16,10 +16,11 @@ from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs.executors.dask.connection import check_workers, workers_of
+from relaqs.executors.dask.messages import Bye, Message
 from relaqs.executors.dask.names import HELLO_RPC, RELAQS_VERSION, STATUS_RPC, STREAM_OP, Hello
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 from relaqs.sharing.policy import Policy
 
 POLL_SECONDS = 0.05  # how often to see whether a scheduler, or other workers, are there
@@ -97,14 +98,12 @@ class Link:
         if self.needs_credits and self._watch is None:
             self._watch = asyncio.ensure_future(self._watch_client())
 
-    def tell(self, call: str, *arguments: object) -> None:
-        """Send the plugin a message. Without a plugin it is lost: a new one is told everything anyway."""
+    def tell(self, message: Message) -> None:
+        """Send the plugin a message. Without a plugin it is lost, since a new one hears everything anyway."""
         if self.is_up:
             assert self._client.scheduler_comm is not None
             with contextlib.suppress(CommClosedError):
-                self._client.scheduler_comm.send(
-                    {"op": STREAM_OP, "call": call, "arguments": pickle.dumps(arguments)}
-                )
+                self._client.scheduler_comm.send({"op": STREAM_OP, "message": pickle.dumps(message)})
 
     def note_restart(self) -> None:
         """Send no tasks until the workers of now are gone: what is sent to them dies with them."""
@@ -118,7 +117,7 @@ class Link:
 
     def close(self) -> None:
         """End the session, and look for the scheduler no more."""
-        self.tell("bye", self._session)
+        self.tell(Bye(self._session))
         self._comm = None
         for task in (self._recovery, self._restart, self._watch):
             if task is not None:

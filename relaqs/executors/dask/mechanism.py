@@ -1,4 +1,4 @@
-"""The two ways to let shares decide who runs next on a Dask cluster, behind one small door."""
+"""The two ways to let shares decide which task of a Dask cluster starts next: `Enforcement`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.names import CREDIT_TOPIC, FOREIGN, job_of
+from relaqs.executors.dask.messages import Credits, tell_session
+from relaqs.executors.dask.names import FOREIGN, job_of
 from relaqs.executors.dask.queue import JobQueue
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -19,7 +20,10 @@ LOOKAHEAD_TASKS = 1  # for each worker: one beyond its threads, so that none wai
 
 
 class Enforcement(Protocol):
-    """Carries shares out. All is called on the scheduler's event loop, tasks named by their keys."""
+    """Carries shares out. All is called on the scheduler's event loop. Tasks are named by their keys."""
+
+    def demand(self, session: str, job: str, count: int) -> None:
+        """A client's session holds so many more tasks of a job, for credits."""
 
     def arrived(self, keys: Sequence[object]) -> None:
         """Tasks have been submitted."""
@@ -42,7 +46,10 @@ class Enforcement(Protocol):
 
 
 class QueueEnforcement:
-    """The scheduler's queue replaced by one for each job, `JobQueue`. It chooses as a core falls free."""
+    """Replaces the scheduler's queue by a `JobQueue`, which chooses the next task when a core is free.
+
+    Clients send all their tasks at once, so there are no credits to ask for.
+    """
 
     def __init__(
         self, scheduler: Scheduler, shares: FairShares, charges: Charges, account_of: Callable[[object], str]
@@ -54,6 +61,9 @@ class QueueEnforcement:
         for task in scheduler.queued:
             self._queue.add(task)
         scheduler.queued = self._queue  # type: ignore[assignment]  # it has all that is asked of it: `contract`
+
+    def demand(self, session: str, job: str, count: int) -> None:
+        return
 
     def arrived(self, keys: Sequence[object]) -> None:
         return
@@ -81,10 +91,10 @@ class QueueEnforcement:
 
 
 class CreditEnforcement:
-    """Clients hold their tasks back, and send one for each credit they get. Needs public parts of Dask alone.
+    """Clients hold their tasks back, and send one for each credit. This needs public parts of Dask alone.
 
-    There are as many credits as threads, and one more for each worker. Tasks of other programs take none, and
-    are scheduled by Dask as ever, beside ours.
+    There are as many credits as threads, and one more for each worker. Tasks of other programs take no
+    credits. Dask schedules them beside ours, as it does without ReLAQS.
     """
 
     def __init__(
@@ -99,7 +109,6 @@ class CreditEnforcement:
         self._granted: dict[str, deque[float]] = {}  # credits whose task has not come: what each was charged
 
     def demand(self, session: str, job: str, count: int) -> None:
-        """Note that a client's session holds so many more tasks of a job."""
         if job not in self._shares:
             return
         self._session_of[job] = session
@@ -132,7 +141,7 @@ class CreditEnforcement:
             if not self._demand[job]:
                 del self._demand[job]
         for session, jobs in grants.items():
-            self._scheduler.log_event(CREDIT_TOPIC + session, dict(jobs))
+            tell_session(self._scheduler, session, Credits(dict(jobs)))
 
     def left(self, job: str) -> None:
         self._session_of.pop(job, None)

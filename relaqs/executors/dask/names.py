@@ -1,4 +1,4 @@
-"""What clients, scheduler and workers call each other's doors, and how a task's key tells its job."""
+"""The names by which clients, scheduler and workers reach each other, and the job in a task's key."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ KEY_PREFIX = "relaqs-"
 STREAM_OP = "relaqs"  # messages of a client, one way, in order with its tasks
 HELLO_RPC = "relaqs_hello"
 STATUS_RPC = "relaqs_status"
-CREDIT_TOPIC = "relaqs-credits-"  # with the session's name behind it
+SESSION_TOPIC = "relaqs-session-"  # with the session's name behind it: what the plugin tells that session
 CORE_SECONDS = "relaqs-core-seconds"  # in a task's metadata
-FOREIGN = "foreign"  # the job that all tasks of other programs make up
+FOREIGN = "foreign"  # the one job of all tasks of other programs
 RELAQS_VERSION = version("relaqs")
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What the plugin says of itself. why_credits: why the fair queue is not used, None where it is."""
+    """What the plugin says of itself. why_credits: why the fair queue is not used; None: it is used."""
 
     version: str
     policy: str
@@ -29,7 +29,7 @@ class Hello:
 
 
 def job_of(key: object) -> str | None:
-    """Return the job's name on the cluster, from the key of one of its tasks; None if it is not ours."""
+    """Return the job's name on the cluster, from the key of one of its tasks. None: the task is not ours."""
     if isinstance(key, tuple) and isinstance(name := key[0], str) and name.startswith(KEY_PREFIX):
         return name
     return None

@@ -1,4 +1,4 @@
-"""A cluster without workers: whatever is asked of it waits, and nobody would know for what."""
+"""A cluster without workers: its jobs wait, and their users should know what for."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class NoWorkersWarning(UserWarning):
 
 
 class Absence:
-    """Tells clients whose jobs wait that there are no workers, each once until there are some.
+    """Tells each client with waiting jobs, once, that there are no workers. With new workers it begins anew.
 
-    tell: shows a warning to all clients, in which one that has met it before shows it no second time.
+    tell: shows a warning to all clients. A client that has shown it before does not show it again.
     """
 
     def __init__(self, scheduler: Scheduler, tell: Callable[[str], None]) -> None:
@@ -32,7 +32,7 @@ class Absence:
         self._told: set[str] = set()
 
     def look(self, clients: Collection[str]) -> None:
-        """Tell who waits for too long. To be called every second or so. clients: who have jobs."""
+        """Tell the clients that wait for too long. Call it every second or so. clients: those with jobs."""
         if self._scheduler.workers or not clients:
             self._since_seconds = None
             self._told.clear()

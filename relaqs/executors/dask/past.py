@@ -1,4 +1,4 @@
-"""What Dask's scheduler keeps of work that is over."""
+"""What Dask's scheduler keeps about finished work."""
 
 # mypy: allow-untyped-calls
 # distributed is typed in part only.
@@ -20,8 +20,8 @@ KEPT_SPANS = 20  # the newest, which Dask's own pages show
 class PastSpans:
     """Forgets old spans of our jobs.
 
-    Dask begins a `Span` whenever work comes after none, and keeps each for ever, with its groups of tasks: a
-    query takes some 10 kB of the scheduler so, and a scheduler runs for months.
+    Dask begins a `Span` when work comes after a time without work. It keeps each span for ever, with its
+    groups of tasks. One query costs the scheduler some 10 kB in this way, and a scheduler runs for months.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -29,7 +29,7 @@ class PastSpans:
         self._stand_in: Span | None = None
 
     def look(self) -> None:
-        """Forget those that are over, but the newest. To be called every second or so."""
+        """Forget the spans that are over, except the newest. Call it every second or so."""
         if self._known is None:
             return
         old = self._known.spans_search_by_name[DEFAULT_SPAN,][:-KEPT_SPANS]

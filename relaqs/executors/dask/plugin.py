@@ -1,6 +1,32 @@
-"""ReLAQS on a Dask scheduler: the jobs of all clients, who gets how much, and the hooks that make it so.
+"""ReLAQS on a Dask scheduler: the jobs of all clients at one desk, and the hooks that connect it with Dask.
 
-All of it runs on the scheduler's event loop, so it needs no lock, and must be quick.
+**The idea.** Several client processes share a cluster. Dask gives a task its priority once, when its client
+submits it. A plan of cores changes twice a second. So the decision is taken where the tasks wait: a plugin,
+which the first client installs, replaces the scheduler's queue of waiting tasks. When a core is free, Dask
+asks its queue for the next task, and the queue asks the desk whose turn it is (`Desk.turns`).
+
+**Example.** A query of one client and a training run of another share two workers, planned 1.5 and 0.5 cores.
+
+1. The query's client says `Enter`, then submits 8 tasks in one message. They wait in the `JobQueue`.
+2. A worker has room. Dask calls `queued.peek()`. The query is furthest behind its share, so its first task
+   starts. `transition` sees it start, and `Charges.start` charges the query 0.05 core-seconds in advance.
+3. The task ends. Its worker put what it measured, 0.03 core-seconds, into the metadata of Dask's own message.
+   `transition` settles the turn (`Charges.end`) and charges the account (`Desk.charge`).
+4. The client folds the step and says `Report`. That is the first quality of the query, so a plan is due.
+5. `_plan` runs: the desk asks the policy and carries the plan into the turns. The next free core follows it.
+
+**What makes it more than that.**
+
+- *No lock.* All of it runs on the scheduler's event loop. So it must be quick, and must not raise: Dask would
+  cut the client off.
+- *Tasks of other programs* make up one job, FOREIGN. It has an account while it has tasks. It keeps its turn.
+- *A Dask release may change the queue*, which is not public. So `broken_contract` reads Dask's source first.
+  If that does not fit, clients hold their tasks and send one for each credit (`CreditEnforcement`).
+- *A plan that stops a job* (`Plan.stops`) is sent to the session of that job, which ends it (`Stops`).
+- *A scheduler that is started again* knows nothing. Clients then enter their jobs again.
+
+Decisions and measurements: docs/decisions/0012-fair-queue-in-dask.md.
+The whole way of a measurement: docs/internals/journey-of-a-core-second.md.
 """
 
 # mypy: allow-untyped-calls, disable-error-code="misc"
@@ -12,12 +38,11 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
-import numpy as np
 from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
@@ -26,6 +51,19 @@ from relaqs.executors.dask.contract import broken_contract, chosen_credit
 from relaqs.executors.dask.departed import Departed
 from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
+from relaqs.executors.dask.messages import (
+    Bye,
+    Demand,
+    Enter,
+    Leave,
+    Message,
+    Report,
+    SetTarget,
+    SetWaiting,
+    SetWeight,
+    Stops,
+    tell_session,
+)
 from relaqs.executors.dask.names import (
     CORE_SECONDS,
     FOREIGN,
@@ -40,17 +78,23 @@ from relaqs.executors.dask.names import (
 from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
 from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.policy_choice import Wishes
-from relaqs.executors.shares import FairShares
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.job import StepReport
 from relaqs.policies import DEFAULT_POLICY, make_policy
-from relaqs.scheduling import EPOCH_SECONDS, Allocator
+from relaqs.scheduling import EPOCH_SECONDS, Desk
 from relaqs.sharing.plan import Plan
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
 
 logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators look
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """Where a job comes from: Dask's name of its client, and the session there."""
+
+    client: str
+    session: str
 
 
 class RelaqsPlugin(SchedulerPlugin):
@@ -64,31 +108,19 @@ class RelaqsPlugin(SchedulerPlugin):
         self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
         self._wishes = Wishes(make_policy(DEFAULT_POLICY))
-        self._allocator = Allocator(self._wishes.in_force)
-        self._shares = FairShares(credit_core_seconds=chosen_credit())
-        self._shares.enter(FOREIGN)
-        self._charges = Charges(self._shares)
+        self._desk = Desk(self._wishes.in_force, credit_core_seconds=chosen_credit())
+        self._desk.turns.enter(FOREIGN)
+        self._charges = Charges(self._desk.turns)
         self._silence = Silence(scheduler, partial(tell_clients, scheduler, SilentWorkerWarning))
         self._absence = Absence(scheduler, partial(tell_clients, scheduler, NoWorkersWarning))
         self._departed = Departed(scheduler)
         self._past = PastSpans(scheduler)
-        self._client_of: dict[str, str] = {}  # of jobs
-        self._plan_in_force = Plan((), np.zeros(0), 0.0)
+        self._homes: dict[str, _Home] = {}  # by job
         self._next_plan: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._why_credits = broken_contract(scheduler)
         made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
-        self._enforcement: Enforcement = made_by(scheduler, self._shares, self._charges, self._account_of)
-        self._calls: dict[str, Callable[..., None]] = {
-            "enter": self._enter,
-            "report": self._report,
-            "set_weight": self._allocator_call("set_weight"),
-            "set_target": self._allocator_call("set_target"),
-            "set_waiting": self._allocator_call("set_waiting"),
-            "demand": self._demand,
-            "leave": self._leave,
-            "bye": self._bye,
-        }
+        self._enforcement: Enforcement = made_by(scheduler, self._desk.turns, self._charges, self._account_of)
         scheduler.stream_handlers[STREAM_OP] = self._on_message
         scheduler.handlers[HELLO_RPC] = self._hello
         scheduler.handlers[STATUS_RPC] = self._status
@@ -96,14 +128,14 @@ class RelaqsPlugin(SchedulerPlugin):
     @property
     def plan(self) -> Plan:
         """The plan in force, by the jobs' names on the cluster."""
-        return self._plan_in_force
+        return self._desk.plan
 
     async def close(self) -> None:
         self._is_closed = True
         if self._next_plan is not None:
             self._next_plan.cancel()
 
-    # What Dask tells.
+    # What Dask says.
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **kwargs: Any) -> None:
         self._enforcement.arrived(tasks)
@@ -113,14 +145,14 @@ class RelaqsPlugin(SchedulerPlugin):
         if finish in ENDS:
             ended = self._charges.end(key, core_seconds_of(kwargs))
             if ended is not None:
-                self._allocator.charge(*ended, time.monotonic())
+                self._desk.charge(*ended, time.monotonic())
         elif finish in ("queued", "processing") and self._account_of(key) == FOREIGN:
             self._take_in(JobDescription(FOREIGN, name="tasks of other programs"))
         self._enforcement.moved(key, start, finish)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        for job in [job for job, owner in self._client_of.items() if owner == client]:
-            self._leave(client, job)
+        for job in [job for job, home in self._homes.items() if home.client == client]:
+            self._leave(job)
         self._wishes.end_client(client)
         self._follow_wishes()
 
@@ -135,53 +167,56 @@ class RelaqsPlugin(SchedulerPlugin):
         """All tasks were dropped, by `Client.restart`; our clients submit theirs again."""
         self._enforcement.clear()
 
-    # What clients tell and ask.
+    # What clients say and ask.
 
-    def _on_message(self, client: str, call: str, arguments: bytes) -> None:
-        """Take a message. It must not raise: Dask would cut the client off."""
+    def _on_message(self, client: str, message: bytes) -> None:
+        """Take a pickled message. It must not raise: Dask would cut the client off."""
         try:
-            self._calls[call](client, *pickle.loads(arguments))
+            self._take(client, pickle.loads(message))
         except Exception:
-            logger.exception("message %r of client %s is lost", call, client)
+            logger.exception("a message of client %s is lost", client)
 
-    def _enter(self, client: str, description: JobDescription) -> None:
-        self._client_of[description.id] = client
-        self._shares.enter(description.id)
-        self._take_in(description)
+    def _take(self, client: str, message: Message) -> None:
+        match message:
+            case Enter(description, session):
+                self._homes[description.id] = _Home(client, session)
+                self._take_in(description)
+            case Report(job, report):
+                self._desk.report(job, report)
+                self._plan_if_due()
+            case SetWeight(job, weight):
+                self._desk.set_weight(job, weight)
+                self._plan_soon()
+            case SetTarget(job, target):
+                self._desk.set_target(job, target)
+                self._plan_soon()
+            case SetWaiting(job, is_waiting):
+                self._desk.set_waiting(job, is_waiting)
+                self._plan_soon()
+            case Demand(job, count):
+                self._demand(job, count)
+            case Leave(job):
+                self._leave(job)
+            case Bye(session):
+                self._wishes.end_session(session)
+                self._follow_wishes()
+            case _:
+                assert_never(message)
 
-    def _report(self, client: str, job: str, report: StepReport) -> None:
-        self._allocator.report(job, report)
-        self._plan_if_due()
+    def _demand(self, job: str, count: int) -> None:
+        if (home := self._homes.get(job)) is not None:
+            self._enforcement.demand(home.session, job, count)
 
-    def _allocator_call(self, method: str) -> Callable[..., None]:
-        """Return what passes a change of a job on to the allocator, and lets it count at once."""
-
-        def call(client: str, job: str, value: object) -> None:
-            getattr(self._allocator, method)(job, value)
-            self._plan_soon()
-
-        return call
-
-    def _demand(self, client: str, job: str, count: int, session: str) -> None:
-        if isinstance(self._enforcement, CreditEnforcement):
-            self._enforcement.demand(session, job, count)
-
-    def _leave(self, client: str, job: str) -> None:
-        if self._client_of.pop(job, None) is not None:
-            self._shares.leave(job)
-            self._allocator.leave(job)
+    def _leave(self, job: str) -> None:
+        if self._homes.pop(job, None) is not None:
+            self._desk.leave(job)
             self._enforcement.left(job)
             self._plan_soon()
-
-    def _bye(self, client: str, session: str) -> None:
-        """A session ends; its client may have others."""
-        self._wishes.end_session(session)
-        self._follow_wishes()
 
     def _hello(self, client: str, session: str, policy: bytes | None) -> dict[str, Any]:
         """Return a `Hello` as a dict, which clients of any version can read.
 
-        policy: pickled, or None where the session has no wish.
+        policy: the session's wish, pickled. None: it has no wish.
         """
         if policy is not None:
             self._wishes.ask(session, client, pickle.loads(policy))
@@ -193,17 +228,17 @@ class RelaqsPlugin(SchedulerPlugin):
         """Return a pickled `ClusterStatus`."""
         running: dict[str, Sequence[float]] = dict.fromkeys(self._charges.running_jobs(), ())
         running |= self._held_seconds()
-        status: bytes = pickle.dumps(self._allocator.status(time.monotonic(), self._cores(), running))
+        status: bytes = pickle.dumps(self._desk.status(time.monotonic(), self._cores(), running))
         return status
 
     # What follows from it.
 
     def _account_of(self, key: object) -> str:
         name = job_of(key)
-        return name if name is not None and name in self._client_of else FOREIGN
+        return name if name is not None and name in self._homes else FOREIGN
 
     def _held_seconds(self) -> dict[str, list[float]]:
-        """Return for how long each running task has held its core, by job, as the workers told last."""
+        """Return for how long each running task has held its core, by job, as the workers said last."""
         now, held = time.time(), defaultdict[str, list[float]](list)
         for worker in self._scheduler.workers.values():
             for task, seconds in worker.executing.items():
@@ -212,24 +247,24 @@ class RelaqsPlugin(SchedulerPlugin):
         return held
 
     def _follow_wishes(self) -> None:
-        if self._allocator.policy is not self._wishes.in_force:
-            self._allocator.policy = self._wishes.in_force
+        if self._desk.policy is not self._wishes.in_force:
+            self._desk.policy = self._wishes.in_force
             self._plan_soon()
 
     def _cores(self) -> int:
         return sum(worker.nthreads for worker in self._scheduler.running)
 
     def _take_in(self, description: JobDescription) -> None:
-        if description.id not in self._allocator:
-            self._allocator.enter(description, time.monotonic())
+        if description.id not in self._desk:
+            self._desk.enter(description, time.monotonic())
             self._plan_soon()
 
     def _plan_soon(self) -> None:
-        """Plan after what happens now is over: several jobs that come together are planned for once."""
+        """Plan once this event is handled. Several jobs that come together then get one plan."""
         self._plan_in(0.0)
 
     def _plan_if_due(self) -> None:
-        if self._allocator.is_due(time.monotonic(), self._cores()):
+        if self._desk.is_due(time.monotonic(), self._cores()):
             self._plan_soon()
 
     def _plan_in(self, seconds: float) -> None:
@@ -244,26 +279,34 @@ class RelaqsPlugin(SchedulerPlugin):
         self._departed.look()
         self._past.look()
         self._silence.look()
-        self._absence.look(set(self._client_of.values()))
-        if FOREIGN in self._allocator and not self._enforcement.has_foreign_tasks():
-            self._allocator.leave(FOREIGN)
-        self._plan_in_force = self._allocator.plan(time.monotonic(), self._cores())
-        self._shares.set_shares(self._plan_in_force.cores_by_job())
+        self._absence.look({home.client for home in self._homes.values()})
+        if FOREIGN in self._desk and not self._enforcement.has_foreign_tasks():
+            self._desk.rest(FOREIGN)
+        self._stop(self._desk.share_out(time.monotonic(), self._cores()))
         self._enforcement.changed()
-        if len(self._allocator):
+        if len(self._desk):
             self._plan_in(EPOCH_SECONDS)
+
+    def _stop(self, jobs: Iterable[str]) -> None:
+        """Ask the sessions of these jobs to end them. Tasks of other programs have none."""
+        by_session = defaultdict[str, list[str]](list)
+        for job in jobs:
+            if (home := self._homes.get(job)) is not None:
+                by_session[home.session].append(job)
+        for session, stopped in by_session.items():
+            tell_session(self._scheduler, session, Stops(tuple(stopped)))
 
 
 def tell_clients(scheduler: Scheduler, category: type[Warning], text: str) -> None:
-    """Show a warning in every client's process, by the way Dask's own workers do."""
+    """Show a warning in the process of every client, as Dask's own workers do."""
     message = {"message": pickle.dumps(text), "category": pickle.dumps(category)}
     scheduler.log_event("warn", message)
 
 
 def core_seconds_of(message: Mapping[str, Any]) -> float | None:
-    """Return the core-seconds of a task that has ended, from what Dask was told of it; None if nothing was.
+    """Return the core-seconds of a task that has ended, None if Dask was told nothing of them.
 
-    Our tasks say what they measured. Of others there is the time that a thread was busy with them.
+    Our tasks measured them. For other tasks they are the time that a thread was busy with the task.
     """
     metadata = message.get("metadata") or {}
     if CORE_SECONDS in metadata:

@@ -1,4 +1,4 @@
-"""Which policy a cluster follows, where several sessions may ask for one."""
+"""Which policy a cluster follows where several sessions ask for one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class _Wish:
 
 
 class Wishes:
-    """The policies that open sessions asked for; the first one holds until its session ends.
+    """The policies that open sessions asked for. The first one holds until its session ends.
 
-    A session without a wish follows the others'. Where nobody has one, the default holds.
+    A session without a wish follows the others. The default holds while no session has a wish.
     """
 
     def __init__(self, default: Policy) -> None:
@@ -28,7 +28,7 @@ class Wishes:
         return next((wish.policy for wish in self._wishes.values()), self._default)
 
     def ask(self, session: str, client: str, policy: Policy) -> None:
-        """Take a wish in if it is the first or agrees with what holds, else pass it over."""
+        """Take a wish in if it is the first, or agrees with the policy that holds; else pass it over."""
         if not self._wishes or policy.name == self.in_force.name:
             self._wishes.setdefault(session, _Wish(client, policy))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from distributed.collections import HeapSet
 
 from relaqs.executors.dask.names import FOREIGN
-from relaqs.executors.shares import FairShares
+from relaqs.scheduling.shares import FairShares
 
 if TYPE_CHECKING:
     from distributed.scheduler import TaskState

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
 
 LEAST_EIGENVALUE = 1e-10  # of a matrix with ones on its diagonal; below it columns depend on each other
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.training.algorithms.trees import Bins
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.training.algorithms.bins import Cuts, binned, cuts_of
 from relaqs.training.algorithms.boosting_losses import BoostingLoss, LogLoss, SquaredLoss
 from relaqs.training.algorithms.trees import Bins, Growth, Tree, grown, histograms, leaves_of, root
@@ -59,11 +59,18 @@ class Forest:
 
 @dataclass(frozen=True, slots=True)
 class BoostedTrees:
-    """Hyperparameters of boosted trees; one of the two classes below says what they predict.
+    """Hyperparameters of boosted trees. One of the two classes below says what the trees predict.
 
-    sql: the rows; every column but the target is a feature. trees: rounds of boosting. depth: of a tree.
-    learning_rate, ridge, least_hessian: XGBoost's learning_rate, reg_lambda and min_child_weight. bins: of
-    each feature; cuts are quantiles of the sample, or all its values where there are no more than bins.
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: the column to predict.
+        trees: rounds of boosting.
+        depth: of a tree.
+        learning_rate: as XGBoost has it.
+        ridge: XGBoost's reg_lambda.
+        least_hessian: XGBoost's min_child_weight.
+        bins: how many bins a feature has at most. Cuts between bins are quantiles of a sample, or lie
+            between all its values where these are no more than bins.
     """
 
     sql: str
@@ -136,7 +143,21 @@ class BoostedTrees:
 
 @dataclass(frozen=True, slots=True)
 class BoostedClassifier(BoostedTrees):
-    """Boosted trees that tell classes apart, numbers or text. The loss is the mean log loss."""
+    """Boosted trees that tell classes apart, numbers or text. The loss is the mean log loss.
+
+    The arguments are those of `BoostedTrees`: sql, target, trees, depth, learning_rate, ridge, least_hessian
+    and bins.
+
+    >>> import duckdb, relaqs, xgboost
+    >>> from relaqs.training import BoostedClassifier
+    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(BoostedClassifier("SELECT * FROM points", target="inside", trees=5)).result()
+    >>> probabilities = model.predict(xgboost.DMatrix([[-4.0], [0.0], [4.0]], feature_names=["x"]))
+    >>> (probabilities > 0.5).tolist()
+    [False, True, False]
+    """
 
     def begin(self, profile: Profile) -> Iteration:
         return self._boost(profile, LogLoss.of(profile, self.target))
@@ -144,7 +165,21 @@ class BoostedClassifier(BoostedTrees):
 
 @dataclass(frozen=True, slots=True)
 class BoostedRegressor(BoostedTrees):
-    """Boosted trees that predict a number. The loss is the mean squared error."""
+    """Boosted trees that predict a number. The loss is the mean squared error.
+
+    The arguments are those of `BoostedTrees`: sql, target, trees, depth, learning_rate, ridge, least_hessian
+    and bins.
+
+    >>> import duckdb, relaqs, xgboost
+    >>> from relaqs.training import BoostedRegressor
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, 2 * i / 100 + 1 AS y FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(BoostedRegressor("SELECT x, y FROM points", target="y", trees=30)).result()
+    >>> values = model.predict(xgboost.DMatrix([[2.0], [5.0]], feature_names=["x"]))
+    >>> [round(float(y)) for y in values]
+    [5, 11]
+    """
 
     def begin(self, profile: Profile) -> Iteration:
         return self._boost(profile, SquaredLoss.of(profile, self.target))

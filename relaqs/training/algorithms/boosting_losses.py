@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray
 from scipy.special import expit, log_expit, log_softmax, logit
 
-from relaqs.arrays import FloatArray
 from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target
 
 LEAST_HESSIAN = 1e-16  # of a row

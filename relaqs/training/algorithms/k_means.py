@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from scipy import sparse
 
 from relaqs.arguments import ArgumentError
-from relaqs.arrays import FloatArray, IntArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.arguments import check_count, check_not_negative, require
 from relaqs.training.profile import Profile
@@ -24,10 +24,23 @@ if TYPE_CHECKING:
 class KMeans:
     """Clusters of rows around centres. The loss is the mean squared distance to the nearest centre.
 
-    sql: the rows; every column is a feature. clusters: how many. tolerance: it has converged when the centres
-    move by less, squared and summed, than so many mean variances of the features; 0 waits until they stand
-    still. seed: of the initial centres, chosen by k-means++ from the sample. A cluster that loses all its
-    rows keeps its centre (scikit-learn moves it to the farthest row).
+    A cluster that loses all its rows keeps its centre. (scikit-learn moves it to the farthest row.)
+
+    Args:
+        sql: the SELECT of the rows. Every column is a feature.
+        clusters: how many clusters to find.
+        tolerance: training has converged when the centres move by less than this share of the features'
+            mean variance, squared and summed. 0 waits until they stand still.
+        seed: of the initial centres, which k-means++ chooses from a sample.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import KMeans
+    >>> rows = duckdb.sql("SELECT 10 * (i % 2) + (i % 3) AS x FROM range(600) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(KMeans("SELECT x FROM points", clusters=2)).result()
+    >>> sorted(model.cluster_centers_.ravel().round(6).tolist())
+    [1.0, 11.0]
     """
 
     sql: str

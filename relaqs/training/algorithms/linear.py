@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.axes import Axes
 from relaqs.training.algorithms.optimiser import Descent
 from relaqs.training.profile import class_codes

@@ -22,8 +22,20 @@ if TYPE_CHECKING:
 class LinearRegression:
     """Least squares. The loss is the mean squared error, in the target's unit squared.
 
-    sql: the rows; every column but the target is a feature. target: a numeric column. tolerance: of the
-    gradient for standardised features and target.
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: a numeric column.
+        tolerance: training has converged when the gradient, for standardised features and target, is smaller
+            than this.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import LinearRegression
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, 2 * i / 100 + 1 AS y FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(LinearRegression("SELECT x, y FROM points", target="y")).result()
+    >>> round(float(model.coef_[0]), 3), round(float(model.intercept_), 3)
+    (2.0, 1.0)
     """
 
     sql: str

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.linear import Coefficients, LinearDescent, Objective, gradient_sums
 from relaqs.training.arguments import check_positive, require
@@ -20,12 +20,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LinearSVM:
-    """The linear model of widest margin, one class against the rest where there are more than two.
+    """The linear model of widest margin. With more than two classes each is set against the rest.
 
-    sql: the rows; every column but the target is a feature. target: the column of classes, numbers or text.
-    strength: how much the data count against the penalty, scikit-learn's C. tolerance: of the gradient.
     The loss is the mean squared hinge plus ‖weights, intercept‖² / (2 · strength · rows), summed over the
-    outputs: what scikit-learn's LinearSVC minimises, which also counts the intercept among the weights.
+    outputs. scikit-learn's LinearSVC minimises the same; it too counts the intercept among the weights.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: the column of classes, numbers or text.
+        strength: how much the data count against the penalty, as scikit-learn's C.
+        tolerance: training has converged when the gradient is smaller than this.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import LinearSVM
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(LinearSVM("SELECT x, late FROM points", target="late")).result()
+    >>> model.predict(pandas.DataFrame({"x": [1.0, 9.0]})).tolist()
+    [False, True]
     """
 
     sql: str

@@ -20,11 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogisticRegression:
-    """The linear model of log odds, with a ridge penalty; softmax where there are more than two classes.
+    """The linear model of log odds, with a ridge penalty. With more than two classes it is a softmax.
 
-    sql: the rows; every column but the target is a feature. target: the column of classes, numbers or text.
-    strength: how much the data count against the penalty, scikit-learn's C. tolerance: of the gradient.
     The loss is the mean log loss plus ‖weights‖² / (2 · strength · rows), as scikit-learn minimises it.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: the column of classes, numbers or text.
+        strength: how much the data count against the penalty, as scikit-learn's C.
+        tolerance: training has converged when the gradient is smaller than this.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import LogisticRegression
+    >>> rows = duckdb.sql("SELECT i / 100 AS x, i >= 500 AS late FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(LogisticRegression("SELECT x, late FROM points", target="late")).result()
+    >>> model.predict(pandas.DataFrame({"x": [1.0, 9.0]})).tolist()
+    [False, True]
     """
 
     sql: str

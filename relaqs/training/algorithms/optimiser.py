@@ -14,8 +14,7 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 import numpy as np
-
-from relaqs.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray
 
 MOST_EVALUATIONS = 1_000_000  # who stops a run is its user, not the optimiser
 SMALLEST_DECREASE = 64 * np.finfo(float).eps  # of the loss, relative: there is nothing more to gain below it

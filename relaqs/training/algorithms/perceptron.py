@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray
 from scipy.special import expit, log_expit, log_softmax
 
 from relaqs.arguments import ArgumentError
-from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.optimiser import Descent
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
@@ -48,12 +48,26 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Perceptron:
-    """Layers of rectified linear units, and a softmax of the classes on top, or a sigmoid of two.
+    """Layers of rectified linear units with a softmax of the classes on top, or a sigmoid of two classes.
 
-    sql: the rows; every column but the target is a feature: scale them, by SQL. target: the column of
-    classes, numbers or text. hidden: the widths of the layers between. penalty: scikit-learn's alpha.
-    tolerance: of the gradient. seed: of the initial weights (Glorot, Bengio 2010), drawn as scikit-learn
-    draws them. The loss is the mean log loss plus penalty · ‖weights‖² / (2 · rows), as there.
+    The loss is the mean log loss plus penalty · ‖weights‖² / (2 · rows), as in scikit-learn.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature. Scale the features in SQL.
+        target: the column of classes, numbers or text.
+        hidden: the widths of the layers between input and output.
+        penalty: scikit-learn's alpha.
+        tolerance: training has converged when the gradient is smaller than this.
+        seed: of the initial weights (Glorot, Bengio 2010), drawn as scikit-learn draws them.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import Perceptron
+    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(Perceptron("SELECT * FROM points", target="inside", hidden=(8,))).result()
+    >>> model.predict(pandas.DataFrame({"x": [-4.0, 0.0, 4.0]})).tolist()
+    [False, True, False]
     """
 
     sql: str

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.linear import Coefficients, LinearDescent
 from relaqs.training.algorithms.linear_svm import hinge_objective, hinge_sums, margin_classifier
@@ -35,11 +35,27 @@ class PolynomialSVM:
 
     The kernel is approximated: rows are mapped to their similarities to some landmark rows, and a linear
     machine is trained on those (Williams, Seeger 2001, Using the Nyström method). With as many landmarks as
-    rows it is the kernel itself. Landmarks are drawn from the sample of the rows.
+    rows it is the kernel itself. The loss is that of `LinearSVM` in the mapped space.
 
-    sql: the rows; every column but the target is a feature. target: the column of classes, numbers or text.
-    gamma: default 1 / (features · their mean variance). landmarks: how many; time and memory of a pass grow
-    with them. strength, tolerance, loss: as for LinearSVM, in the mapped space. seed: picks the landmarks.
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature.
+        target: the column of classes, numbers or text.
+        degree: of the kernel.
+        gamma: of the kernel. Default: 1 / (features · their mean variance).
+        offset: of the kernel.
+        landmarks: how many rows to compare with. Time and memory of a pass grow with them.
+        strength: how much the data count against the penalty, as scikit-learn's C.
+        tolerance: training has converged when the gradient is smaller than this.
+        seed: picks the landmarks from a sample of the rows.
+
+    >>> import duckdb, pandas, relaqs
+    >>> from relaqs.training import PolynomialSVM
+    >>> rows = duckdb.sql("SELECT i / 100 - 5 AS x, abs(i - 500) < 200 AS inside FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(PolynomialSVM("SELECT * FROM points", target="inside", degree=2)).result()
+    >>> model.predict(pandas.DataFrame({"x": [-4.0, 0.0, 4.0]})).tolist()
+    [False, True, False]
     """
 
     sql: str

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.errors import DataError
 from scipy.special import gammaln, psi
 
-from relaqs.arrays import FloatArray
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile
@@ -26,13 +26,28 @@ TINY = np.finfo(np.float64).eps
 
 @dataclass(frozen=True, slots=True)
 class TopicModel:
-    """Topics of documents. A row is a document, a column is a word: how often it occurs there.
+    """Topics of documents. A row is a document; a column is a word and says how often it occurs there.
 
-    The loss is the negative variational bound per word, the logarithm of scikit-learn's perplexity.
-    sql: the rows. topics: how many. document_prior, topic_prior: of the Dirichlet distributions of topics in
-    a document and words in a topic; default 1 / topics. tolerance: it has converged when a pass betters the
-    loss by less, relatively. seed: of the initial topics, drawn as scikit-learn draws them.
+    The loss is the negative variational bound per word. It is the logarithm of scikit-learn's perplexity.
     Source: Hoffman, Blei, Bach 2010, Online learning for LDA, batch form.
+
+    Args:
+        sql: the SELECT of the documents.
+        topics: how many topics to find.
+        document_prior: of the Dirichlet distribution of topics in a document. Default: 1 / topics.
+        topic_prior: of the Dirichlet distribution of words in a topic. Default: 1 / topics.
+        tolerance: training has converged when a pass betters the loss by a smaller share than this.
+        seed: of the initial topics, drawn as scikit-learn draws them.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import TopicModel
+    >>> words = "9 * (i % 2) AS cat, 8 * (i % 2) AS dog, 9 - 9 * (i % 2) AS stock"
+    >>> rows = duckdb.sql(f"SELECT {words} FROM range(600) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     model = db.train(TopicModel("SELECT * FROM points", topics=2)).result()
+    >>> sorted(model.components_.argmax(axis=1).tolist())  # each topic's commonest word
+    [0, 2]
     """
 
     sql: str

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from scipy import sparse
-
-from relaqs.arrays import FloatArray, IntArray
 
 NODE = np.dtype(
     [

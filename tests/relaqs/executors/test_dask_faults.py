@@ -22,7 +22,7 @@ from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport, Work
 from relaqs.jobs.listener import RunState
 from relaqs.jobs.runner import JobRunner
-from relaqs.scheduling import JobStatus
+from relaqs.jobs.status import JobStatus
 from relaqs.sharing.view import Kind
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,

@@ -23,8 +23,8 @@ from relaqs.executors.dask.names import CORE_SECONDS, FOREIGN, job_of
 from relaqs.executors.dask.plugin import core_seconds_of
 from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.queue import JobQueue
-from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
 from relaqs.policies import make_policy
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
 
 A, B = "relaqs-a", "relaqs-b"
 

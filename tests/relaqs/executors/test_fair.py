@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaqs.executors.fair import FairQueue
-from relaqs.executors.shares import CREDIT_CORE_SECONDS
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
 
 
 def serve(queue: FairQueue[float], until_core_seconds: float) -> Counter[str]:

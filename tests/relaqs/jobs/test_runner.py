@@ -14,11 +14,11 @@ from relaqs_engine.errors import DataError
 
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.executor import Done, run_measured
+from relaqs.jobs.executor import Done, Stoppable, run_measured
 from relaqs.jobs.job import Step, StepReport, Task, TaskResult
 from relaqs.jobs.listener import RunState, Successor
 from relaqs.jobs.runner import JobRunner
-from relaqs.scheduling import ClusterStatus
+from relaqs.jobs.status import ClusterStatus
 from tests.relaqs.executors.toy_jobs import Fails, Number, ToyJob, counted, counting_job
 from tests.relaqs.listening import Listens
 
@@ -37,7 +37,7 @@ class ManualExecutor:
         self._done: Done | None = None
         self._submitted = threading.Condition()
 
-    def enter(self, description: JobDescription) -> None:
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
         self.said.append(("enter", description.id, description.weight))
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relaqs.policies import POLICIES, Utility
 from relaqs.sharing.history import History, Observation
 from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import FinishedJob, Jobs, JobView, Kind, View
+from relaqs.sharing.view import Jobs, JobView, Kind, View
 
 STEPS_OF_A_QUERY = 50
 
@@ -87,7 +87,3 @@ def any_view(draw: st.DrawFn, most_jobs: int = 8) -> View:
     jobs = [draw(any_job(f"job {i}")) for i in range(count)]
     capacity = draw(st.sampled_from([0.0, 0.5, 2.0, 8.0, 100.0]))
     return View(100.0, capacity, Jobs.of(jobs), draw(st.sampled_from([0.1, 0.5, 10.0])))
-
-
-def a_finished_job() -> FinishedJob:
-    return FinishedJob("done", Kind.QUERY, 0.0, 5.0, 12.0, History())

@@ -16,7 +16,6 @@ from relaqs_engine.layouts.sealed import seal
 
 from relaqs.records import RecordFile, ScheduleRun
 from relaqs.records.comparison import compare, settings
-from relaqs.sharing.view import Node
 from relaqs.simulation.simulator import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 
@@ -107,7 +106,7 @@ def test_a_full_disk_is_said_and_leaves_the_records_whole(
 
 
 def case(policy: str, seed: int = 0) -> Case:
-    return Case(policy, seed, 6, 10.0, JobMix(core_seconds=300.0), (Node("one", 16.0, np.nan),), Options(2.0))
+    return Case(policy, seed, 6, 10.0, JobMix(core_seconds=300.0), 16.0, Options(2.0))
 
 
 def test_a_run_comes_back_from_its_record(tmp_path: Path) -> None:

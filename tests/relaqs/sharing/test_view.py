@@ -11,8 +11,8 @@ import pytest
 from relaqs.prediction import SUBLINEAR, WINDOW, Curves
 from relaqs.sharing.history import History, Observation
 from relaqs.sharing.plan import Plan
-from relaqs.sharing.view import Jobs, JobView, Kind, Node, View
-from tests.relaqs.policies.views import a_finished_job, query, training, view
+from relaqs.sharing.view import Jobs, JobView, Kind, View
+from tests.relaqs.policies.views import query, training, view
 
 
 def test_a_history_keeps_the_newest_and_remembers_the_rest() -> None:
@@ -57,22 +57,6 @@ def test_some_of_the_jobs() -> None:
     jobs = Jobs.of([query("a", 3), training("b", 20), query("c", 5)])
     assert jobs.of_jobs(np.array([True, False, True])).ids == ("a", "c")
     assert jobs.of_jobs(np.array([2, 0])).count.tolist() == [5, 3]
-
-
-def test_a_view_has_room_for_policies_to_come() -> None:
-    rich = replace(
-        view(query("a", 3, memory_bytes=1e9, batch_rows_least=100, batch_rows_most=10_000)),
-        nodes=(Node("host-1", 4, 16e9),),
-        finished=(a_finished_job(),),
-    )
-    assert rich.jobs.memory_bytes.tolist() == [1e9]
-    assert rich.jobs.batch_rows_most.tolist() == [10_000]
-    assert rich.finished[0].core_seconds == 12.0
-    assert rich.nodes[0].cores == 4
-    plan = Plan(
-        ("a",), np.array([2.0]), 8.0, placement={"a": ("host-1",)}, batch_rows={"a": 500}, stops=("b",)
-    )
-    assert plan.cores_by_job() == {"a": 2.0}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from relaqs.jobs.job import StepReport
 from relaqs.policies import Index, LeastAttainedService, MaxSum, ShortestRemainingTime
 from relaqs.scheduling import Allocator
 from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Kind, Node
+from relaqs.sharing.view import Kind
 from relaqs.simulation import synthetic_workload
 from relaqs.simulation.columns import JobColumns
 
@@ -28,7 +28,7 @@ def test_the_same_reports_give_the_same_plan_as_live(policy: Policy) -> None:
     assert {trace.kind for trace in workload.traces} == {Kind.QUERY, Kind.TRAINING}
     columns, allocator = JobColumns(workload, CORES), Allocator(policy, epoch_seconds=EPOCH_SECONDS)
     everyone = np.arange(JOBS)
-    ids = columns.view(everyone, 0.0, EPOCH_SECONDS, (Node("one", CORES, np.nan),)).jobs.ids
+    ids = columns.view(everyone, 0.0, EPOCH_SECONDS, CORES).jobs.ids
     for job, id in enumerate(ids):
         kind = workload.traces[workload.trace[job]].kind
         total = np.inf if kind is Kind.TRAINING else 1.0
@@ -37,7 +37,7 @@ def test_the_same_reports_give_the_same_plan_as_live(policy: Policy) -> None:
     for epoch in range(60):
         now = epoch * EPOCH_SECONDS
         running = everyone[~columns.is_over(everyone)]
-        view = columns.view(running, now, EPOCH_SECONDS, (Node("one", CORES, np.nan),))
+        view = columns.view(running, now, EPOCH_SECONDS, CORES)
         planned, live = policy.plan(view).cores_by_job(), allocator.plan(now, CORES).cores_by_job()
         assert planned == pytest.approx(live, rel=1e-6, abs=1e-9)
         compared += 1

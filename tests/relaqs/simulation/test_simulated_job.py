@@ -9,7 +9,7 @@ from relaqs.policies import Fair, Fifo
 from relaqs.records.outcome import Outcome
 from relaqs.records.query_run import Steps
 from relaqs.records.trace import Pipeline, Trace
-from relaqs.sharing.view import Kind, Node
+from relaqs.sharing.view import Kind
 from relaqs.simulation import Options, simulate, workload_of
 
 EPOCH = Options(epoch_seconds=100.0)
@@ -33,7 +33,7 @@ def job(
 
 def run(*jobs: Trace, cores: float, options: Options = EPOCH, policy: Fair | Fifo | None = None) -> Outcome:
     workload = workload_of(jobs, np.zeros(len(jobs)))
-    return simulate(workload, policy or Fair(), (Node("all", cores, np.nan),), options).outcome
+    return simulate(workload, policy or Fair(), cores, options).outcome
 
 
 def test_a_step_of_one_task_takes_one_core_and_the_next_step_the_other() -> None:
@@ -78,7 +78,7 @@ def test_epochs_alone_give_the_same_to_a_job_alone() -> None:
 
 def test_larger_data_have_more_tasks() -> None:
     workload = workload_of([job([1], [1.0])], np.zeros(1), cost_scale=8.0)
-    outcome = simulate(workload, Fair(), (Node("all", 4.0, np.nan),), EPOCH).outcome
+    outcome = simulate(workload, Fair(), 4.0, EPOCH).outcome
     assert outcome.completion_seconds == pytest.approx([2.0])
 
 

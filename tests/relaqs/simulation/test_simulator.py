@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from relaqs.policies import Fair, Fifo, Index
 from relaqs.records.outcome import Decisions, Outcome
 from relaqs.records.schedule_run import RunSeries
 from relaqs.records.trace import Trace
+from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Kind, Node
+from relaqs.sharing.view import Kind, View
 from relaqs.simulation import (
     Options,
     poisson_arrivals,
@@ -26,7 +27,6 @@ from relaqs.simulation.workload import Workload
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
-SERVERS = (Node("one", 8.0, np.nan), Node("two", 8.0, np.nan))
 CORES = 16.0
 EPOCH = Options(epoch_seconds=2.0)
 
@@ -54,7 +54,7 @@ def mixed(seed: int, count: int = 10) -> Workload:
 @pytest.mark.parametrize("policy", [Fair(), Fifo(), Index()], ids=lambda each: each.name)
 @pytest.mark.parametrize("reacts", [True, False])
 def test_every_job_ends_and_its_steps_end_in_order(policy: Policy, reacts: bool) -> None:
-    outcome = simulate(mixed(1), policy, SERVERS, replace(EPOCH, reacts_at_once=reacts)).outcome
+    outcome = simulate(mixed(1), policy, CORES, replace(EPOCH, reacts_at_once=reacts)).outcome
     assert np.isfinite(outcome.completion_seconds).all()
     for row, index in zip(outcome.step_seconds, outcome.trace, strict=True):
         times = row[: outcome.traces.steps[index]]
@@ -64,37 +64,37 @@ def test_every_job_ends_and_its_steps_end_in_order(policy: Policy, reacts: bool)
 
 def test_no_core_idles_while_a_job_waits() -> None:
     workload = mixed(2)
-    outcome = simulate(workload, Index(), SERVERS, EPOCH).outcome
+    outcome = simulate(workload, Index(), CORES, EPOCH).outcome
     table = outcome.decisions.table
     assert table[:, 3:].sum(axis=1) == pytest.approx(CORES)
     assert (table[:, 1] * table[:, 3:].sum(axis=1)).sum() == pytest.approx(workload.core_seconds)
 
 
 def test_one_seed_one_history_and_another_seed_another() -> None:
-    first, again, other = (simulate(mixed(seed), Index(), SERVERS, EPOCH).outcome for seed in (3, 3, 4))
+    first, again, other = (simulate(mixed(seed), Index(), CORES, EPOCH).outcome for seed in (3, 3, 4))
     assert np.array_equal(first.step_seconds, again.step_seconds, equal_nan=True)
     assert not np.array_equal(first.step_seconds, other.step_seconds, equal_nan=True)
 
 
 def test_a_job_alone_takes_its_core_seconds_by_its_cores() -> None:
     job = workload_of([trace([1.0, 0.5, 0.0])], np.array([7.0]))
-    outcome = simulate(job, Index(), SERVERS, EPOCH).outcome
+    outcome = simulate(job, Index(), CORES, EPOCH).outcome
     assert outcome.step_seconds[0] == pytest.approx(7.0 + np.array([10, 20, 30]) / CORES)
     capped = workload_of([trace([1.0, 0.5, 0.0])], np.array([7.0]), cores_most=2.0)
-    assert simulate(capped, Index(), SERVERS, EPOCH).outcome.completion_seconds == pytest.approx([15.0])
+    assert simulate(capped, Index(), CORES, EPOCH).outcome.completion_seconds == pytest.approx([15.0])
 
 
 def test_a_plan_waits_for_an_arrival_only_where_epochs_alone_count() -> None:
     jobs = workload_of([trace([0.0], 32.0), trace([0.0], 8.0)], np.array([0.0, 0.5]))
-    at_once = simulate(jobs, Fair(), SERVERS, EPOCH).outcome
+    at_once = simulate(jobs, Fair(), CORES, EPOCH).outcome
     assert at_once.completion_seconds == pytest.approx([2.5, 1.0])  # 8 s·core alone, 1 s shared, alone
-    waiting = simulate(jobs, Fair(), SERVERS, replace(EPOCH, reacts_at_once=False)).outcome
+    waiting = simulate(jobs, Fair(), CORES, replace(EPOCH, reacts_at_once=False)).outcome
     assert waiting.completion_seconds == pytest.approx([2.0, 2.0])
 
 
 def test_what_is_not_over_by_the_end_has_no_time() -> None:
     jobs = workload_of([trace([1.0, 0.0], 16.0)] * 2, np.array([0.0, 50.0]))
-    outcome = simulate(jobs, Fair(), SERVERS, replace(EPOCH, until_seconds=1.5)).outcome
+    outcome = simulate(jobs, Fair(), CORES, replace(EPOCH, until_seconds=1.5)).outcome
     assert outcome.end_seconds == 1.5
     assert outcome.first_seconds == pytest.approx([1.0, np.nan], nan_ok=True)
     assert np.isnan(outcome.completion_seconds).all()
@@ -104,19 +104,43 @@ def test_what_is_not_over_by_the_end_has_no_time() -> None:
 def test_errors_fall_sooner_under_the_index_and_a_late_job_waits_under_fifo() -> None:
     integrals: dict[str, float] = {}
     for policy in (Index(), Fair(), Fifo()):
-        runs = [simulate(mixed(seed), policy, SERVERS, EPOCH).outcome for seed in (5, 6, 7)]
+        runs = [simulate(mixed(seed), policy, CORES, EPOCH).outcome for seed in (5, 6, 7)]
         integrals[policy.name] = float(np.mean([run.error_seconds().mean() for run in runs]))
     assert integrals["index"] < 0.9 * integrals["fair"] < 0.9 * integrals["fifo"]
 
 
-def test_servers_without_cores_are_refused() -> None:
+def test_a_cluster_without_cores_is_refused() -> None:
     with pytest.raises(ValueError, match="no cores"):
-        simulate(mixed(1), Fair(), (Node("empty", 0.0, np.nan),))
+        simulate(mixed(1), Fair(), 0.0)
+
+
+@dataclass(frozen=True)
+class StopsAfter:
+    """Shares evenly, and stops the first job once it has reported so many steps."""
+
+    steps: int
+    name: str = "stops after"
+
+    def plan(self, view: View) -> Plan:
+        jobs = view.jobs
+        done = [id for id, count in zip(jobs.ids, jobs.count, strict=True) if count >= self.steps]
+        return replace(Fair().plan(view), stops=tuple(id for id in done if id == "job 000000"))
+
+
+def test_a_job_that_a_plan_stops_works_no_more_and_the_others_have_its_cores() -> None:
+    jobs = workload_of([trace([0.5, 0.25, 0.0]), trace([0.5, 0.25, 0.0])], np.zeros(2))
+    outcome = simulate(jobs, StopsAfter(1), CORES, EPOCH).outcome
+    fair = simulate(jobs, Fair(), CORES, EPOCH).outcome
+    assert np.isfinite(outcome.step_seconds).tolist() == [[True, False, False], [True, True, True]]
+    assert outcome.completion_seconds[1] < fair.completion_seconds[1]
+    alone = workload_of([trace([0.5, 0.25, 0.0])], np.zeros(1))
+    stopped = simulate(alone, StopsAfter(1), CORES, EPOCH).outcome
+    assert np.isfinite(stopped.step_seconds).tolist() == [[True, False, False]]
 
 
 def outcome_of(errors: list[float], times: list[float]) -> Outcome:
     """One job that arrives at 10 and has these errors from these times on."""
-    run = simulate(workload_of([trace(errors)], np.array([10.0])), Fair(), SERVERS, EPOCH).outcome
+    run = simulate(workload_of([trace(errors)], np.array([10.0])), Fair(), CORES, EPOCH).outcome
     return replace(run, step_seconds=np.array([times]), end_seconds=times[-1])
 
 

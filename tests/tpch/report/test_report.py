@@ -24,7 +24,6 @@ from relaqs_tpch.report.style import COLOURS, picture
 from relaqs.cli.comparison import HEADINGS, cells
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.records.comparison import compare, settings
-from relaqs.sharing.view import Node
 from relaqs.simulation import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 from tests.tpch.command_line import run
@@ -264,9 +263,9 @@ def test_policies_keep_their_colours_and_places_whatever_was_finished_first(repo
 
 @pytest.mark.parametrize(("jobs", "paper"), [(12, "−47 %"), (11, NOT_GIVEN)])
 def test_the_thesis_number_stands_beside_its_own_setting_alone(jobs: int, paper: str) -> None:
-    mix, servers = JobMix(core_seconds=3000.0), (Node("all", 256.0, np.nan),)
+    mix, cores = JobMix(core_seconds=3000.0), 256.0
     runs = [
-        run_case(Case(policy, 0, jobs, arrival, mix, servers, Options(5.0)), {}, lambda: 0.0)
+        run_case(Case(policy, 0, jobs, arrival, mix, cores, Options(5.0)), {}, lambda: 0.0)
         for policy in ("fair", "fifo")
         for arrival in (120.0, 10.0, 20.0, 30.0)
     ]
@@ -285,10 +284,10 @@ def test_the_thesis_number_stands_beside_its_own_setting_alone(jobs: int, paper:
 
 
 def test_the_thesis_arrivals_are_drawn_first_and_what_is_not_is_said() -> None:
-    mix, few, many = JobMix(core_seconds=300.0), (Node("all", 16.0, np.nan),), (Node("all", 32.0, np.nan),)
+    mix, few, many = JobMix(core_seconds=300.0), 16.0, 32.0
     runs = [
-        run_case(Case("fair", 0, 3, arrival, mix, servers, Options(5.0)), {}, lambda: 0.0)
-        for servers, arrivals in ((few, (5.0, 10.0, 20.0, 40.0, 120.0)), (many, (10.0,)))
+        run_case(Case("fair", 0, 3, arrival, mix, cores, Options(5.0)), {}, lambda: 0.0)
+        for cores, arrivals in ((few, (5.0, 10.0, 20.0, 40.0, 120.0)), (many, (10.0,)))
         for arrival in arrivals
     ]
     _, levels, by_arrival, *_ = shared(runs, "simulated")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.records import QueryRun
 from relaqs.sharing.view import Kind
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Missing, commands_of, in_percent

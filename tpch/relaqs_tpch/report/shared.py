@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.arrays import FloatArray
 from relaqs.cli.comparison import either, policy_label, signed, title_of
 from relaqs.policies import POLICIES
 from relaqs.records import ScheduleRun

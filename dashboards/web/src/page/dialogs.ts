@@ -1,17 +1,22 @@
 /** The two questions a page asks in a dialog: what to add, and who you are. */
 
 import { button, element } from "../dom";
-import type { NewPanel, Table } from "../protocol";
+import type { NewPanel, Page } from "../protocol";
 import { SqlField } from "../sql_field";
 import { SettingsForm } from "./settings_form";
 
 const LONGEST_NAME = 40;
 
 /** Ask for a new panel, and hand it over. */
-export function askPanel(tables: readonly Table[], add: (panel: NewPanel) => void): void {
+export function askPanel(page: Page | null, add: (panel: NewPanel) => void): void {
+  const tables = page?.tables ?? [];
   const first = tables[0]?.name ?? "table";
   const form = new SettingsForm();
-  form.fill({ title: "New panel", chart: "table", size: "small", x: null, y: null, series: null }, []);
+  form.fill(
+    { title: "New panel", chart: "table", size: "small", x: null, y: null, series: null },
+    [],
+    page?.charts ?? [],
+  );
   const done = (): void => {
     add({ ...form.looks, sql: field.sql, target: null, priority: 1 });
     dialog.close();

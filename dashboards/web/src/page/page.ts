@@ -39,7 +39,7 @@ export class PageView implements Desk, Listener {
       {
         order: (order) => this.reorder(order),
         freeze: (isFrozen) => this.freeze(isFrozen),
-        add: () => askPanel(this.page?.tables ?? [], (panel) => this.send({ type: "add", panel })),
+        add: () => askPanel(this.page, (panel) => this.send({ type: "add", panel })),
         save: () => this.send({ type: "save" }),
         discard: () => this.discard(),
         name: () => askName(recall("name") ?? "", (mine) => this.takeName(mine)),

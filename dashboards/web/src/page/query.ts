@@ -96,7 +96,7 @@ export class Query {
     this.filledFor = settings;
     if (this.field) this.field.sql = settings.sql;
     this.offered = answer;
-    this.form.fill(settings, namesOf(answer));
+    this.form.fill(settings, namesOf(answer), this.desk.page?.charts ?? []);
   }
 
   /** Offer the columns of the newest answer: another query has others. */

@@ -1,19 +1,10 @@
 /** The fields that say how a panel is drawn: for editing one, and for adding one. */
 
-import { CHART_KINDS } from "../charts/index";
 import { element, labelledSelect, type Option, setOptions } from "../dom";
-import type { ChartKind, PanelEdit, PanelSettings, PanelSize } from "../protocol";
+import type { ChartChoice, PanelEdit, PanelSettings, PanelSize } from "../protocol";
 import { visible } from "../text/plain";
 
 const SIZES: readonly PanelSize[] = ["small", "wide", "full"];
-const CHART_NAMES: Readonly<Record<ChartKind, string>> = {
-  bars: "bars",
-  line: "line",
-  number: "big number",
-  table: "table",
-  scatter: "scatter",
-  histogram: "histogram",
-};
 const AUTOMATIC: Option = { value: "", text: "automatic" };
 
 type Looks = Omit<PanelEdit, "sql">;
@@ -44,12 +35,12 @@ export class SettingsForm {
     this.root.append(title, ...fields.map(([label]) => label));
   }
 
-  /** columns: names of the present answer's columns. */
-  fill(settings: Looks, columns: readonly string[]): void {
+  /** columns: names of the present answer's columns. charts: those to choose from. */
+  fill(settings: Looks, columns: readonly string[], charts: readonly ChartChoice[]): void {
     this.title.value = settings.title;
     setOptions(
       this.selects.chart,
-      CHART_KINDS.map((kind) => ({ value: kind, text: CHART_NAMES[kind] })),
+      charts.map(({ kind, name }) => ({ value: kind, text: name })),
       settings.chart,
     );
     setOptions(
@@ -78,7 +69,7 @@ export class SettingsForm {
   get looks(): Looks {
     return {
       title: this.title.value.trim(),
-      chart: this.selects.chart.value as ChartKind,
+      chart: this.selects.chart.value,
       size: this.selects.size.value as PanelSize,
       x: this.selects.x.value || null,
       y: this.selects.y.value || null,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.executors.shares import CREDIT_CORE_SECONDS, FairShares
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
 
 Costs = dict[str, float]
 

@@ -1,0 +1,113 @@
+"""What a client and the plugin on its scheduler say to each other, one way and in order."""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from distributed.protocol import pickle
+
+from relaqs.executors.dask.names import SESSION_TOPIC
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+
+# From a client's session to the plugin. `job` is always the job's name on the cluster.
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """A job comes, or registers again with a scheduler that was started again."""
+
+    description: JobDescription
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A step of a job was folded."""
+
+    job: str
+    report: StepReport
+
+
+@dataclass(frozen=True, slots=True)
+class SetWeight:
+    """The user gives a job another priority."""
+
+    job: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class SetTarget:
+    """The user gives a job another error or loss to stop at."""
+
+    job: str
+    target: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class SetWaiting:
+    """The user pauses a job or lets it go on."""
+
+    job: str
+    is_waiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The session holds so many more tasks of a job, which wait for credits."""
+
+    job: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """A job is over."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """A session ends. Its client may have others."""
+
+    session: str
+
+
+Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
+"""What a scheduler that comes back must hear again: the newest one of each kind and job."""
+
+Message: TypeAlias = Enter | Report | Setting | Demand | Leave | Bye
+
+# From the plugin to a session.
+
+
+@dataclass(frozen=True, slots=True)
+class Credits:
+    """How many of the tasks that the session holds it may send now, by job."""
+
+    counts: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Stops:
+    """Jobs that the policy's plan stops."""
+
+    jobs: tuple[str, ...]
+
+
+Answer: TypeAlias = Credits | Stops
+
+
+def tell_session(scheduler: Scheduler, session: str, answer: Answer) -> None:
+    """Send an answer to one session, which is subscribed to the topic of its name."""
+    scheduler.log_event(SESSION_TOPIC + session, pickle.dumps(answer))
