@@ -22,6 +22,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown"}
 myst_heading_anchors = 3  # so that a page can link to another page's headings
+myst_enable_extensions = ["deflist"]  # the glossary
 default_role = "code"  # docstrings write `name` for code
 
 autodoc_member_order = "groupwise"

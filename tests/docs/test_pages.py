@@ -29,8 +29,8 @@ PAGES = {str(page.relative_to(ROOT / "docs")): page for page in all_pages()}
 RUN = {"python", "console", "bash", "sql", "toml", "json"}
 SHOWN = {"text", "ts", ""}  # drawings, output, and TypeScript, whose own tests compile it
 DIRECTIVE = re.compile(r"^\{[\w-]+\}")  # of the site's generator
-MOST_NOT_RUN = 4
-PORTS = ("8786", "8787", "8765")  # what pages name; a test takes free ones
+MOST_NOT_RUN = 5
+PORTS = ("8786", "8765", "8766")  # what pages name; a test takes free ones
 SMALLER = {"--scale 1": "--scale 0.001", "--jobs 12": "--jobs 2", "--seeds 3": "--seeds 1"}
 STARTED_SECONDS = 30.0
 # The tools of this environment first, and this checkout in the place of whatever is installed.
@@ -126,9 +126,9 @@ class Reader:
             server.wait(timeout=30)
 
     def _here(self, text: str) -> str:
-        for named, mine in (self.ports | SMALLER).items():
-            text = text.replace(named, mine)
-        return text
+        """Return the text with free ports, and with sizes that a test can wait for."""
+        mine = self.ports | SMALLER
+        return re.sub("|".join(map(re.escape, mine)), lambda found: mine[found[0]], text)
 
 
 @pytest.fixture
@@ -138,6 +138,7 @@ def reader(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     shutil.copytree(data, folder, copy_function=os.link)
     monkeypatch.chdir(folder)
     monkeypatch.setenv("RELAQS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     reader = Reader(folder)
     try:
         yield reader
