@@ -41,8 +41,17 @@ def _is_described_elsewhere(
     """Whether a class is left out of this page, because `relaqs` exports it too and its page describes it."""
     if app.env.docname == "reference/relaqs" or name not in relaqs.__all__ or not inspect.isclass(member):
         return None
-    return getattr(relaqs, name) is member or None
+    return getattr(relaqs, name).__module__ == member.__module__ or None
+
+
+def _without_first_words(
+    app: Sphinx, what: str, name: str, member: object, options: object, lines: list[str]
+) -> None:
+    """Drop what a package says of itself where it would stand in the middle of a page."""
+    if what == "module" and app.env.docname == "reference/relaqs":
+        lines.clear()
 
 
 def setup(app: Sphinx) -> None:
     app.connect("autodoc-skip-member", _is_described_elsewhere)
+    app.connect("autodoc-process-docstring", _without_first_words)

@@ -137,6 +137,7 @@ def reader(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     folder = tmp_path / "reader"
     shutil.copytree(data, folder, copy_function=os.link)
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "100")  # an answer is drawn as wide as its terminal
     monkeypatch.setenv("RELAQS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     reader = Reader(folder)
