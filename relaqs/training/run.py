@@ -159,22 +159,67 @@ class TrainingRun(Handle[TrainingStep]):
 
     @property
     def state(self) -> TrainingState:
-        """One of waiting, running, paused; at the end stopped, converged or failed."""
+        """One of waiting, running, paused; at the end stopped, converged or failed.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
+        >>> model = run.result()
+        >>> run.state
+        'converged'
+        """
         return _STATES[self.runner.state]
 
     @property
     def steps(self) -> tuple[TrainingStep, ...]:
-        """The passes made so far, but for the first look at the data, which has no loss."""
+        """The passes made so far. The first look at the data is left out, because it has no loss.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
+        >>> model = run.result()
+        >>> len(run.steps)
+        1
+        """
         return tuple(self._progress.steps)
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The loss after each pass, in the algorithm's own unit."""
+        """The loss after each pass, in the algorithm's own unit.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
+        >>> model = run.result()
+        >>> run.losses[-1] == run.steps[-1].loss
+        True
+        """
         return tuple(self._progress.losses)
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run stopped by itself before it converged: at its target, in time, nothing left to see."""
+        """Why the run stopped by itself before it converged: at its target, in time, or with no visible
+        change.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), target_loss=1e9)
+        >>> model = run.result()
+        >>> run.stop_reason.value
+        'target reached'
+        """
         return self._progress.stop_reason
 
     @property
