@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import FloatArray
-from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.arrow_arrays import doubles
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.jobs.executor import Executor

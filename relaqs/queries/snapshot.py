@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
-from relaqs_engine.execution.arrays import arrow_booleans
+from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.arguments import relative_error
