@@ -4,6 +4,7 @@
 #   make test    run the tests but the slow ones, two files at a time
 #   make test-slow  try many more random queries
 #   make check   all that must hold before a commit: tests, lint, format, types
+#   make docs    build the documentation's site, into site/index.html
 #   make bench   run the benchmarks (minutes, and gigabytes of TPC-H data)
 #   make clean   remove the environment and everything that was made
 
@@ -17,7 +18,7 @@ SOURCES := bootstrap dashboards engine relaqs tpch
 FINGERPRINT := $(firstword $(shell { cat pyproject.toml constraints.txt; pwd; } | cksum))
 INSTALLED := $(VENV)/installed-$(FINGERPRINT)
 
-.PHONY: help demo test test-slow lint format-check types check bench clean
+.PHONY: help demo test test-slow lint format-check types check docs bench clean
 .NOTPARALLEL:
 
 help:
@@ -44,11 +45,14 @@ types: $(INSTALLED)
 
 check: lint format-check types test
 
+docs: $(INSTALLED)
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs site
+
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) demo-data benchmarks/results dist
+	rm -rf $(VENV) demo-data benchmarks/results dist site
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(SOURCES) benchmarks tests -name __pycache__ -prune -exec rm -rf {} +
 

@@ -111,7 +111,8 @@ def product_files() -> Iterator[tuple[str, Path]]:
 def text_files() -> Iterator[Path]:
     """Yield every text file of the project: those at the root, and those below its own folders."""
     own = [
-        ROOT / name for name in ("bootstrap", "engine", "relaqs", "tpch", "dashboards", "tests", "benchmarks")
+        ROOT / name
+        for name in ("bootstrap", "engine", "relaqs", "tpch", "dashboards", "tests", "benchmarks", "docs")
     ]
     candidates = [
         *ROOT.iterdir(),

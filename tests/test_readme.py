@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 BINARIES = Path(sys.executable).parent
 TARGETS = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
@@ -55,8 +56,16 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str
 
 
 def test_make_targets_exist() -> None:
-    named = re.findall(r"\bmake ([a-z-]+)\b(?=`|$)", README + MAKEFILE.split("\n\n")[0], re.MULTILINE)
-    assert {"demo", "check", "bench"} <= set(named) <= TARGETS
+    words = README + CONTRIBUTING + MAKEFILE.split("\n\n")[0]
+    named = re.findall(r"\bmake ([a-z-]+)\b(?=`|$)", words, re.MULTILINE)
+    assert {"demo", "check", "docs", "bench"} <= set(named) <= TARGETS
+
+
+def test_the_hook_before_a_commit_runs_targets_that_exist() -> None:
+    hook = (ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8")
+    (targets,) = re.findall(r"^ +entry: make (.+)$", hook, re.MULTILINE)
+    assert targets == "lint types"
+    assert set(targets.split()) <= TARGETS
 
 
 def test_ci_runs_the_readmes_check() -> None:
@@ -98,7 +107,7 @@ def test_the_picture_ends_in_the_true_answer(flights_oracle) -> None:
         assert row[2] == f"{count:,}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md"])
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_every_path_named_exists(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     in_code = re.findall(r"`([\w.-]+(?:/[\w.-]+)+)`", text)

@@ -100,3 +100,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'relaqs_bootstrap' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -19,7 +19,7 @@ from typing import Generic
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.feed import AnyReport, End, Feed
 from relaqs.jobs.job import Job, StepReport
-from relaqs.jobs.running import RunningJobs, Stoppable
+from relaqs.jobs.running import Joinable, RunningJobs
 from relaqs.jobs.stopping import StopReason, StopRules
 
 
@@ -98,7 +98,7 @@ class RunListener(Listener, Generic[AnyReport]):
     def target(self, target: float | None) -> None:
         self._rules = replace(self._rules, target=target)
 
-    def starting(self, runner: Stoppable) -> None:
+    def starting(self, runner: Joinable) -> None:
         """The run is about to start: note it among those of its session."""
         if self._running is not None:
             self._running.register(runner)

@@ -6,7 +6,7 @@ import weakref
 from typing import Protocol
 
 
-class Stoppable(Protocol):
+class Joinable(Protocol):
     """What is asked of a runner."""
 
     @property
@@ -26,10 +26,10 @@ class RunningJobs:
 
     def __init__(self, owner: object) -> None:
         self._owner = weakref.ref(owner)
-        self._runners: dict[str, tuple[Stoppable, object]] = {}
+        self._runners: dict[str, tuple[Joinable, object]] = {}
         self._is_closed = False
 
-    def register(self, runner: Stoppable) -> None:
+    def register(self, runner: Joinable) -> None:
         """Note a job that is about to start. One that comes after `close` is stopped."""
         self._runners[runner.id] = runner, self._owner()
         if self._is_closed:

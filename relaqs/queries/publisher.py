@@ -17,7 +17,7 @@ from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import End
 from relaqs.jobs.job import Job, StepReport
 from relaqs.jobs.listener import RunListener, Successor
-from relaqs.jobs.running import RunningJobs, Stoppable
+from relaqs.jobs.running import Joinable, RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopRules, answer_pixels
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.prediction.arrival import KEPT, Course, Seen
@@ -119,7 +119,7 @@ class Publisher(RunListener[Snapshot]):
         self._stops = False  # with the fold in hand
         self._judged: Snapshot | None = None  # by a function of the user's, before it is published
 
-    def starting(self, runner: Stoppable) -> None:
+    def starting(self, runner: Joinable) -> None:
         """Publish what the job knows already, if it goes on from a saved state; that may be good enough."""
         super().starting(runner)
         self._begun_seconds = self._stopwatch.seconds()

@@ -41,11 +41,11 @@ from relaqs.executors.dask.messages import (
     Demand,
     Enter,
     Leave,
-    Report,
     SetTarget,
     Setting,
     SetWaiting,
     SetWeight,
+    StepFolded,
     Stops,
 )
 from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
@@ -151,7 +151,7 @@ class DaskExecutor:
             self._do(self._submit, tasks[0].key.job, parcels)
 
     def report(self, job_id: str, report: StepReport) -> None:
-        self._do(self._tell, job_id, Report(self._name_there(job_id), report))
+        self._do(self._tell, job_id, StepFolded(self._name_there(job_id), report))
 
     def set_weight(self, job_id: str, weight: float) -> None:
         self._do(self._tell, job_id, SetWeight(self._name_there(job_id), weight))
@@ -219,7 +219,7 @@ class DaskExecutor:
         self._flights[job_id] = flight
         self._link.tell(Enter(flight.description, self._session))
 
-    def _tell(self, job_id: str, message: Report | Setting) -> None:
+    def _tell(self, job_id: str, message: StepFolded | Setting) -> None:
         """Pass on what is said of a job, and keep it for a scheduler that comes back."""
         if (flight := self._flights.get(job_id)) is not None:
             flight.note(message)

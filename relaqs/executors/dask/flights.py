@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from distributed import Future
 
-from relaqs.executors.dask.messages import Report, Setting
+from relaqs.executors.dask.messages import Setting, StepFolded
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import TaskKey, TaskResult
@@ -42,21 +42,21 @@ class JobInFlight:
     parcels: dict[TaskKey, Parcel] = field(default_factory=dict)
     futures: dict[TaskKey, Future[TaskResult]] = field(default_factory=dict)
     held: deque[Parcel] = field(default_factory=deque)
-    _reports: deque[Report] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
+    _reports: deque[StepFolded] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
     _settings: dict[type[Setting], Setting] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.description.id
 
-    def note(self, message: Report | Setting) -> None:
+    def note(self, message: StepFolded | Setting) -> None:
         """Keep what was said of the job: its newest reports, and the last of each setting."""
-        if isinstance(message, Report):
+        if isinstance(message, StepFolded):
             self._reports.append(message)
         else:
             self._settings[type(message)] = message
 
-    def said(self) -> Iterator[Report | Setting]:
+    def said(self) -> Iterator[StepFolded | Setting]:
         """Yield what was said of the job, for a scheduler that does not know it."""
         yield from self._settings.values()
         yield from self._reports

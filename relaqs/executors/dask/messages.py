@@ -30,7 +30,7 @@ class Enter:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StepFolded:
     """A step of a job was folded."""
 
     job: str
@@ -86,7 +86,7 @@ class Bye:
 Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
 """What a scheduler that comes back must hear again: the newest one of each kind and job."""
 
-Message: TypeAlias = Enter | Report | Setting | Demand | Leave | Bye
+Message: TypeAlias = Enter | StepFolded | Setting | Demand | Leave | Bye
 
 # From the plugin to a session.
 

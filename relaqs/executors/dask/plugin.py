@@ -12,7 +12,7 @@ asks its queue for the next task, and the queue asks the desk whose turn it is (
    starts. `transition` sees it start, and `Charges.start` charges the query 0.05 core-seconds in advance.
 3. The task ends. Its worker put what it measured, 0.03 core-seconds, into the metadata of Dask's own message.
    `transition` settles the turn (`Charges.end`) and charges the account (`Desk.charge`).
-4. The client folds the step and says `Report`. That is the first quality of the query, so a plan is due.
+4. The client folds the step and says `StepFolded`. That is the first quality of the query, so a plan is due.
 5. `_plan` runs: the desk asks the policy and carries the plan into the turns. The next free core follows it.
 
 **What makes it more than that.**
@@ -57,10 +57,10 @@ from relaqs.executors.dask.messages import (
     Enter,
     Leave,
     Message,
-    Report,
     SetTarget,
     SetWaiting,
     SetWeight,
+    StepFolded,
     Stops,
     tell_session,
 )
@@ -181,7 +181,7 @@ class RelaqsPlugin(SchedulerPlugin):
             case Enter(description, session):
                 self._homes[description.id] = _Home(client, session)
                 self._take_in(description)
-            case Report(job, report):
+            case StepFolded(job, report):
                 self._desk.report(job, report)
                 self._plan_if_due()
             case SetWeight(job, weight):

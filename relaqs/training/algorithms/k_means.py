@@ -84,7 +84,7 @@ class KMeans:
         return membership.T @ rows.features, counts, np.asarray(distances.sum())
 
     def estimator(self, profile: Profile, model: FloatArray) -> sklearn.cluster.KMeans:
-        """Return the fitted estimator, without what it does not know: labels_, inertia_, n_iter_."""
+        """Return the fitted estimator, without what it does not know: `labels_`, `inertia_`, `n_iter_`."""
         from sklearn.cluster import KMeans as Estimator
 
         estimator = Estimator(self.clusters, init=model, n_init=1, max_iter=1, tol=self.tolerance)
