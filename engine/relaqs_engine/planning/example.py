@@ -43,11 +43,11 @@ def after(rule: Rule, sql: str) -> Draft:
     binder = _binder()
     parsed = parse_query(sql, CATALOG.tables)
     draft = Draft(parsed.sql, CATALOG, binder, parsed.tree, tuple(binder.describe(sql)))
-    for rules in (READING, SAMPLING, AGGREGATING):
-        for each in LISTING if draft.returns_rows and rules is AGGREGATING else rules:
-            draft = each(draft)
-            if each is rule:
-                return draft
+    last = AGGREGATING if rule in AGGREGATING else LISTING
+    for each in (*READING, *SAMPLING, *last):
+        draft = each(draft)
+        if each is rule:
+            return draft
     raise ValueError(f"{rule} is in none of the tuples of relaqs_engine.rewrite")
 
 

@@ -27,6 +27,7 @@ from relaqs_engine.rewrite.carve import carve
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.flatten import flatten, qualified_query
 from relaqs_engine.rewrite.scans import streams_of
+from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.effort import Effort
@@ -95,14 +96,19 @@ def _refined(draft: Draft, parsed: ParsedQuery) -> RefinedPlan | None:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
             draft = replace(flatten(draft), may_read_outliers=False)
-            return plan_refined(draft, parsed.tables, plan_flat=_plan_flat)
+            return plan_refined(draft, parsed.tables, plan_stage=_plan_stage)
     except NotOnlineError:
         return None
 
 
-def _plan_flat(draft: Draft) -> MergePlan | RowsPlan:
+def _plan_stage(draft: Draft) -> MergePlan:
+    """Return the plan of an inner query, with the layouts that are chosen. Raises NotOnlineError."""
     draft = replace(draft, may_read_outliers=False)  # what is kept of a stage is told apart by partition
-    return _completed(_applied((*READING, *SAMPLING), draft))
+    draft = _applied((*READING, *SAMPLING), draft)
+    draft = check_aggregates(draft, "an inner query without aggregates is known at the end only")
+    draft = _applied(AGGREGATING, draft)
+    with _bound_by_duckdb():
+        return merge_plan(draft)
 
 
 def _online(draft: Draft, tables: frozenset[str]) -> MergePlan | RowsPlan:

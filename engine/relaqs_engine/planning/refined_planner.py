@@ -11,7 +11,6 @@ from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.refined import RefinedPlan
-from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.over_stages import refine_over_stages
@@ -19,16 +18,16 @@ from relaqs_engine.rewrite.refine import refine_rows
 from relaqs_engine.rewrite.stages import child_queries
 from relaqs_engine.sql.parse import DIALECT
 
-PlanFlat = Callable[[Draft], MergePlan | RowsPlan]
+PlanStageDraft = Callable[[Draft], MergePlan]
 
 
-def plan_refined(draft: Draft, tables: frozenset[str], *, plan_flat: PlanFlat) -> RefinedPlan:
+def plan_refined(draft: Draft, tables: frozenset[str], *, plan_stage: PlanStageDraft) -> RefinedPlan:
     """Return the refined plan of a flattened query, with the best choice of layouts.
 
     Args:
         draft: the flattened query.
         tables: the tables that it reads.
-        plan_flat: plans one SELECT with its layouts chosen.
+        plan_stage: plans an inner query with its layouts chosen.
 
     Raises:
         NotOnlineError: it has no such plan.
@@ -41,7 +40,7 @@ def plan_refined(draft: Draft, tables: frozenset[str], *, plan_flat: PlanFlat) -
     for choice in draft.catalog.choices(tables):
         chosen = replace(draft, catalog=choice)
         try:
-            plan = _plan(chosen, plan_flat)
+            plan = _plan(chosen, plan_stage)
         except NotOnlineError as reason:
             refused = reason
             continue
@@ -53,13 +52,13 @@ def plan_refined(draft: Draft, tables: frozenset[str], *, plan_flat: PlanFlat) -
     return min(found, key=lambda each: each[0])[1]
 
 
-def _plan(draft: Draft, plan_flat: PlanFlat) -> RefinedPlan:
-    def plan_stage(select: exp.Select, around: Draft) -> MergePlan:
+def _plan(draft: Draft, plan_stage: PlanStageDraft) -> RefinedPlan:
+    def plan_inner(select: exp.Select, around: Draft) -> MergePlan:
         sql = select.sql(DIALECT)
         schema = tuple(around.binder.describe(sql))
         # What is looked up per group is compared as it is; error bars are known of one value for all.
         intervals = around.intervals and select.args.get("group") is None
-        plan = plan_flat(
+        return plan_stage(
             Draft(
                 sql,
                 around.catalog,
@@ -71,13 +70,10 @@ def _plan(draft: Draft, plan_flat: PlanFlat) -> RefinedPlan:
                 around.names,
             )
         )
-        if not isinstance(plan, MergePlan):
-            raise NotOnlineError("an inner query without aggregates is known at the end only")
-        return plan
 
     if _samples_itself(draft):
-        return refine_rows(draft, plan_stage, merge_plan)
-    return refine_over_stages(draft, plan_stage)
+        return refine_rows(draft, plan_inner, merge_plan)
+    return refine_over_stages(draft, plan_inner)
 
 
 def _samples_itself(draft: Draft) -> bool:

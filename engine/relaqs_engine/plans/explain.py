@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import singledispatch
 
 from relaqs_engine.plans.around import AroundPlan
 from relaqs_engine.plans.error_bars import Method
@@ -37,24 +38,18 @@ _LEGEND = (
 
 def explain(plan: OnlinePlan) -> str:
     """Return the plan as readable text, one part a paragraph."""
-    match plan:
-        case MergePlan():
-            text = _merge(plan)
-        case RowsPlan():
-            text = _rows(plan)
-        case AroundPlan():
-            text = _around(plan)
-        case RefinedPlan():
-            text = _refined(plan)
-        case WholePlan():
-            text = _whole(plan)
-        case _:
-            raise TypeError(f"{type(plan).__name__} is no kind of plan that has an explanation")
-    return (
-        "\n".join([f"mode: {plan.mode.value}", *(f"why: {reason}" for reason in plan.reasons), *text]) + "\n"
-    )
+    text = _explained(plan)
+    head = [f"mode: {plan.mode.value}", *(f"why: {reason}" for reason in plan.reasons)]
+    return "\n".join([*head, *text]) + "\n"
 
 
+@singledispatch
+def _explained(plan: OnlinePlan) -> Iterator[str]:
+    """Yield what is said of a plan after its mode and the reasons. Each kind has its own words."""
+    raise TypeError(f"{type(plan).__name__} is no kind of plan that has an explanation")
+
+
+@_explained.register
 def _merge(plan: MergePlan) -> Iterator[str]:
     bars = _COMPLETE_GROUPS if plan.groups_are_local else _METHODS[plan.method]
     kinds = (_kind_in_groups(output, plan.groups_are_local) for output in plan.outputs)
@@ -70,6 +65,7 @@ def _merge(plan: MergePlan) -> Iterator[str]:
     yield from _named(text, plan.streams, plan.hoists)
 
 
+@_explained.register
 def _rows(plan: RowsPlan) -> Iterator[str]:
     text = [
         *_reads(plan.streams, plan.hoists),
@@ -83,10 +79,12 @@ def _rows(plan: RowsPlan) -> Iterator[str]:
     yield from _named(text, plan.streams, plan.hoists)
 
 
+@_explained.register
 def _whole(plan: WholePlan) -> Iterator[str]:
     yield from _titled("exact SQL, over whole tables:", plan.sql)
 
 
+@_explained.register
 def _around(plan: AroundPlan) -> Iterator[str]:
     """Yield the plan of a query over answers, then the plan of each."""
     yield from _columns(plan.outputs, map(_kind, plan.outputs))
@@ -96,6 +94,7 @@ def _around(plan: AroundPlan) -> Iterator[str]:
         yield from ("", explain(part).rstrip())
 
 
+@_explained.register
 def _refined(plan: RefinedPlan) -> Iterator[str]:
     """Yield what a refined plan does, in the order in which it is done."""
     of_stages = (hoist for stage in plan.stages for hoist in stage.plan.hoists)

@@ -18,9 +18,9 @@ def near_sql(draft: Draft) -> str:
     It has the columns of the estimate. It is "" where nothing is ranked, or where no estimate decides.
 
     >>> from relaqs_engine.planning.example import after, shown
-    >>> from relaqs_engine.rewrite.rows import rows_as_state
+    >>> from relaqs_engine.rewrite.kept_values import check_kept_values
     >>> sql = "SELECT zone, avg(km) AS a FROM trips GROUP BY 1 HAVING count(*) > 99 ORDER BY a DESC LIMIT 3"
-    >>> print(shown(near_sql(after(rows_as_state, sql))))
+    >>> print(shown(near_sql(after(check_kept_values, sql))))
     SELECT ... WHERE (TRY((CAST(b2 AS DOUBLE) * scale) > 99)) IS NOT TRUE)
     ORDER BY greatest(CASE WHEN TRY((CAST(b2 AS DOUBLE) * scale) > 99) THEN 0.0
                       ELSE abs(d0 - (99.0)) END) NULLS FIRST LIMIT 500

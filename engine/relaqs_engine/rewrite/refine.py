@@ -27,7 +27,7 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError, conjuncts_of
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.kept_rows import Late, belonging_of, cross_fits, kept_plan
 from relaqs_engine.rewrite.method import MANY_GROUPS
-from relaqs_engine.rewrite.shape import check_shape
+from relaqs_engine.rewrite.shape import check_aggregates, check_shape
 from relaqs_engine.rewrite.shared import push_arithmetic_inside, share_values
 from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.stages import PlanStage, StageMaker, child_queries
@@ -67,9 +67,7 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
         raise NotOnlineError("no subquery of it aggregates sampled rows of all partitions")
     late = _taken_out(tree, maker)
     draft = share_values(replace(draft, tree=tree), maker)
-    draft = check_shape(draft)
-    if draft.returns_rows:
-        raise NotOnlineError("its rows depend on an aggregate over all partitions")
+    draft = check_aggregates(check_shape(draft), "its rows depend on an aggregate over all partitions")
     for rule in (*SAMPLING, *AGGREGATING):
         draft = rule(draft)
     draft = _as_far_as_known(_with_columns(draft, late), late)

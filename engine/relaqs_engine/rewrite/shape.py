@@ -44,6 +44,13 @@ def check_shape(draft: Draft) -> Draft:
     return replace(draft, returns_rows=True)
 
 
+def check_aggregates(draft: Draft, otherwise: str) -> Draft:
+    """Return the draft. Raises NotOnlineError, with the text `otherwise`, where it has no aggregates."""
+    if draft.returns_rows:
+        raise NotOnlineError(otherwise)
+    return draft
+
+
 def _check_group(select: exp.Select) -> None:
     group = select.args.get("group")
     if group is None:
