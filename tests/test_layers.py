@@ -78,7 +78,7 @@ def test_no_name_means_two_things_in_a_package(tree: Tree) -> None:
 
 def test_plans_are_small_and_asked_for_their_kind_where_they_start(tree: Tree) -> None:
     assert largest_plan(tree) <= 15
-    assert kind_questions(tree) <= 8  # with three that ask a draft, before there is a plan
+    assert kind_questions(tree) <= 5
 
 
 def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
