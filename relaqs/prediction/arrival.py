@@ -53,7 +53,16 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Seconds still needed: as likely more as less. In nine of ten cases it is between low and high."""
+    """How many seconds are still needed. `Snapshot.expected` returns it.
+
+    Attributes:
+        seconds: it will take more as likely as less.
+        low: in one of twenty cases it will take less.
+        high: in one of twenty cases it will take more.
+
+    >>> Expected(seconds=2.0, low=1.4, high=3.1).seconds
+    2.0
+    """
 
     seconds: float
     low: float
