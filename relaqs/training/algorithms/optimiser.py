@@ -53,9 +53,13 @@ class _ClosedError(Exception):
 class Descent:
     """A minimisation from a start point. Ask for `wanted`, `tell` what the loss is there, until it is None.
 
-    gradient_tolerance: it has converged where no component of the gradient is larger. least_decrease: or
-    where a step lowers the loss by less, relatively. best, loss: the best point accepted so far, and its
-    loss; the start at first.
+    Args:
+        gradient_tolerance: it has converged where no component of the gradient is larger.
+        least_decrease: it has also converged where a step lowers the loss by a smaller share than this.
+
+    Attributes:
+        best: the best point accepted so far; the start at first.
+        loss: the loss at the best point.
     """
 
     def __init__(

@@ -46,7 +46,12 @@ class MissingMatplotlibError(RelaqsError, ImportError):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One figure. svg: with colours as CSS variables, to stand in a page. png: light, with a background."""
+    """One figure.
+
+    Attributes:
+        svg: with colours as CSS variables, to stand in a page.
+        png: light, with a background.
+    """
 
     svg: str
     png: bytes
