@@ -98,7 +98,7 @@ def expected(course: Course, target: float) -> Expected:
 def _chance_reached(course: Course, target: float) -> FloatArray:
     """Return how likely the target is reached by the end of each mini-batch ahead. By the last it is."""
     now, ahead = course.seen[-1], np.array(course.ahead)
-    if math.isinf(now.error):  # nothing is certified, and nobody knows when enough will be
+    if math.isinf(now.error):  # nothing is certified, and it is unknown when enough will be
         return (np.arange(1, len(ahead) + 1) / len(ahead)) ** 2
     with np.errstate(divide="ignore"):
         curve = 0.5 * (np.log((1 - ahead) / ahead) - math.log((1 - now.fraction) / now.fraction))

@@ -89,7 +89,7 @@ class Outcome:
     def over_time(self, at_seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the mean error and the mean progress metric of the jobs that have arrived by then.
 
-        at_seconds: shape (P,), rising; so are the results, NaN where nobody has come. A job that is over
+        at_seconds: shape (P,), rising; so are the results, NaN before the first job. A job that is over
         counts with error 0 and progress 0, one without a result with 1.
         """
         errors = self._mean_over_time(self.traces.error, at_seconds)

@@ -109,7 +109,7 @@ class QueryRun:
         name: e.g. Q6.
         kind: query, exact or training.
         data: which, and how it is laid out, in words.
-        scale: of TPC-H data, NaN if nobody knows.
+        scale: of TPC-H data. NaN if it is unknown.
         run: which repetition.
         mode: see `Snapshot.mode`.
         core_seconds: of the whole process meanwhile.
@@ -136,7 +136,7 @@ class QueryRun:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two runs the same measurement, of which one is enough."""
+        """What two runs of one measurement have in common; one of them is enough."""
         return (self.name, self.data, self.seed, self.run, self.threads)
 
     @property

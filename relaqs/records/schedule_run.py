@@ -16,7 +16,7 @@ from relaqs.sharing.view import Kind
 
 RunSource = Literal["live", "simulated"]
 
-REDUCTIONS = np.array([0.7, 0.9, 0.95])  # told of each job; the mean over jobs is told of all LEVELS
+REDUCTIONS = np.array([0.7, 0.9, 0.95])  # kept of each job; of all LEVELS the mean over jobs is kept
 SERIES_POINTS = 200
 
 
@@ -184,7 +184,7 @@ class ScheduleRun:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two runs the same measurement, of which one is enough."""
+        """What two runs of one measurement have in common; one of them is enough."""
         return (*self.setting, self.policy, self.seed)
 
     @classmethod

@@ -67,7 +67,7 @@ class StepsInFlight:
     def shared_out(self, jobs: IntArray, cores: FloatArray, at_seconds: float) -> FloatArray:
         """Return a plan's cores where what a job has no tasks for goes to jobs that have, shape (len(jobs),).
 
-        Shared as planned: whose turn it is depends on shares, and only those have turns who have tasks.
+        Cores are shared as planned among the jobs that have tasks.
         """
         if self._is_endless[jobs].all():
             return cores
@@ -80,7 +80,7 @@ class StepsInFlight:
     def seconds_to_event(self, jobs: IntArray, cores: FloatArray, at_seconds: float) -> float:
         """Return the time until some job can use more cores or fewer, has its first result, or ends.
 
-        cores: what each has meanwhile. inf if nobody gets anywhere.
+        cores: what each has meanwhile. inf if no job gets anywhere.
         """
         endless = self._is_endless[jobs]
         free = jobs[endless]

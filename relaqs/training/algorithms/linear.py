@@ -23,7 +23,7 @@ class Coefficients:
     Attributes:
         weights: shape (outputs, features).
         intercepts: shape (outputs,).
-        classes: what is told apart, if any.
+        classes: the classes to tell apart, if any.
     """
 
     weights: FloatArray
@@ -62,8 +62,8 @@ class Objective:
     def curvature(self, mean: FloatArray, covariance: FloatArray) -> FloatArray:
         """Return about how the objective curves over weights and score at the mean, see `Axes.of`.
 
-        For squared errors it is half of the hessian. Hinge and log loss curve less where rows are far from the
-        margin.
+        For squared errors it is half of the hessian. Hinge and log loss curve less where rows are far from
+        the margin.
 
         Args:
             mean: of the features, shape (features,).

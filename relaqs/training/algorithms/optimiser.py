@@ -2,7 +2,7 @@
 
 scipy calls the function it minimises and waits for the value; a job is asked for its next step and must not
 wait. So the optimiser runs in a thread of its own, which hands out the point where it wants the loss and
-sleeps until it is told. The thread does no more than scipy's own few vector operations.
+sleeps until the loss is there. The thread does no more than scipy's own few vector operations.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _Answer: TypeAlias = tuple[float, FloatArray] | None
 
 
 class _ClosedError(Exception):
-    """Ends the optimiser's thread: nobody will answer any more."""
+    """Ends the optimiser's thread: no more losses will come."""
 
 
 class Descent:

@@ -82,7 +82,7 @@ def picture(name: str, draw: Draw, *, columns: int = 1) -> Picture:
 
 
 def _drawn(name: str, draw: Draw, columns: int) -> tuple[str, bytes]:
-    """Return one drawing as SVG and as PNG, in the colours of light, each of which one role alone has."""
+    """Return one drawing as SVG and as PNG, in the light colours. Each colour has one role."""
     try:
         import matplotlib
     except ImportError as error:
