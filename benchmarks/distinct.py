@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_bootstrap import distinct_interval
+from relaqs_engine.arrow_arrays import integers
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.arrays import integers
 from relaqs_engine.layouts import Layout, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.plans.schedule import mini_batches, partition_order

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.execution.estimate import Estimate
 from scipy.stats import binom
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import sqlglot
-from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.arrow_arrays import doubles
 
 from benchmarks.replay import rows_of
 from benchmarks.tally import Coverage, FloatArray, Look, counts_of, coverage_of

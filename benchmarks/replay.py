@@ -14,9 +14,9 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
-from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest

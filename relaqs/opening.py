@@ -40,18 +40,39 @@ def connect(
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
 
-    data: a folder of layouts; or a Parquet or CSV file, or a folder of such, each a table by its own name.
-    tables: name → Parquet or CSV files (path, folder or glob). views: name → SELECT, over tables and the
-    views before it. cluster: a Dask scheduler's address or a client; without it queries run on threads of
-    this process. threads: how many. memory_limit: in bytes or as "4GB", of each process that runs queries;
-    default: half of this machine's memory, a quarter with a cluster. cache_directory: where plain files are
-    laid out; default: $RELAQS_CACHE or ~/.cache/relaqs. policy: who gets how many of the cores, by name, such
-    as "relaqs", "fair" or "max_sum", or an object with `plan`; see `relaqs.policies`. result_limit: as
-    memory_limit, what an answer may take; a query that goes beyond fails. Default: anything.
-    security: for a scheduler's address that begins with tls://, a `distributed.Security`, or its arguments:
-    tls_ca_file, tls_client_cert, tls_client_key. Default: what Dask's configuration says.
-    Raises LayoutError or DataError for tables that cannot be used, ClusterError for such a cluster.
-    PolicyError for an unknown policy.
+    Args:
+        data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
+            own name.
+        tables: table name → Parquet or CSV files (path, folder or glob).
+        cluster: a Dask scheduler's address, or a Dask client. Without it queries run on threads of this
+            process.
+        views: view name → SELECT, over tables and the views before it.
+        threads: how many threads of this process answer queries. By default one for each core.
+        memory_limit: of each process that runs queries, in bytes or as "4GB". By default it is half of this
+            machine's memory, and a quarter with a cluster.
+        cache_directory: where plain files are laid out. By default $RELAQS_CACHE or ~/.cache/relaqs.
+        policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
+            with `plan` (see `relaqs.policies`).
+        result_limit: what an answer may take, written as memory_limit. A query that goes beyond it fails. By
+            default there is no limit.
+        security: for a scheduler's address that begins with tls://, a `distributed.Security` or its
+            arguments: tls_ca_file, tls_client_cert, tls_client_key. By default what Dask's configuration
+            says.
+
+    Raises:
+        LayoutError: a table cannot be used.
+        DataError: a table cannot be read.
+        ClusterError: the cluster cannot be used.
+        PolicyError: there is no such policy.
+
+    >>> import duckdb, relaqs
+    >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_csv("numbers.csv")
+    >>> with relaqs.connect("numbers.csv", cache_directory="cache", policy="fair") as db:
+    ...     print(db.online_sql("SELECT max(x) AS most FROM numbers").result().estimate)
+    pyarrow.Table
+    most: int64
+    ----
+    most: [[999]]
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     catalog = _open_catalog(data, tables or {}, cache_directory)
@@ -74,9 +95,19 @@ def connect(
 
 
 def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:
-    """Start answering one SELECT over `data`; the options are those of `Session.online_sql` and `connect`.
+    """Start answering one SELECT over `data`, and return its handle at once.
 
     The session behind it closes when the query is no longer referred to.
+
+    Args:
+        sql: the SELECT.
+        data: as `connect` takes it.
+        options: the other arguments of `connect` and of `Session.online_sql`.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> relaqs.online_sql("SELECT sum(x) AS total FROM numbers", "data", threads=1).result().is_exact
+    True
     """
     opening = {name: options.pop(name) for name in _CONNECT_OPTIONS & set(options)}
     return connect(data, **opening).online_sql(sql, **options)

@@ -59,6 +59,12 @@ class Session:
     """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> with relaqs.connect("data", threads=1) as db:
+    ...     print(db)
+    <Session of numbers: 1 threads in this process>
     """
 
     def __init__(
@@ -90,7 +96,14 @@ class Session:
 
     @property
     def tables(self) -> Mapping[str, Layout]:
-        """The tables' layouts by name."""
+        """The tables' layouts by name.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.tables["numbers"].row_count
+        1000
+        """
         return self._catalog.tables
 
     def online_sql(
@@ -113,23 +126,42 @@ class Session:
     ) -> OnlineQuery:
         """Start answering one SELECT, and return its handle at once.
 
-        target: stop when `snapshot.error` is that small; 0.01 and "1%" are the same. judged_by, share: what
-        that error is. "rows": groups with 95 % of the rows are within it, in every column, so that an airport
-        with three flights does not hide 228 others; "cells": 95 % of the numbers are, each counts alike;
-        "max": all that are certified are, and share is not used. It is relative to the number itself; where
-        those of a column may lie on both sides of zero, such as average delays, to the size that groups with
-        95 % of the rows have at most, or to the number itself if that is larger. within: seconds in which the
-        target should be reached: from the first snapshot on one of the warnings says whether it will be, and
-        when instead. The query goes on then; `timeout` ends it. confidence: of the
-        intervals. interval: "pointwise" holds at any one moment, "anytime" however often one looks.
-        priority: the query's weight beside others. watch: names of the approximate columns that make up the
-        error, or a function of two consecutive snapshots that gives it; default: all of them. timeout: stop
-        after that many seconds, planning included. seed: the order in which partitions are taken. batches: so
-        many equal mini-batches, at most one a partition. fallback: run a query that cannot be estimated as a
-        whole ("exact"), or refuse it. chart_pixels: stop when in a bar chart of the answer, so many pixels
-        high, no bar would visibly move any more: none is uncertain by a pixel.
+        The error of an answer, `snapshot.error`, is relative to each number. Where the numbers of a column
+        may lie on both sides of zero, such as average delays, it is relative to the column's size: the size
+        that groups with 95 % of the rows have at most, or the number itself if that is larger.
 
-        Raises SqlError if the SQL is wrong, UnsupportedError if it is refused, ArgumentError for the rest.
+        Args:
+            sql: the SELECT.
+            target: stop when `snapshot.error` is this small. 0.01 and "1%" are the same.
+            confidence: of the intervals.
+            interval: "pointwise" holds at any one moment. "anytime" holds however often one looks.
+            priority: the query's weight beside others.
+            watch: names of the approximate columns that make up the error, or a function of two consecutive
+                snapshots that gives it. By default all columns count.
+            timeout: stop after this many seconds, planning included.
+            seed: the order in which partitions are read.
+            batches: how many equal mini-batches to make, at most one for each partition.
+            fallback: run a query that cannot be estimated as a whole ("exact"), or refuse it ("error").
+            chart_pixels: the height of a bar chart of the answer. The query stops when no bar is uncertain by
+                a pixel any more.
+            judged_by: what the error is made of. "rows": groups with 95 % of the rows are within it, in every
+                column, so an airport with three flights does not hide 228 others. "cells": 95 % of the
+                numbers are within it, and each counts alike. "max": all certified numbers are within it.
+            share: what must be within the error, in the place of 95 %. "max" does not use it.
+            within: the seconds in which the target should be reached. From the first snapshot on a warning
+                says whether it will be, and when instead. The query goes on then; `timeout` would end it.
+
+        Raises:
+            SqlError: the SQL is wrong.
+            UnsupportedError: the query is refused.
+            ArgumentError: another argument is not accepted.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers", target="1%")
+        >>> query.result().error <= 0.01
+        True
         """
         options = QueryOptions(
             target=relative_error(target),
@@ -149,10 +181,22 @@ class Session:
         return self.submit(sql, options)
 
     def submit(self, sql: str, options: QueryOptions, *, intervals: bool = True) -> OnlineQuery:
-        """Start answering one SELECT with options made beforehand.
+        """Start answering one SELECT with options that were made beforehand.
 
-        intervals: False leaves error bars out, so that what they cost can be measured.
-        Raises SqlError and UnsupportedError as `online_sql` does.
+        Args:
+            sql: the SELECT.
+            options: what `online_sql` takes as keyword arguments.
+            intervals: False leaves error bars out, so that their cost can be measured.
+
+        Raises:
+            SqlError: the SQL is wrong.
+            UnsupportedError: the query is refused.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.submit("SELECT count(*) AS n FROM numbers", relaqs.QueryOptions(seed=7)).result().is_exact
+        True
         """
         submitted_at = time.perf_counter()
         plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
@@ -166,8 +210,23 @@ class Session:
     def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
         """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
 
-        Planning takes 10 to 100 ms, so plans are kept. Threads plan side by side. timeout: in seconds.
-        Raises SqlError and UnsupportedError as `online_sql` does, QueryTimeoutError when the time is over.
+        Planning takes 10 to 100 ms, so plans are kept. Several threads may plan side by side.
+
+        Args:
+            sql: the SELECT.
+            intervals: False leaves error bars out.
+            timeout: how many seconds planning may take.
+
+        Raises:
+            SqlError: the SQL is wrong.
+            UnsupportedError: the query is refused.
+            QueryTimeoutError: the time is over.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.plan("SELECT sum(x) AS total FROM numbers").mode.value
+        'mergeable'
         """
         return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=time.perf_counter())
 
@@ -182,10 +241,22 @@ class Session:
     ) -> OnlineQuery:
         """Start answering what was planned.
 
-        checkpoint: a file that the query's state is kept in, every few seconds and when it is stopped. Where
-        it holds the state of the same query over the same data, the query goes on from there, unless resume
-        is False. Nothing is kept of queries that are refined, are SQL over the answers of their parts, or run
-        as a whole, nor of states beyond 64 MiB: those begin anew. submitted_at: on `time.perf_counter`.
+        Args:
+            plan: what `plan` returned.
+            options: what `online_sql` takes as keyword arguments.
+            checkpoint: a file in which the query's state is kept, every few seconds and when it is stopped.
+                If it holds the state of the same query over the same data, the query goes on from there.
+                Refined queries, queries over the answers of their parts, queries that run as a whole and
+                states beyond 64 MiB are not kept: they begin anew.
+            resume: False begins anew although the checkpoint has a state.
+            submitted_at: when the query was submitted, on `time.perf_counter`.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> plan = db.plan("SELECT sum(x) AS total FROM numbers")
+        >>> db.start(plan, relaqs.QueryOptions(), checkpoint="sum.arrow").result().is_exact
+        True
         """
         self._planner.check_open()
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
@@ -235,13 +306,30 @@ class Session:
     ) -> TrainingRun:
         """Start training a model on the rows of the job's SELECT, and return its handle at once.
 
-        job: one of `relaqs.training`, or your own `TrainingJob`. priority: its weight beside queries and
-        others. target_loss: stop when the loss is that small. timeout: stop after that many seconds.
-        max_steps: stop after that many passes over the data. chart_pixels: stop when in a chart of losses, so
-        many pixels high, the last three passes made no visible change. Without these it stops when it has
-        converged.
+        Without a target, a timeout or a limit it stops when it has converged.
 
-        Raises SqlError and UnsupportedError if its SELECT cannot be read row by row, ArgumentError otherwise.
+        Args:
+            job: one of `relaqs.training`, or a `TrainingJob` of your own.
+            priority: its weight beside queries and other jobs.
+            target_loss: stop when the loss is this small.
+            timeout: stop after this many seconds.
+            max_steps: stop after this many passes over the data.
+            chart_pixels: the height of a chart of losses. Training stops when the last three passes made no
+                visible change in it.
+
+        Raises:
+            SqlError: its SELECT is wrong.
+            UnsupportedError: its SELECT cannot be read row by row.
+            ArgumentError: another argument is not accepted.
+            MissingPackageError: a package that training needs is not installed.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> from relaqs.training import LinearRegression
+        >>> run = db.train(LinearRegression("SELECT x, 3 * x AS y FROM numbers", target="y"))
+        >>> round(float(run.result().coef_[0]), 3)
+        3.0
         """
         from relaqs.training.run import TrainingOptions
         from relaqs.training.start import checked_job, training_run
@@ -253,10 +341,25 @@ class Session:
         return run
 
     def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
-        """Let a loop of your own take turns: `with db.pace() as pacer`, and in the loop `pacer.report(loss)`.
+        """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.
 
-        priority: the loop's weight beside queries and training. target_loss: report says to stop at it. name:
-        for people. Raises UnsupportedError on a cluster, whose cores a loop of this process does not use.
+        Args:
+            priority: the loop's weight beside queries and training.
+            target_loss: the loss at which `report` says to stop.
+            name: for people.
+
+        Raises:
+            UnsupportedError: on a cluster, whose cores a loop of this process does not use.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> with db.pace(target_loss=0.3) as pacer:
+        ...     step = 1
+        ...     while pacer.report(1 / step):
+        ...         step += 1
+        >>> pacer.losses[-1] <= 0.3
+        True
         """
         from relaqs.pacing.pacer import Pacer
 
@@ -275,9 +378,21 @@ class Session:
     ) -> QueryPacer:
         """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
 
-        columns: of its results, the approximate ones that count. priority: its weight beside others. target:
-        the relative error at which report_result says to stop. name: for people, e.g. the SQL.
-        Raises UnsupportedError on a cluster, as `pace` does.
+        Args:
+            columns: the approximate columns of its results that count.
+            priority: its weight beside other jobs.
+            target: the relative error at which `report_result` says to stop.
+            name: for people, such as the SQL.
+
+        Raises:
+            UnsupportedError: on a cluster, as `pace` does.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> with db.pace_query(["late"], target="5%") as pacer:
+        ...     pacer.report_result({"airport": ["JFK"], "late": [12.1]}, 0.1, error=0.2)
+        True
         """
         from relaqs.pacing.query_pacer import QueryPacer
 
@@ -298,25 +413,52 @@ class Session:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
 
         On a cluster these are the jobs of all its clients.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.status().policy, db.status().jobs
+        ('index', ())
         """
         self._planner.check_open()
         return self._executor.status()
 
     def explain(self, sql: str) -> str:
-        """Return how a SELECT would be answered, in words and SQL."""
+        """Return how a SELECT would be answered, in words and SQL.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> print(db.explain("SELECT sum(x) AS total FROM numbers").splitlines()[0])
+        mode: mergeable
+        """
         return explain(self.plan(sql))
 
     def advise(self, sql: str) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
 
-        Nothing is read and nothing is made. Printed, it says what would change, or why none is needed or
-        would help. A session opened on a warehouse folder finds a new layout there; one on `tables` is to be
-        given it, too: tables={"trips": …, "trips@zone": "…/trips@zone"}.
+        Nothing is read and nothing is made. Printed, it says what would change, or why nothing is needed or
+        would help. A session that was opened on a warehouse folder finds a new layout there. Give a session
+        on `tables` the new layout too: tables={"trips": …, "trips@zone": "…/trips@zone"}.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> print(db.advise("SELECT sum(x) AS total FROM numbers"))
+        No further layout is needed: ...
         """
         return self._planner.advise(sql)
 
     def close(self) -> None:
-        """Stop the session's queries and free its cores. Does nothing the second time."""
+        """Stop the session's queries and free its cores. The second call does nothing.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.close()
+        >>> db
+        <Session of numbers: closed>
+        """
         self._planner.close()
         self._is_closed = True
         if self._close_forgotten.detach() is None:

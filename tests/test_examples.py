@@ -12,6 +12,13 @@ import pytest
 import relaqs_bootstrap
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
 
+import relaqs
+import relaqs.pacing
+import relaqs.policies
+import relaqs.training
+from relaqs import OnlineQuery, Session, Snapshot, TrainingRun
+from relaqs.policies import POLICIES
+from relaqs.training import ALGORITHMS
 from tests.test_house import product_files
 
 PROMPT = ">>> "
@@ -60,6 +67,22 @@ SHOWN: dict[str, tuple[str, ...]] = {
         for name in relaqs_bootstrap.__all__
         if inspect.isfunction(getattr(relaqs_bootstrap, name))
     ),
+    "policies": tuple(f"{policy.__module__}.{policy.__name__}" for policy in POLICIES.values()),
+    "algorithms": tuple(f"{each.__module__}.{each.__name__}" for each in ALGORITHMS.values()),
+    "calls": tuple(
+        f"{package.__name__}.{name}"
+        for package in (relaqs, relaqs.policies, relaqs.training, relaqs.pacing)
+        for name in package.__all__
+        if inspect.isfunction(getattr(package, name))
+    ),
+}
+STEERED = (Session, OnlineQuery, Snapshot, TrainingRun)  # every call of these has an example
+SHOWN_WITH_ANOTHER = {
+    "Handle.start",
+    "Handle.pause",
+    "Handle.resume",
+    "OnlineQuery.resume",
+    "OnlineQuery.display",
 }
 
 
@@ -101,3 +124,14 @@ def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: py
 def test_what_is_looked_up_has_an_example(name: str) -> None:
     text = inspect.getdoc(named(name)) or ""
     assert PROMPT in text, f"{name} has no example in its docstring"
+
+
+@pytest.mark.parametrize("steered", STEERED)
+def test_every_call_has_an_example(steered: type) -> None:
+    silent = {
+        function.__qualname__
+        for name, member in inspect.getmembers(steered)
+        if not name.startswith("_") and inspect.isfunction(function := getattr(member, "fget", member))
+        if PROMPT not in (inspect.getdoc(function) or "")
+    }
+    assert silent - SHOWN_WITH_ANOTHER == set()

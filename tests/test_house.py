@@ -41,7 +41,16 @@ MAY_IMPORT = {
         "threadpoolctl",
         "xgboost",
     },
-    "relaqs_tpch": {"relaqs", "relaqs_engine", "click", "matplotlib", "numpy", "pyarrow", "rich"},
+    "relaqs_tpch": {
+        "relaqs",
+        "relaqs_engine",
+        "relaqs_bootstrap",
+        "click",
+        "matplotlib",
+        "numpy",
+        "pyarrow",
+        "rich",
+    },
     "relaqs_dashboards": {
         "relaqs",
         "starlette",

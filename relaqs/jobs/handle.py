@@ -42,12 +42,29 @@ class Handle(Generic[AnyReport]):
 
     @property
     def id(self) -> str:
-        """The name of its job, by which `Session.status` tells of it."""
+        """The name of its job, by which `Session.status` tells of it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> len(query.id)
+        12
+        """
         return self.runner.id
 
     @property
     def priority(self) -> float:
-        """Its weight: with 2.0 it gets twice the cores of one with 1.0. Set it at any time."""
+        """Its weight: with 2.0 it gets twice the cores of one with 1.0. Set it at any time.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.priority = 2.0
+        >>> query.priority
+        2.0
+        """
         return self.runner.weight
 
     @priority.setter
@@ -56,7 +73,16 @@ class Handle(Generic[AnyReport]):
 
     @property
     def target(self) -> float | None:
-        """The error or loss to stop at. Set it at any time. A target that is met already stops the job."""
+        """The error or loss to stop at. Set it at any time. A target that is met already stops the job.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.target = "1%"
+        >>> query.target
+        0.01
+        """
         return self._listener.target
 
     @target.setter
@@ -75,11 +101,28 @@ class Handle(Generic[AnyReport]):
         self.runner.resume()
 
     def stop(self) -> None:
-        """End with what there is. Returns at once; its cores are free within one task."""
+        """End with what there is. Returns at once; its cores are free within one task.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.stop()
+        >>> query.wait()
+        True
+        """
         _stop(self.runner, self._listener.feed)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return whether it is over and its cores are free, within the timeout in seconds."""
+        """Return whether it is over and its cores are free, within the timeout in seconds.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.wait(timeout=60)
+        True
+        """
         return self.runner.wait(timeout)
 
     def __iter__(self) -> Reader[AnyReport]:

@@ -16,6 +16,15 @@ class Pacer(PacedLoop):
     """A paced loop that reports losses, such as one of PyTorch's. `Session.pace` makes one.
 
     Other threads may iterate over it: each time round they get the newest report.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> db = relaqs.connect("data", threads=1)
+    >>> with db.pace(priority=2.0) as pacer:
+    ...     for step in range(1, 4):
+    ...         goes_on = pacer.report(1 / step)
+    >>> pacer.losses[:2]
+    (1.0, 0.5)
     """
 
     def __init__(

@@ -15,10 +15,26 @@ Estimator = TypeVar("Estimator")
 def report_fits(estimator: Estimator, loss: Callable[[Estimator], SupportsFloat] | None = None) -> Estimator:
     """Return the estimator, which from now on reports its loss after each `partial_fit` and `fit`.
 
-    For loops over either, the latter with warm_start=True. loss: of the estimator as it is then, e.g. over
-    data held back. Without it the loss is what the estimator keeps of its own fit: `loss_`, `inertia_` or the
-    last of `train_score_` or `loss_curve_`.
-    Raises ArgumentError if it has no such method, or, at the first fit, if it keeps no loss.
+    It is for loops over `partial_fit`, and over `fit` with warm_start=True.
+
+    Args:
+        estimator: one of scikit-learn's.
+        loss: returns the loss of the estimator as it is then, for example over data held back. Without it the
+            loss is what the estimator keeps of its own fit: `loss_`, `inertia_`, or the last of
+            `train_score_` or `loss_curve_`.
+
+    Raises:
+        ArgumentError: it has no such method; or, at the first fit, it keeps no loss.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> db = relaqs.connect("data", threads=1)
+    >>> from sklearn.cluster import MiniBatchKMeans
+    >>> with db.pace() as pacer:
+    ...     model = report_fits(MiniBatchKMeans(2, n_init=1, random_state=0))
+    ...     model = model.partial_fit([[1.0], [2.0], [9.0], [10.0]])
+    >>> len(pacer.losses)
+    1
     """
     names = [name for name in ("partial_fit", "fit") if callable(getattr(estimator, name, None))]
     if not names:

@@ -13,6 +13,17 @@ class Report(TrainingCallback):
     """After each round reports the newest metric of the last evaluation set, and ends training when told to.
 
     The metric must be one that falls, such as `logloss` or `rmse`.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> db = relaqs.connect("data", threads=1)
+    >>> import numpy, xgboost
+    >>> data = xgboost.DMatrix(numpy.arange(100.0)[:, None], numpy.arange(100.0))
+    >>> with db.pace() as pacer:
+    ...     settings = {"evals": [(data, "all")], "verbose_eval": False, "callbacks": [Report()]}
+    ...     model = xgboost.train({}, data, 3, **settings)
+    >>> len(pacer.losses)
+    3
     """
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:

@@ -25,9 +25,18 @@ from relaqs.queries.snapshot import Snapshot
 class OnlineQuery(Handle[Snapshot]):
     """A query that is being answered, better and better.
 
-    Each `for` or `async for` gets the newest snapshot each time round: a slow loop skips some, the last
-    always arrives, and over a query that has ended it is the only one. Leaving a `with` stops the query; so
-    do ctrl-C while waiting for a snapshot, and dropping the last reference to the query.
+    Each `for` or `async for` gets the newest snapshot each time round. A slow loop skips some. The last
+    snapshot always arrives, and over a query that has ended it is the only one. Leaving a `with` stops the
+    query. So do ctrl-C while waiting for a snapshot, and dropping the last reference to the query.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> db = relaqs.connect("data", threads=1)
+    >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+    >>> for snapshot in query:
+    ...     pass
+    >>> snapshot.is_exact
+    True
     """
 
     def __init__(
@@ -54,45 +63,116 @@ class OnlineQuery(Handle[Snapshot]):
 
     @property
     def sql(self) -> str:
-        """The SELECT that is being answered."""
+        """The SELECT that is being answered.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.sql
+        'SELECT sum(x) AS total FROM numbers'
+        """
         return self.plan.sql
 
     @property
     def plan(self) -> OnlinePlan:
-        """How the query is answered."""
+        """How the query is answered.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.plan.mode.value
+        'mergeable'
+        """
         return self._publisher.plan
 
     @property
     def state(self) -> State:
-        """One of waiting, running, paused; at the end stopped, exact or failed."""
+        """One of waiting, running, paused; at the end stopped, exact or failed.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> snapshot = query.result()
+        >>> query.state
+        'exact'
+        """
         return self._publisher.feed.end or _STATES[self.runner.state]
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why it stopped by itself before it was exact: target reached, time is up, no visible change."""
+        """Why it stopped by itself before it was exact: target reached, time is up, no visible change.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers", target="50%")
+        >>> snapshots = list(query)
+        >>> query.stop_reason.value
+        'target reached'
+        """
         return self._publisher.stop_reason
 
     @property
     def latest(self) -> Snapshot | None:
-        """The newest snapshot, None before the first."""
+        """The newest snapshot, None before the first.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.wait()
+        True
+        >>> query.latest.is_exact
+        True
+        """
         return self._publisher.feed.latest
 
     def expected(self, target: float | str) -> Expected | None:
-        """Return when the error will be the target, as the newest snapshot has it; None before the first."""
+        """Return when the error will be the target, as the newest snapshot predicts; None before it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> snapshot = query.result()
+        >>> query.expected("1%").seconds
+        0.0
+        """
         return None if self.latest is None else self.latest.expected(target)
 
     def pause(self) -> None:
-        """Start no more mini-batches. Those that run are finished. The timeout goes on."""
+        """Start no more mini-batches. Those that run are finished. The timeout goes on.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.pause()
+        >>> query.resume()
+        >>> query.result().is_exact
+        True
+        """
         self._publisher.pause()
         super().pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Go on after `pause`, whose example shows both."""
         self._publisher.resume()
         super().resume()
 
     def explain(self) -> str:
-        """Return the plan in words and SQL."""
+        """Return the plan in words and SQL.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> print(query.explain().splitlines()[0])
+        mode: mergeable
+        """
         return explain(self.plan)
 
     def display(self, **look: Any) -> object:
@@ -114,8 +194,20 @@ class OnlineQuery(Handle[Snapshot]):
     def result(self, until: float | str | None = None, timeout: float | None = None) -> Snapshot:
         """Return the exact answer, or the first snapshot with an error of `until`, and end the query.
 
-        timeout: in seconds; when they are over, the newest snapshot is returned.
-        Raises QueryTimeoutError if none came until then, and whatever made the query fail.
+        Args:
+            until: the relative error that is good enough, such as 0.01 or "1%".
+            timeout: seconds after which the newest snapshot is returned.
+
+        Raises:
+            QueryTimeoutError: no snapshot came within the timeout.
+            RelaqsError: the query failed, or was stopped before its first snapshot.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers")
+        >>> query.result().estimate.to_pydict()
+        {'total': [Decimal('499500')]}
         """
         enough = relative_error(until, "until")
         seconds = None if timeout is None else check_seconds("timeout", timeout)

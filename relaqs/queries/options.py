@@ -27,12 +27,15 @@ Watch = str | Sequence[str] | ErrorFunction
 
 @dataclass(frozen=True, slots=True)
 class QueryOptions:
-    """The keyword arguments of `online_sql`. Raises ArgumentError naming the first one not accepted.
+    """The keyword arguments of `Session.online_sql`, which describes them. They are checked when it is made.
 
-    target: the relative error to stop at. confidence: of the intervals. timeout: in seconds. watch: names of
-    approximate columns, or a function of the previous and the newest snapshot that gives the error.
-    chart_pixels: the height of a chart of the answer. judged_by: what a cell weighs in the error; share: of
-    that weight must be within it. within: the seconds in which the target should be reached.
+    Raises:
+        ArgumentError: naming the first argument that is not accepted.
+
+    >>> QueryOptions(confidence=1.5)
+    Traceback (most recent call last):
+        ...
+    relaqs.arguments.ArgumentError: confidence is 1.5; it must be a number between 0.5 and 1, such as 0.95
     """
 
     target: float | None = None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
-from relaqs_engine.execution.arrays import arrow_booleans
+from relaqs_engine.arrow_arrays import arrow_booleans
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 
 from relaqs.arguments import relative_error
@@ -26,18 +26,39 @@ Interval = Literal["pointwise", "anytime"]
 class Snapshot:
     """One answer so far, and how sure it is.
 
-    table: the query's columns in order, then `x_low`, `x_high`, `x_certified` of every approximate column
-    `x`; low or high is null where nothing bounds the value. columns: the approximate columns and the names
-    their intervals have in `table` (not as above where the query itself has a column called `x_low`).
-    fraction: share of the streamed rows folded, in (0, 1]. error: groups with 95 % of the rows are within
-    it, relative to their numbers (`Session.online_sql` says which, and what else may be chosen); 0.0 when
-    exact, inf while too little is certified. batch: mini-batches folded so far; batches: of so many.
-    elapsed_seconds: since the query was submitted. unseen_groups: None where their number is unknown.
-    certain_rows: for each row whether it is in the final answer for sure, at this confidence: of `… ORDER BY
-    n DESC LIMIT 10` the rows that stay among the ten. A row that may still leave has no certified number.
-    `snapshot.table.filter(snapshot.certain_rows)` are those that stay. target: the error it is to stop at, if
-    one is given. widths: the error of each number in the watched columns, shape (rows, columns): inf where
-    it is not certified, NaN where there is none. course: what `expected` goes by, None where that is nothing.
+    Attributes:
+        table: the query's columns in order, then `x_low`, `x_high` and `x_certified` for every approximate
+            column `x`. low or high is null where nothing bounds the value.
+        columns: the approximate columns, and the names that their intervals have in `table`. The names differ
+            from the above where the query itself has a column called `x_low`.
+        fraction: the share of the streamed rows that was folded, in (0, 1].
+        error: groups with 95 % of the rows are within it, relative to their numbers. `Session.online_sql`
+            says which groups, and what else may be chosen. It is 0.0 when exact, and inf while too little is
+            certified.
+        confidence: of the intervals.
+        interval: "pointwise" or "anytime".
+        batch: how many mini-batches were folded so far.
+        batches: how many mini-batches there are.
+        elapsed_seconds: since the query was submitted.
+        is_exact: whether this is the exact answer.
+        mode: how the query is answered.
+        unseen_groups: how many groups were probably not seen yet. None where their number is unknown.
+        warnings: what the reader of the answer should know.
+        certain_rows: for each row whether it is certain, at this confidence, to be in the final answer. In a
+            top ten these are the rows that stay among the ten:
+            `snapshot.table.filter(snapshot.certain_rows)`. A row that may still leave has no certified
+            number.
+        target: the error to stop at. None without one.
+        widths: the error of each number in the watched columns, shape (rows, columns). It is inf where a
+            number is not certified, and NaN where there is no number.
+        course: what `expected` is computed from. None where nothing is known.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> db = relaqs.connect("data", threads=1)
+    >>> first = next(iter(db.online_sql("SELECT avg(x) AS mean FROM numbers", batches=5)))
+    >>> first.table.column_names
+    ['mean', 'mean_low', 'mean_high', 'mean_certified']
     """
 
     table: pa.Table
@@ -61,8 +82,15 @@ class Snapshot:
     def within(self, error: float | str) -> tuple[int, int]:
         """Return how many of the answer's numbers are within this relative error, and how many there are.
 
-        (195, 229) for 0.05 or "5%" means: of 229 numbers in the watched columns 195 are certified to be
-        within 5 % of those of the whole answer. Groups that have not been seen yet do not count.
+        (195, 229) for 0.05 or "5%" means: the watched columns have 229 numbers, and 195 of them are certified
+        to be within 5 % of the final ones. Groups that have not been seen yet do not count.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
+        >>> answer.within("5%")
+        (1, 1)
         """
         most = relative_error(error, "error")
         assert most is not None, "only None stands for no error"
@@ -71,8 +99,15 @@ class Snapshot:
     def expected(self, target: float | str) -> Expected:
         """Return the seconds still needed until the error is the target, and where they lie: low, high.
 
-        In nine of ten cases it takes from low to high, at the pace so far; a pause does not count. 0 where
-        the target is reached. At the exact end it always is: there the error is 0.
+        In nine of ten cases it takes from low to high, at the pace so far. A pause does not count. It is 0
+        where the target is reached. The exact answer reaches every target, because its error is 0.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
+        >>> answer.expected("1%").seconds
+        0.0
         """
         wanted = relative_error(target)
         assert wanted is not None, "only None stands for no error"
@@ -80,19 +115,51 @@ class Snapshot:
 
     @property
     def estimate(self) -> pa.Table:
-        """The query's own columns, in its order."""
+        """The query's own columns, in its order.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
+        >>> answer.estimate.to_pydict()
+        {'mean': [499.5]}
+        """
         return self.table.select(list(range(self.table.num_columns - 3 * len(self.columns))))
 
     def to_arrow(self) -> pa.Table:
-        """Return the table with its intervals, as pyarrow has it."""
+        """Return the table with its intervals, as pyarrow has it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
+        >>> answer.to_arrow().num_rows
+        1
+        """
         return self.table
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return the table with its intervals, as pandas has it. Needs pandas."""
+        """Return the table with its intervals, as pandas has it. Needs pandas.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
+        >>> answer.to_pandas()["mean"].tolist()
+        [499.5]
+        """
         return self.table.to_pandas()
 
     def to_polars(self) -> polars.DataFrame:
-        """Return the table with its intervals, as polars has it. Needs polars."""
+        """Return the table with its intervals, as polars has it. Needs polars.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> answer = db.online_sql("SELECT avg(x) AS mean FROM numbers").result()
+        >>> answer.to_polars()["mean"].to_list()
+        [499.5]
+        """
         import polars
 
         return polars.DataFrame(self.table)

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_engine.arrow_arrays import doubles, integers
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
-from relaqs_engine.execution.arrays import doubles, integers
 from relaqs_engine.execution.task_sql import partial_reads, partial_sql
 from relaqs_engine.execution.tasks import scan_order
 from relaqs_engine.layouts.reads import TableRead

@@ -49,7 +49,13 @@ class TrainingOptions:
 
 @dataclass(frozen=True, slots=True)
 class TrainingStep:
-    """One pass over the data. loss: of the best model so far. elapsed_seconds: since it was submitted."""
+    """One pass over the data.
+
+    Attributes:
+        loss: of the best model so far.
+        core_seconds: what the pass used.
+        elapsed_seconds: since the run was submitted.
+    """
 
     loss: float
     core_seconds: float
@@ -103,10 +109,21 @@ class TrainingListener(RunListener[TrainingStep]):
 
 
 class TrainingRun(Handle[TrainingStep]):
-    """A model that is being trained, better and better.
+    """A model that is being trained, better and better. Steer it as a query: `pause`, `priority`, `stop` …
 
     Each `for` or `async for` gets the newest step each time round; all of them are in `steps`. Leaving a
-    `with` stops the run; so do ctrl-C while waiting, and dropping the last reference to it.
+    `with` stops the run. So do ctrl-C while waiting, and dropping the last reference to it.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import LinearRegression
+    >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+    >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+    >>> db = relaqs.connect("data", threads=1)
+    >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
+    >>> for step in run:
+    ...     pass
+    >>> run.state, step.loss == run.losses[-1], len(run.steps) == len(run.losses)
+    ('converged', True, True)
     """
 
     def __init__(
@@ -142,33 +159,102 @@ class TrainingRun(Handle[TrainingStep]):
 
     @property
     def state(self) -> TrainingState:
-        """One of waiting, running, paused; at the end stopped, converged or failed."""
+        """One of waiting, running, paused; at the end stopped, converged or failed.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
+        >>> model = run.result()
+        >>> run.state
+        'converged'
+        """
         return _STATES[self.runner.state]
 
     @property
     def steps(self) -> tuple[TrainingStep, ...]:
-        """The passes made so far, but for the first look at the data, which has no loss."""
+        """The passes made so far. The first look at the data is left out, because it has no loss.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
+        >>> model = run.result()
+        >>> len(run.steps)
+        1
+        """
         return tuple(self._progress.steps)
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The loss after each pass, in the algorithm's own unit."""
+        """The loss after each pass, in the algorithm's own unit.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), max_steps=1)
+        >>> model = run.result()
+        >>> run.losses[-1] == run.steps[-1].loss
+        True
+        """
         return tuple(self._progress.losses)
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run stopped by itself before it converged: at its target, in time, nothing left to see."""
+        """Why the run stopped by itself before it converged: at its target, in time, or with no visible
+        change.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), target_loss=1e9)
+        >>> model = run.result()
+        >>> run.stop_reason.value
+        'target reached'
+        """
         return self._progress.stop_reason
 
     @property
     def latest(self) -> Any:
-        """The best model so far as a fitted estimator, a new one each time; None before the first loss."""
+        """The best model so far as a fitted estimator, a new one each time. None before the first loss.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
+        >>> run.wait()
+        True
+        >>> round(float(run.latest.intercept_), 3)
+        1.0
+        """
         fitted = self._progress.job.latest
         return None if fitted is None else fitted.estimator()
 
     @property
     def target_loss(self) -> float | None:
-        """The loss to stop at, as `target`. Set it at any time; one already reached stops the run."""
+        """The loss to stop at, which is also `target`. Set it at any time. A loss already reached stops the
+        run.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
+        >>> run.target_loss = 0.5
+        >>> run.target
+        0.5
+        """
         return self.target
 
     @target_loss.setter
@@ -176,10 +262,23 @@ class TrainingRun(Handle[TrainingStep]):
         self.target = loss
 
     def result(self, timeout: float | None = None) -> Any:
-        """Return the fitted estimator once the run has converged or was stopped; then it is over.
+        """Return the fitted estimator once the run has converged or was stopped. The run is over then.
 
-        timeout: in seconds; when they are over, the run is stopped and the best model so far returned.
-        Raises whatever made the run fail, and RelaqsError if there is no model yet.
+        Args:
+            timeout: seconds after which the run is stopped, and the best model so far is returned.
+
+        Raises:
+            RelaqsError: there is no model yet, or the run failed. Another error that made it fail is raised
+                as it is.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"))
+        >>> round(float(run.result().coef_[0]), 3)
+        3.0
         """
         seconds = None if timeout is None else check_seconds("timeout", timeout)
         try:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
-from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-_SIGNED = ("TINYINT", "SMALLINT", "INT", "INTEGER", "BIGINT", "INT128", "HUGEINT")
-_UNSIGNED = ("UTINYINT", "USMALLINT", "UINT", "UINTEGER", "UBIGINT", "UHUGEINT")
-WHOLE_NUMBERS = frozenset((*_SIGNED, *_UNSIGNED))
-FLOATS = frozenset(("FLOAT", "DOUBLE", "REAL"))
+from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 
 
 def type_name(cast: exp.Expr) -> str:

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
-from relaqs_engine.bounds.casts import WHOLE_NUMBERS, cast_step, type_name
+from relaqs_engine.bounds.casts import cast_step, type_name
 from relaqs_engine.bounds.dates import ColumnLookup, date_difference, date_part, day_bounds
 from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds, hull, power, remainder
 from relaqs_engine.layouts.manifest import Column
+from relaqs_engine.layouts.number_types import WHOLE_NUMBERS
 
 _TRUTH = Bounds(0.0, 1.0)
 _INTEGER_RANGES = {

@@ -10,8 +10,8 @@ import pyarrow as pa
 from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
+from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
 from relaqs_engine.execution.interval import CellIntervals, IntervalRequest

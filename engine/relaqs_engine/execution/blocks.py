@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
+from relaqs_engine.arrow_arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow, arrow_booleans, doubles, integers
 from relaqs_engine.execution.cells import ShownGroups, own_columns
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.plans.basis import Basis, BasisColumn

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_engine.execution.arrays import doubles
+from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.execution.membership import Candidates
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import ROWS, outlier_column

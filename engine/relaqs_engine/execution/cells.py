@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import FloatArray
 
+from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.arithmetic import compile_arithmetic
-from relaqs_engine.execution.arrays import arrow, doubles
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import ROWS, SCALE, SHARED_SCALE, outlier_column

@@ -11,8 +11,8 @@ import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
+from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.execution.candidates import candidates_of, candidates_sql, crowd_of
 from relaqs_engine.execution.cells import (
     ShownGroups,

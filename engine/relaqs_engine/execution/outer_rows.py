@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from relaqs_engine.arrow_arrays import arrow
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval import IntervalRequest

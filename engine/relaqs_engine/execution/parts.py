@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_engine.execution.arrays import arrow, doubles
+from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
-from relaqs_engine.execution.arrays import arrow_booleans, arrow_or_null, doubles
+from relaqs_engine.arrow_arrays import arrow_booleans, arrow_or_null, doubles
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plans.online_plan import OnlinePlan

@@ -14,8 +14,8 @@ from relaqs_bootstrap import (
 )
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
+from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.execution.interval import IntervalRequest
 from relaqs_engine.execution.present import CellBounds
 from relaqs_engine.execution.variance import Scan

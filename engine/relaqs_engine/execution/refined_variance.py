@@ -44,8 +44,8 @@ from numpy.typing import NDArray
 from relaqs_bootstrap import Variance, jackknife_variance, leave_one_out
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
+from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow, doubles, integers
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns
 from relaqs_engine.execution.stage import Replicates

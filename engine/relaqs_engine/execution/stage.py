@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from relaqs_bootstrap import jackknife_variance, leave_one_out
 from relaqs_bootstrap.arrays import FloatArray
 
+from relaqs_engine.arrow_arrays import arrow
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns, shown_groups
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from relaqs_engine.arrow_arrays import arrow
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.arrays import arrow
 from relaqs_engine.execution.task_sql import reads_outliers
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.folded import FoldedPlan

@@ -41,10 +41,10 @@ from pathlib import Path
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_engine.bounds.casts import FLOATS, WHOLE_NUMBERS
+from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.duck import Cursor, list_literal, quote_name
-from relaqs_engine.execution.arrays import doubles
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Partition
+from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 
 MOST_SHARE = 0.01
 """The largest share of the table's rows in the index, for all columns together."""

@@ -1,0 +1,85 @@
+"""The rooms of the house and their order: imports point down, no circle is left, no name means two things."""
+
+from __future__ import annotations
+
+import pytest
+
+from benchmarks.house import (
+    ROOT,
+    Tree,
+    callbacks,
+    import_circles,
+    kind_questions,
+    largest_plan,
+    loose_modules,
+    twins,
+)
+
+# From the ground up. A room may import those on lower floors, and no other on its own.
+FLOORS = {
+    "relaqs": (
+        {"arguments", "old_paths", "plugins", "python_values"},
+        {"memory", "prediction", "progress"},
+        {"sharing"},
+        {"jobs", "policies"},
+        {"rendering", "scheduling"},
+        {"executors"},
+        {"records"},
+        {"simulation"},
+        {"pacing", "queries", "training"},
+        {"session"},
+        {"opening"},
+        {"cli"},
+        {"__main__"},
+    ),
+    "relaqs_engine": (
+        {"arrow_arrays", "errors", "old_paths"},
+        {"duck"},
+        {"layouts"},
+        {"bounds", "catalog"},
+        {"sql"},
+        {"plans"},
+        {"rewrite"},
+        {"execution", "planning"},
+        {"advisor"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def tree() -> Tree:
+    return Tree(ROOT)
+
+
+@pytest.mark.parametrize("package", FLOORS)
+def test_rooms_import_lower_floors_only(tree: Tree, package: str) -> None:
+    floor = {room: height for height, rooms in enumerate(FLOORS[package]) for room in rooms}
+    wrong = []
+    for name, others in tree.arrows.items():
+        for other in others:
+            (home, room), (there, below) = ((*each.split("."), "")[:2] for each in (name, other))
+            if home == there == package and room and below and room != below and floor[room] <= floor[below]:
+                wrong.append(f"{name} imports {other}")
+    assert wrong == []
+
+
+def test_the_halls_are_clear(tree: Tree) -> None:
+    assert loose_modules("relaqs")(tree) <= 8
+    assert loose_modules("relaqs_engine")(tree) <= 8
+
+
+def test_no_modules_import_each_other(tree: Tree) -> None:
+    assert import_circles(tree) == 0
+
+
+def test_no_name_means_two_things_in_a_package(tree: Tree) -> None:
+    assert twins(tree) == 0
+
+
+def test_plans_are_small_and_asked_for_their_kind_where_they_start(tree: Tree) -> None:
+    assert largest_plan(tree) <= 15
+    assert kind_questions(tree) <= 8  # with three that ask a draft, before there is a plan
+
+
+def test_what_runs_a_job_has_one_listener_and_no_callbacks(tree: Tree) -> None:
+    assert callbacks(tree) == 0
