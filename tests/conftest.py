@@ -18,7 +18,7 @@ from relaqs_tpch.data import ORIGINALS
 
 from benchmarks import flights
 
-# The same examples in every run, however long one takes on a busy machine; `--hypothesis-profile=default` looks for others.
+# The same examples in every run, however long one takes; `--hypothesis-profile=default` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
