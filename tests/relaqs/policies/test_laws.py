@@ -79,7 +79,7 @@ def test_more_weight_never_means_fewer_cores(policy: Policy, jobs: list[JobView]
 
 @pytest.mark.parametrize(
     "policy",
-    [each for each in every_policy() if each.name not in ("fifo", "shortest_remaining_time")],
+    [each for each in every_policy() if not getattr(each, "serves_in_order", False)],
     ids=lambda policy: policy.name,
 )
 @given(job=any_job("x"), count=st.integers(2, 6), capacity=st.sampled_from([1.0, 8.0, 300.0]))
@@ -88,6 +88,12 @@ def test_equal_jobs_get_equal_shares(policy: Policy, job: JobView, count: int, c
     jobs = Jobs.of([replace(job, id=f"job {i}") for i in range(count)])
     cores = policy.plan(View(100.0, capacity, jobs)).cores
     assert cores == pytest.approx(np.full(count, min(capacity / count, job.cores_most)), rel=1e-6)
+
+
+def test_two_of_our_own_policies_serve_in_order() -> None:
+    in_order = {each.name for each in every_policy() if getattr(each, "serves_in_order", False)}
+    assert in_order >= {"fifo", "shortest_remaining_time"}
+    assert not in_order & {"fair", "weighted_fair", "least_attained_service", "max_sum", "max_min", "index"}
 
 
 @with_a_minimum
