@@ -12,8 +12,8 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, blocks_of
 
-COPIED = ("relaqs", "tests", "pyproject.toml")
-LINKED = ("engine", "bootstrap", "tpch", "dashboards", "benchmarks", "docs", "README.md", "CONTRIBUTING.md")
+COPIED = ("relaqs", "engine", "tests", "pyproject.toml")
+LINKED = ("bootstrap", "tpch", "dashboards", "benchmarks", "docs", "README.md", "CONTRIBUTING.md")
 
 
 def printed(page: str) -> Block:
@@ -63,6 +63,10 @@ def run(copy: Path, *words: str) -> str:
     return ended.stdout
 
 
+def run_tests(copy: Path, *words: str) -> str:
+    return run(copy, "pytest", "-q", "-p", "no:cacheprovider", *words)
+
+
 def test_the_policy_keeps_the_laws_once_it_is_in_the_package(copy: Path) -> None:
     block = printed("add-a-policy.md")
     add(copy, block)
@@ -83,18 +87,8 @@ def test_the_policy_keeps_the_laws_once_it_is_in_the_package(copy: Path) -> None
     run(copy, "ruff", "check", block.module, registry)
     run(copy, "ruff", "format", "--check", block.module, registry)
     tests = ("tests/relaqs/policies/test_laws.py", "tests/relaqs/policies/test_registry.py")
-    said = run(
-        copy,
-        "pytest",
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        *tests,
-        "tests/test_examples.py",
-        "-k",
-        "queries_first or test_the_policies",
-    )
-    assert " passed" in said
+    named = ("-k", "queries_first or test_the_policies")
+    assert " passed" in run_tests(copy, *tests, "tests/test_examples.py", *named)
 
 
 def test_the_algorithm_is_trained_once_it_is_in_the_package(copy: Path) -> None:
@@ -110,7 +104,29 @@ def test_the_algorithm_is_trained_once_it_is_in_the_package(copy: Path) -> None:
     insert(copy, registry, "\n}\nALGORITHMS:", '\n    "poisson_regression": PoissonRegression,')
     run(copy, "ruff", "check", block.module, registry)
     run(copy, "ruff", "format", "--check", block.module, registry)
-    said = run(
-        copy, "pytest", "-q", "-p", "no:cacheprovider", "tests/test_examples.py", "-k", "poisson_regression"
+    assert "2 passed" in run_tests(copy, "tests/test_examples.py", "-k", "poisson_regression")
+
+
+def test_the_rule_is_recorded_once_it_is_in_the_package(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    block = printed("add-a-rule.md")
+    add(copy, block)
+    rules = "engine/relaqs_engine/rewrite/__init__.py"
+    insert(
+        copy,
+        rules,
+        "from relaqs_engine.rewrite.flatten",
+        "from relaqs_engine.rewrite.exists_order import read_no_order_of_exists\n",
     )
-    assert "2 passed" in said
+    insert(copy, rules, ", check_shape)", ", read_no_order_of_exists")
+    (case,) = [each for each in blocks_of(DOCS / "howto" / "add-a-rule.md") if "-- shows:" in each.code]
+    fixture = copy / "tests" / "fixtures" / "rewrite" / "exists_order.sql"
+    fixture.write_text(case.code, encoding="utf-8")
+    run(copy, "ruff", "check", block.module, rules)
+    run(copy, "ruff", "format", "--check", block.module, rules)
+    assert " passed" in run_tests(copy, "tests/test_examples.py", "-k", "exists_order")
+    cases = ("tests/engine/rewrite", "-k", "exists_order")
+    monkeypatch.setenv("RELAQS_RECORD", "1")
+    run_tests(copy, *cases)
+    assert "ORDER" not in fixture.read_text(encoding="utf-8").partition("-->")[2]
+    monkeypatch.delenv("RELAQS_RECORD")
+    assert " passed" in run_tests(copy, *cases)
