@@ -49,12 +49,13 @@ class Successor:
 class Listener:
     """Does nothing at any event. Owners of jobs override what they care for.
 
-    All methods but `timed_out` run on the runner's thread. An exception in one of them fails the job, except
-    in `ended`, which must not raise.
+    All methods but `timed_out` run on the runner's thread, and an exception in one of them fails the job.
+    `ended` and `timed_out` must not raise: an exception in `timed_out` would not fail the job, and would keep
+    it from being stopped.
     """
 
     def should_stop(self, report: StepReport) -> bool:
-        """Return whether the job is good enough. Asked after each fold, before another step is issued."""
+        """Return whether the job is good enough. Asked after each fold that is not the last."""
         return False
 
     def folded(self, report: StepReport) -> StepReport:
