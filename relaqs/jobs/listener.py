@@ -49,9 +49,8 @@ class Successor:
 class Listener:
     """Does nothing at any event. Owners of jobs override what they care for.
 
-    All methods but `timed_out` run on the runner's thread, and an exception in one of them fails the job.
-    `ended` and `timed_out` must not raise: an exception in `timed_out` would not fail the job, and would keep
-    it from being stopped.
+    All methods but `timed_out` run on the runner's thread, and an exception in one of them fails the job. But
+    `ended` must not raise, and an exception in `timed_out` fails nothing: the job is stopped all the same.
     """
 
     def should_stop(self, report: StepReport) -> bool:
