@@ -12,6 +12,8 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, blocks_of
 
+pytestmark = pytest.mark.slow  # half a minute each: a copy of the repository, and its tests for what is added
+
 COPIED = ("relaqs", "engine", "tests", "pyproject.toml")
 LINKED = ("bootstrap", "tpch", "dashboards", "benchmarks", "docs", "README.md", "CONTRIBUTING.md")
 
