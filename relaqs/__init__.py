@@ -21,9 +21,10 @@ from relaqs_engine.errors import (
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
-    from relaqs_engine.layouts import Layout, add_static, shuffle, verify
+    from relaqs_engine.layouts import Layout, add_static, verify
     from relaqs_engine.plans.plan import OnlinePlan
 
+    from relaqs.laying_out import shuffle
     from relaqs.opening import connect, online_sql
     from relaqs.options import ArgumentError
     from relaqs.pacing.pacer import Pacer, report
@@ -74,7 +75,7 @@ _HOMES = {
     "connect": "relaqs.opening",
     "online_sql": "relaqs.opening",
     "report": "relaqs.pacing.pacer",
-    "shuffle": "relaqs_engine.layouts",
+    "shuffle": "relaqs.laying_out",
     "verify": "relaqs_engine.layouts",
 }
 

@@ -12,6 +12,7 @@ from relaqs_engine.layouts.cache import plain_files
 from relaqs_engine.sql.views import check_views
 
 from relaqs.executors import open_executor
+from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.options import ArgumentError, check_count
 from relaqs.policies import DEFAULT_POLICY
@@ -103,7 +104,9 @@ def _open_catalog(
     plain = {} if data is None else plain_files(Path(data))
     laid_out = () if data is None or plain else Catalog.open(data).layouts
     cache = None if cache_directory is None else Path(cache_directory)
-    return Catalog((*laid_out, *Catalog.of_sources(plain | dict(tables), cache, _announce).layouts))
+    with on_threads() as spread:
+        sources = Catalog.of_sources(plain | dict(tables), cache, _announce, spread)
+    return Catalog((*laid_out, *sources.layouts))
 
 
 def _announce(message: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
+from relaqs_engine.layouts.spread import Spread, in_turn
 
 LAYOUT_MARK = "@"
 MOST_CHOICES = 16
@@ -57,14 +58,18 @@ class Catalog:
         sources: Mapping[str, str | Path],
         cache_directory: Path | None = None,
         announce: Callable[[str], None] = lambda message: None,
+        spread: Spread = in_turn,
     ) -> Catalog:
         """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
 
         Plain files are laid out into the cache on first use, which `announce` is told of in words, and again
-        when they have changed. Raises LayoutError and DataError as `shuffle` does.
+        when they have changed. spread: threads to do so on. Raises LayoutError and DataError as `shuffle`
+        does.
         """
         cache = cache_directory or default_cache_directory()
-        return cls(tuple(laid_out_once(name, source, cache, announce) for name, source in sources.items()))
+        return cls(
+            tuple(laid_out_once(name, source, cache, announce, spread) for name, source in sources.items())
+        )
 
     @property
     def tables(self) -> Mapping[str, Layout]:
