@@ -3,9 +3,12 @@
 Counting them needs every value of every column, and the planner wants the order of magnitude. A small table
 is in the sample as a whole, and its counts are exact.
 
+Values that the sample has three times or more are taken for all of their kind. The number of rarer ones comes
+from those that it has once and twice: right where these are about equally frequent, and too low elsewhere, by
+a factor of four at worst in what was tried.
+
 Source: the estimator is the unsmoothed first-order jackknife of Haas, Naughton, Seshadri, Stokes 1995,
-Sampling-based estimation of the number of distinct values of an attribute (VLDB). It is exact on average
-where all values are about equally frequent, and too low where few values have most of the rows.
+Sampling-based estimation of the number of distinct values of an attribute (VLDB), of rare values alone.
 """
 
 from __future__ import annotations
@@ -54,32 +57,29 @@ def distinct_counts(
     return tuple(found)
 
 
-def jackknife(different: int, singles: int, units: int, share: float) -> int:
-    """Return how many different values there are, of what a sample has.
+def jackknife(singles: int, pairs: int, share: float) -> float:
+    """Return how many different values there are of those as rare as the ones a sample has once or twice.
 
     Args:
-        different: values in the sample.
-        singles: those among them that one unit has.
-        units: pairs of a unit and a value that it has.
-        share: of all units that are in the sample.
+        singles: values that the sample has once.
+        pairs: values that it has twice.
+        share: of all sampling units that are in the sample.
 
-    >>> jackknife(different=100, singles=100, units=100, share=0.01)
-    10000
-    >>> jackknife(different=7, singles=0, units=5000, share=0.01)
-    7
+    >>> jackknife(singles=100, pairs=0, share=0.01)
+    10000.0
     """
-    if not units:
-        return 0
-    return round(different / (1.0 - (1.0 - share) * singles / units))
+    if not singles + pairs:
+        return 0.0
+    return (singles + pairs) / (1.0 - (1.0 - share) * singles / (singles + 2 * pairs))
 
 
 def _estimate(cursor: Cursor, name: str, counted: str, share: float) -> int:
     column = quote_name(name)
-    ((different, singles, units),) = cursor.rows(
-        "SELECT count(*), count(*) FILTER (units = 1), coalesce(sum(units), 0)::BIGINT "
+    ((singles, pairs, others),) = cursor.rows(
+        "SELECT count(*) FILTER (units = 1), count(*) FILTER (units = 2), count(*) FILTER (units > 2) "
         f"FROM (SELECT count({counted}) AS units FROM {_SAMPLE} WHERE {column} IS NOT NULL GROUP BY {column})"
     )
-    return jackknife(different, singles, units, share)
+    return others + round(jackknife(singles, pairs, share))
 
 
 def _size_of_sample(partitions: Sequence[Partition]) -> tuple[int, int]:
