@@ -79,7 +79,7 @@ def _estimate(cursor: Cursor, name: str, counted: str, share: float) -> int:
         "SELECT count(*) FILTER (units = 1), count(*) FILTER (units = 2), count(*) FILTER (units > 2) "
         f"FROM (SELECT count({counted}) AS units FROM {_SAMPLE} WHERE {column} IS NOT NULL GROUP BY {column})"
     )
-    return others + round(jackknife(singles, pairs, share))
+    return int(others) + round(jackknife(singles, pairs, share))
 
 
 def _size_of_sample(partitions: Sequence[Partition]) -> tuple[int, int]:
