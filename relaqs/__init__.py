@@ -35,11 +35,12 @@ from relaqs.old_paths import MOVED
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
-    from relaqs_engine.layouts import Layout, VerifyReport, add_static, shuffle, verify
+    from relaqs_engine.layouts import Layout, VerifyReport, add_static, verify
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
     from relaqs.jobs.status import ClusterStatus, JobStatus
+    from relaqs.laying_out import shuffle
     from relaqs.opening import connect, online_sql
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError
@@ -117,7 +118,7 @@ _HOMES = {
     "report": "relaqs.pacing",
     "report_fits": "relaqs.pacing",
     "report_losses": "relaqs.pacing",
-    "shuffle": "relaqs_engine.layouts",
+    "shuffle": "relaqs.laying_out",
     "verify": "relaqs_engine.layouts",
 }
 

@@ -13,6 +13,7 @@ from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import open_executor
+from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries.online_query import OnlineQuery
@@ -134,7 +135,9 @@ def _open_catalog(
     plain = {} if data is None else plain_files(Path(data))
     laid_out = () if data is None or plain else Catalog.open(data).layouts
     cache = None if cache_directory is None else Path(cache_directory)
-    return Catalog((*laid_out, *Catalog.of_sources(plain | dict(tables), cache, _announce).layouts))
+    with on_threads() as spread:
+        sources = Catalog.of_sources(plain | dict(tables), cache, _announce, spread)
+    return Catalog((*laid_out, *sources.layouts))
 
 
 def _announce(message: str) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
+from relaqs_engine.layouts.spread import Spread, in_turn
 
 LAYOUT_MARK = "@"
 MOST_CHOICES = 16
@@ -70,6 +71,7 @@ class Catalog:
         sources: Mapping[str, str | Path],
         cache_directory: Path | None = None,
         announce: Callable[[str], None] = lambda message: None,
+        spread: Spread = in_turn,
     ) -> Catalog:
         """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
 
@@ -80,9 +82,12 @@ class Catalog:
             sources: path by name.
             cache_directory: where to keep the layouts. The default is the user's cache.
             announce: called with a sentence when a file is laid out.
+            spread: threads to do so on.
         """
         cache = cache_directory or default_cache_directory()
-        return cls(tuple(laid_out_once(name, source, cache, announce) for name, source in sources.items()))
+        return cls(
+            tuple(laid_out_once(name, source, cache, announce, spread) for name, source in sources.items())
+        )
 
     @property
     def tables(self) -> Mapping[str, Layout]:

@@ -69,9 +69,9 @@ def shuffle(
     and each query reads the one that suits it. Stopped at any point, it leaves what was there before.
     """
     from relaqs_engine.layouts import add_static
-    from relaqs_engine.layouts import shuffle as lay_out
 
     from relaqs.cli.progress import progress_bar
+    from relaqs.laying_out import shuffle as lay_out
 
     if static and cluster_by:
         raise click.UsageError("--static stores the table whole: there is nothing to cluster; leave one out")

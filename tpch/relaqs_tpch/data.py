@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts import Layout, add_static, read_manifest, shuffle
+from relaqs_engine.layouts import Layout, add_static, read_manifest
 from relaqs_engine.layouts.build import Progress
 
+from relaqs.laying_out import shuffle
 from relaqs_tpch import record as records
 from relaqs_tpch.generator import write_tables
 from relaqs_tpch.progress import Meter

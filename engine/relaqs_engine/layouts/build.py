@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -54,9 +54,11 @@ class Build:
         hash_probe: str = "",
         max_unit_rows: int = 1,
         typical_unit_rows: float = 1.0,
+        columns: tuple[Column, ...] | None = None,
     ) -> Layout:
         """Make the written partitions the table's layout, and return it.
 
+        columns: with what is known of them; without them all files are read to find that out.
         Raises DataError if the source changed since it was opened: the partitions would not fit together.
         """
         row_count = sum(partition.row_count for partition in partitions)
@@ -64,8 +66,8 @@ class Build:
             raise DataError(
                 f"{self.source.description} changed while it was being laid out; lay it out again"
             )
-        files = [self.target.parts / Path(partition.file).name for partition in partitions]
-        columns = column_statistics(self.cursor, files, self.source.columns)
+        files = self.files_of(partitions)
+        columns = columns or column_statistics(self.cursor, files, self.source.columns)
         outliers = None
         if kind == "sampled":
             columns = with_inliers(self.cursor, files, columns, partitions)
@@ -90,6 +92,10 @@ class Build:
         )
         self.target.publish(layout)
         return layout
+
+    def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
+        """Return where the files of written partitions are now."""
+        return [self.target.parts / Path(partition.file).name for partition in partitions]
 
     def _outlier_index(
         self, files: Sequence[Path], columns: tuple[Column, ...]

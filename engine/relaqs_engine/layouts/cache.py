@@ -23,6 +23,7 @@ from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.shuffle import sample
 from relaqs_engine.layouts.sources import PathLike, find_files, fingerprint
+from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.static import store_whole
 
 _PLAIN_SUFFIXES = (".parquet", ".csv")
@@ -60,14 +61,18 @@ def plain_files(data: Path) -> dict[str, Path]:
 
 
 def laid_out_once(
-    table: str, source: PathLike, cache_directory: Path, announce: Callable[[str], None]
+    table: str,
+    source: PathLike,
+    cache_directory: Path,
+    announce: Callable[[str], None],
+    spread: Spread = in_turn,
 ) -> Layout:
     """Return the layout of plain files or of a table's folder. New or changed files are laid out now.
 
     Processes that need the same table wait for the one that lays it out. Raises LayoutError and DataError as
     `shuffle` does.
 
-    `announce` is called with a sentence before anything that takes time.
+    `announce` is called with a sentence before anything that takes time. `spread` gives threads to do so on.
     """
     if "/" in table or table in ("", ".", ".."):
         raise LayoutError(f"{table!r} cannot name a table here: it becomes a folder's name")
@@ -82,7 +87,7 @@ def laid_out_once(
         if not (into / MANIFEST_NAME).is_file():
             size = sum(byte_count for _, byte_count, _ in state)
             announce(f"laying out {table} ({_counted(files)}, {_size(size)}) once into {into}")
-            _lay_out(source, into)
+            _lay_out(source, into, spread)
             _forget_other_states(home, keep=into.parent)
     return read_manifest(into)
 
@@ -92,12 +97,14 @@ def suitable_partitions(row_count: int) -> int:
     return min(max(row_count // 10_000, 20), max(100, row_count // 1_000_000), 1_000)
 
 
-def _lay_out(source: PathLike, into: Path) -> Layout:
+def _lay_out(source: PathLike, into: Path, spread: Spread) -> Layout:
     with building(
         source, into, force=True, memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES, threads=None
     ) as build:
         rows = build.source.row_count
-        return store_whole(build) if rows < _STATIC_BELOW_ROWS else sample(build, suitable_partitions(rows))
+        if rows < _STATIC_BELOW_ROWS:
+            return store_whole(build)
+        return sample(build, suitable_partitions(rows), spread=spread)
 
 
 def _forget_other_states(home: Path, keep: Path) -> None:

@@ -15,14 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import FileIO
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import xxhash
 
-from relaqs_engine.duck import Cursor, quote_text
-
-_PIECE_BYTES = 1 << 18  # read at once, so little that it stays in a core's cache until it is summed up
+_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
 
 Extent = tuple[int, int]
 """Where bytes lie in a file: offset, length."""
@@ -68,48 +66,14 @@ class Checksums:
         return _between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
 
 
-def checksums_of(cursor: Cursor, file: Path) -> Checksums:
-    """Return the checksums of a Parquet file that DuckDB wrote."""
-    of_columns = _extents(cursor, file)
-    flat = [extent for extents in of_columns for extent in extents]
+def checksums_of(file: Path, extents: Sequence[Sequence[Extent]]) -> Checksums:
+    """Return the checksums of a file. extents: of each column, one for each row group."""
+    flat = [extent for of_column in extents for extent in of_column]
     piece = _piece()
     with file.open("rb", buffering=0) as handle:
-        sums = tuple(_sum_of(handle, extents, piece) for extents in of_columns)
+        sums = tuple(_sum_of(handle, of_column, piece) for of_column in extents)
         rest = _sum_of(handle, _between(flat, file.stat().st_size), piece)
     return Checksums(tuple(chain.from_iterable(flat)), sums, rest)
-
-
-def _extents(cursor: Cursor, file: Path) -> list[list[Extent]]:
-    """Return the extents of each column, one for each row group."""
-    leaf_counts = _leaf_counts(cursor, file)
-    chunks = cursor.rows(
-        "SELECT coalesce(nullif(dictionary_page_offset, 0), data_page_offset), total_compressed_size "
-        f"FROM parquet_metadata({quote_text(str(file))}) ORDER BY row_group_id, column_id"
-    )
-    found: list[list[Extent]] = [[] for _ in leaf_counts]
-    leaves = iter(chunks)
-    for _ in range(len(chunks) // sum(leaf_counts)):
-        for extents, count in zip(found, leaf_counts, strict=True):
-            extents.append(_whole(list(islice(leaves, count))))
-    return found
-
-
-def _leaf_counts(cursor: Cursor, file: Path) -> list[int]:
-    """Return how many Parquet columns each of our columns has: a nested one has several in a row."""
-    nodes = cursor.rows(f"SELECT num_children FROM parquet_schema({quote_text(str(file))})")
-    child_counts = iter([count or 0 for (count,) in nodes])  # in the order of a walk, the root first
-
-    def leaves() -> int:
-        children = next(child_counts)
-        return sum(leaves() for _ in range(children)) or 1
-
-    return [leaves() for _ in range(next(child_counts))]
-
-
-def _whole(parts: Sequence[Extent]) -> Extent:
-    """Return the one extent that neighbouring extents make together."""
-    begin = min(at for at, _ in parts)
-    return begin, max(at + size for at, size in parts) - begin
 
 
 def _between(extents: Iterable[Extent], size: int) -> list[Extent]:

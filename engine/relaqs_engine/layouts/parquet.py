@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from relaqs_engine.duck import Cursor, quote_text
-from relaqs_engine.layouts.checksums import checksums_of
+from relaqs_engine.layouts.checksums import Extent, checksums_of
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import Partition
 
@@ -39,5 +43,41 @@ def settled(
         byte_count=byte_count,
         sha256=digest,
         block_rows=block_rows,
-        checksums=checksums_of(cursor, file),
+        checksums=checksums_of(file, _extents(cursor, file)),
     )
+
+
+def _extents(cursor: Cursor, file: Path) -> list[list[Extent]]:
+    """Return the extents of each column, one for each row group."""
+    footer = pq.read_metadata(file)
+    leaf_counts = _leaf_counts(cursor, file, footer)
+    found: list[list[Extent]] = [[] for _ in leaf_counts]
+    for group in (footer.row_group(i) for i in range(footer.num_row_groups)):
+        leaves = (_extent(group.column(i)) for i in range(footer.num_columns))
+        for extents, count in zip(found, leaf_counts, strict=True):
+            extents.append(_whole(list(islice(leaves, count))))
+    return found
+
+
+def _extent(chunk: pq.ColumnChunkMetaData) -> Extent:
+    return chunk.dictionary_page_offset or chunk.data_page_offset, chunk.total_compressed_size
+
+
+def _leaf_counts(cursor: Cursor, file: Path, footer: pq.FileMetaData) -> list[int]:
+    """Return how many columns Parquet has for each of ours: several for a nested one, one after another."""
+    if not any("." in footer.schema.column(i).path for i in range(footer.num_columns)):
+        return [1] * footer.num_columns  # none is nested: its path would be `column.field`
+    nodes = cursor.rows(f"SELECT num_children FROM parquet_schema({quote_text(str(file))})")
+    child_counts = iter([count or 0 for (count,) in nodes])  # in the order of a walk, the root first
+
+    def leaves() -> int:
+        children = next(child_counts)
+        return sum(leaves() for _ in range(children)) or 1
+
+    return [leaves() for _ in range(next(child_counts))]
+
+
+def _whole(parts: Sequence[Extent]) -> Extent:
+    """Return the one extent that neighbours make together."""
+    begin = min(at for at, _ in parts)
+    return begin, max(at + size for at, size in parts) - begin

@@ -1,4 +1,4 @@
-"""Write the partitions. The source is read in a few passes. Each keeps what fits into memory.
+"""Writing the partitions of any source: it is read in a few passes, each keeping what fits into memory.
 
 A pass gathers the rows of some of the partitions in a temporary table, in the source's order. Then it copies
 each partition to its file. So a partition holds the same rows in the same order, whatever the threads and the
@@ -9,16 +9,18 @@ leaves the order to chance.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from relaqs_engine.duck import Cursor
+from relaqs_engine.duck import Cursor, list_literal
 from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Partition
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ParquetSource
+from relaqs_engine.layouts.statistics import SeenValues
 
 _UNIT_HASH = f"{RESERVED_PREFIX}unit_hash"
 _PARTITION = f"{RESERVED_PREFIX}partition"
@@ -31,46 +33,95 @@ _PICKS_PER_READ = 7
 
 
 @dataclass(frozen=True, slots=True)
+class Units:
+    """The sampling units of a partition: how many, the rows of the largest, and the sum of rows squared."""
+
+    count: int
+    largest: int
+    squared_rows: float
+
+    @classmethod
+    def rows(cls, count: int) -> Units:
+        """Return units that are the rows themselves."""
+        return cls(count, 1, float(count))
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenPartitions:
     """What was written.
 
     Attributes:
-        partitions: one for each file.
-        max_unit_rows: the rows of the largest sampling unit.
-        typical_unit_rows: the rows of the unit that a row belongs to, on average.
+        partitions: in order.
+        max_unit_rows: rows of the largest sampling unit.
+        typical_unit_rows: rows of the unit that a row belongs to, on average.
+        seen: what was seen of the values on the way; None where nothing was.
     """
 
     partitions: tuple[Partition, ...]
     max_unit_rows: int
     typical_unit_rows: float
+    seen: SeenValues | None = None
+
+    @classmethod
+    def of(
+        cls, written: Sequence[tuple[Partition, Units]], seen: SeenValues | None = None
+    ) -> WrittenPartitions:
+        """Return the partitions with what their units come to."""
+        rows = sum(partition.row_count for partition, _ in written)
+        squared_rows = sum(units.squared_rows for _, units in written)
+        largest = max((units.largest for _, units in written), default=1)
+        partitions = tuple(partition for partition, _ in written)
+        return cls(partitions, max(largest, 1), squared_rows / max(rows, 1), seen)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionWriter:
-    """Writes the partitions of one source. `clustered`: sampling units are keys rather than rows."""
+class PartitionJob:
+    """What partitions are written of, and where to.
+
+    Attributes:
+        key: the names of the cluster key's columns. Empty where the sampling unit is a row.
+    """
 
     cursor: Cursor
     source: ParquetSource
     target: Writing
     assignment: Assignment
-    clustered: bool
+    key: tuple[str, ...]
     progress: Progress
 
+    def file_of(self, partition: int) -> Path:
+        """Return the file that a partition is written to."""
+        return self.target.parts / f"part-{partition:05d}.parquet"
+
+
+def units_of_file(cursor: Cursor, file: Path, key: Sequence[str]) -> Units:
+    """Return the units of a written partition. key: SQL of the cluster key's columns."""
+    table = f"read_parquet({list_literal([str(file)])}, hive_partitioning = false)"
+    ((count, largest, squared_rows),) = cursor.rows(
+        "SELECT count(*), max(unit_rows), sum(unit_rows::DOUBLE * unit_rows) "
+        f"FROM (SELECT count(*) AS unit_rows FROM {table} GROUP BY {', '.join(key)})"
+    )
+    return Units(count, largest or 0, squared_rows or 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionWriter:
+    """Writes partitions of any source, by DuckDB alone."""
+
+    job: PartitionJob
+
     def write(self, memory_limit_bytes: int) -> WrittenPartitions:
-        """Return what was written: every partition, also those without rows."""
-        written: list[Partition] = []
-        max_unit_rows, squared_rows = 1, 0.0
+        """Return what was written: every partition, also those that no row fell into."""
+        written: list[tuple[Partition, Units]] = []
         for chosen in self._passes(memory_limit_bytes):
             self._gather(chosen)
             blocks, units = self._block_rows(chosen), self._units(chosen)
             for partition in chosen:
-                rows = sum(blocks[partition])
-                unit_count, largest, squares = units.get(partition, (rows, 1, float(rows)))
-                max_unit_rows, squared_rows = max(max_unit_rows, largest), squared_rows + squares
-                written.append(self._copy(partition, blocks[partition], unit_count))
-        self.cursor.run(f"DROP TABLE {_PASS}")
-        typical = squared_rows / max(sum(partition.row_count for partition in written), 1)
-        return WrittenPartitions(tuple(written), max_unit_rows, typical)
+                of_partition = units.get(partition) or Units.rows(sum(blocks[partition]))
+                entry = self._copy(partition, blocks[partition], of_partition.count)
+                written.append((entry, of_partition))
+        self.job.cursor.run(f"DROP TABLE {_PASS}")
+        return WrittenPartitions.of(written)
 
     def _passes(self, memory_limit_bytes: int) -> Iterator[range]:
         """Yield the partitions of each pass, as even as possible.
@@ -78,62 +129,64 @@ class PartitionWriter:
         Memory requires a number of passes. There are more if that makes the work less. With k
         passes, the source is read k times, and for each partition a k-th of the table is scanned.
         """
-        count = self.assignment.partition_count
-        table_bytes = self.source.row_count * self._bytes_per_row()
+        count = self.job.assignment.partition_count
+        table_bytes = self.job.source.row_count * self._bytes_per_row()
         fitting = math.ceil(table_bytes / (_SHARE_OF_MEMORY * memory_limit_bytes))
         passes = min(count, max(fitting, round(math.sqrt(count / _PICKS_PER_READ)), 1))
         for i in range(passes):
             yield range(i * count // passes, (i + 1) * count // passes)
 
     def _bytes_per_row(self) -> float:
-        """Return the memory that a row takes, measured on the first few. What does not fit is spilled."""
-        self.cursor.run(f"CREATE OR REPLACE TEMP TABLE {_PASS} AS FROM {self.source.sql} LIMIT {_PROBE_ROWS}")
-        ((used_bytes,),) = self.cursor.rows(
+        """Return what a row takes in memory, by loading the first few. What does not fit after all spills."""
+        self.job.cursor.run(
+            f"CREATE OR REPLACE TEMP TABLE {_PASS} AS FROM {self.job.source.sql} LIMIT {_PROBE_ROWS}"
+        )
+        ((used_bytes,),) = self.job.cursor.rows(
             "SELECT memory_usage_bytes FROM duckdb_memory() WHERE tag = 'IN_MEMORY_TABLE'"
         )
-        return float(used_bytes / min(_PROBE_ROWS, self.source.row_count))
+        return float(used_bytes / min(_PROBE_ROWS, self.job.source.row_count))
 
     def _gather(self, chosen: range) -> None:
         """Fill the pass's table with the rows of the chosen partitions, in the source's order."""
-        self.progress(chosen.start / self.assignment.partition_count, "reading")
-        partition = self.assignment.partition(_UNIT_HASH)
-        self.cursor.run(f"DROP TABLE {_PASS}")
-        self.cursor.run(
+        self.job.progress(chosen.start / self.job.assignment.partition_count, "reading")
+        partition = self.job.assignment.partition(_UNIT_HASH)
+        self.job.cursor.run(f"DROP TABLE {_PASS}")
+        self.job.cursor.run(
             f"CREATE TEMP TABLE {_PASS} AS "
-            f"SELECT * EXCLUDE ({_UNIT_HASH}), {self.assignment.block(_UNIT_HASH)} AS {BLOCK_COLUMN}, "
+            f"SELECT * EXCLUDE ({_UNIT_HASH}), {self.job.assignment.block(_UNIT_HASH)} AS {BLOCK_COLUMN}, "
             f"{partition} AS {_PARTITION} "
-            f"FROM (SELECT *, {self.assignment.unit_hash} AS {_UNIT_HASH} FROM {self.source.sql}) "
+            f"FROM (SELECT *, {self.job.assignment.unit_hash} AS {_UNIT_HASH} FROM {self.job.source.sql}) "
             f"WHERE {partition} BETWEEN {chosen.start} AND {chosen.stop - 1}"
         )
 
     def _block_rows(self, chosen: range) -> dict[int, list[int]]:
         """Return the rows of each block of each chosen partition."""
         counts = {partition: [0] * BLOCK_COUNT for partition in chosen}
-        for partition, block, rows in self.cursor.rows(
+        for partition, block, rows in self.job.cursor.rows(
             f"SELECT {_PARTITION}, {BLOCK_COLUMN}, count(*) FROM {_PASS} GROUP BY ALL"
         ):
             counts[partition][block] = rows
         return counts
 
-    def _units(self, chosen: range) -> dict[int, tuple[int, int, float]]:
-        """Return for each partition its number of units, the rows of the largest unit, and Σ rows²."""
-        if not self.clustered:
+    def _units(self, chosen: range) -> dict[int, Units]:
+        """Return the units of each partition where they are keys."""
+        if not self.job.key:
             return {}
-        key = ", ".join(self.assignment.unit)
-        rows = self.cursor.rows(
+        key = ", ".join(self.job.assignment.unit)
+        rows = self.job.cursor.rows(
             f"SELECT {_PARTITION}, count(*), max(unit_rows), sum(unit_rows::DOUBLE * unit_rows) "
             f"FROM (SELECT {_PARTITION}, count(*) AS unit_rows FROM {_PASS} GROUP BY {_PARTITION}, {key}) "
             f"GROUP BY {_PARTITION}"
         )
-        return dict.fromkeys(chosen, (0, 0, 0.0)) | {row[0]: (row[1], row[2], row[3]) for row in rows}
+        return dict.fromkeys(chosen, Units(0, 0, 0.0)) | {row[0]: Units(*row[1:]) for row in rows}
 
     def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
-        count = self.assignment.partition_count
-        self.progress(partition / count, f"writing partition {partition + 1} of {count}")
-        file = self.target.parts / f"part-{partition:05d}.parquet"
+        count = self.job.assignment.partition_count
+        self.job.progress(partition / count, f"writing partition {partition + 1} of {count}")
+        file = self.job.file_of(partition)
         copy_to_parquet(
-            self.cursor,
+            self.job.cursor,
             f"SELECT * EXCLUDE ({_PARTITION}) FROM {_PASS} WHERE {_PARTITION} = {partition}",
             file,
         )
-        return settled(self.cursor, self.target, file, sum(block_rows), unit_count, tuple(block_rows))
+        return settled(self.job.cursor, self.job.target, file, sum(block_rows), unit_count, tuple(block_rows))

@@ -9,9 +9,13 @@ from pathlib import Path
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
 from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
-from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.partitions import PartitionWriter
+from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.manifest import Column, Layout
+from relaqs_engine.layouts.one_pass import write_in_one_pass
+from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
 from relaqs_engine.layouts.sources import ParquetSource, TableSource
+from relaqs_engine.layouts.spread import Spread, in_turn
+from relaqs_engine.layouts.statistics import described
 
 _MOST_PARTITIONS = 100_000
 _SHARE_OF_WRITING = 0.9
@@ -29,6 +33,7 @@ def shuffle(
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
     threads: int | None = None,
     progress: Progress | None = None,
+    spread: Spread = in_turn,
 ) -> Layout:
     """Return the layout of a table, written to the folder `into`. The folder's name becomes the table's name.
 
@@ -45,8 +50,9 @@ def shuffle(
             partition.
         force: whether to replace a layout that is already there.
         memory_limit_bytes: beyond it, disk in `into` is used.
-        threads: how many to use. The default is all cores.
+        threads: of DuckDB. The default is all cores.
         progress: called with the share done and what is being done.
+        spread: threads of the caller, for all else. What is written does not depend on how many there are.
 
     Raises:
         LayoutError: it cannot be written. A layout is there and `force` is not given, the cluster key is not
@@ -68,7 +74,7 @@ def shuffle(
     report = progress or (lambda share, doing: None)
     report(0.0, "opening the source")
     with building(source, into, force=force, memory_limit_bytes=memory_limit_bytes, threads=threads) as build:
-        layout = sample(build, partitions, cluster_by=cluster_by, seed=seed, progress=report)
+        layout = sample(build, partitions, cluster_by=cluster_by, seed=seed, progress=report, spread=spread)
     report(1.0, "done")
     return layout
 
@@ -80,29 +86,46 @@ def sample(
     cluster_by: str | Sequence[str] | None = None,
     seed: int = 0,
     progress: Progress = lambda share, doing: None,
+    spread: Spread = in_turn,
 ) -> Layout:
     """Write an opened source as a sampled layout, and return it."""
     key = _cluster_key(cluster_by, build.source)
-    writer = PartitionWriter(
+    job = PartitionJob(
         build.cursor,
         build.source,
         build.target,
         _assignment(build.source, key, partitions, seed),
-        clustered=bool(key),
+        key=tuple(name for name, _ in key),
         progress=lambda share, doing: progress(_SHARE_OF_WRITING * share, doing),
     )
-    written = writer.write(build.memory_limit_bytes)
+    memory_limit_bytes = build.memory_limit_bytes
+    written = write_in_one_pass(job, memory_limit_bytes, spread) or PartitionWriter(job).write(
+        memory_limit_bytes
+    )
     progress(_SHARE_OF_WRITING, "counting distinct values")
     return build.publish(
         "sampled",
         written.partitions,
-        cluster_key=tuple(name for name, _ in key),
+        cluster_key=job.key,
         seed=seed,
         hash_scheme=HASH_SCHEME,
         hash_probe=hash_probe(build.cursor),
         max_unit_rows=written.max_unit_rows,
         typical_unit_rows=written.typical_unit_rows,
+        columns=_known_columns(build, job, written),
     )
+
+
+def _known_columns(build: Build, job: PartitionJob, written: WrittenPartitions) -> tuple[Column, ...] | None:
+    """Return the columns with what was seen of them while they were written; None where nothing was."""
+    if written.seen is None:
+        return None
+    columns, files = build.source.columns, build.files_of(written.partitions)
+    extremes = written.seen.extremes(build.cursor, columns)
+    names = [name for name, _ in columns]
+    units = job.assignment.unit if job.key else ()
+    distinct = distinct_counts(build.cursor, files, written.partitions, names, units)
+    return described(files, columns, extremes, distinct)
 
 
 def _assignment(

@@ -25,6 +25,8 @@ from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, 
 PathLike = str | os.PathLike[str]
 
 RESERVED_PREFIX = "_relaqs_"
+ROW_NUMBER = "row_number() OVER ()"
+"""SQL of a row's place in its source, from 1."""
 _CSV_ENDINGS = tuple(ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
 _CSV_SEPARATORS = ",;|\t"
 # Take types from all rows, and skip no line. DuckDB drops lines at the start that do not fit those below.
@@ -88,7 +90,7 @@ class ParquetSource:
         """Return SQL expressions that together name a row, equally each time the files are read."""
         hidden = ("file_index", "file_row_number")
         if self.has_blocks or any(name.lower() in hidden for name, _ in self.columns):
-            return ("row_number() OVER ()",)  # the table's columns, or the subquery, hide DuckDB's
+            return (ROW_NUMBER,)  # the table's own columns, or the subquery, hide DuckDB's
         return hidden
 
 

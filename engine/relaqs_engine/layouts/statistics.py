@@ -1,14 +1,19 @@
-"""What is known of a written table's columns, found in one pass over its files."""
+"""What is known of a written table's columns: found in one pass over its files, or while it was written."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
+from relaqs_bootstrap.arrays import IntArray
 
 from relaqs_engine.duck import Cursor, list_literal, quote_name
 from relaqs_engine.layouts.manifest import Column, Scalar
@@ -20,36 +25,86 @@ _LONGEST_TEXT = 256
 """Characters of the longest minimum or maximum kept: every client reads the manifest."""
 
 
+class SeenValues:
+    """What was seen of the values while rows were laid out: each column's ends, and how many are NULL."""
+
+    def __init__(self) -> None:
+        self._ends: list[pa.RecordBatch] = []
+        self._null_counts = np.zeros(0, dtype=np.int64)
+
+    def add(self, ends: pa.RecordBatch, null_counts: IntArray) -> None:
+        """Take in some rows. ends: a column each, as `ends_of` gives them. null_counts: of each column."""
+        self._ends.append(ends)
+        self._null_counts = null_counts + (self._null_counts if self._null_counts.size else 0)
+
+    def extremes(self, cursor: Cursor, columns: Sequence[tuple[str, str]]) -> list[Extremes]:
+        """Return the extremes of the columns, given as (name, DuckDB type)."""
+        ends = pa.Table.from_batches(self._ends)
+        with cursor.registered(relaqs_ends=ends):
+            (values,) = cursor.rows(f"SELECT {_listed(_ends, columns)} FROM relaqs_ends")
+        nulls = self._null_counts.tolist()
+        return [Extremes(values[2 * i], values[2 * i + 1], nulls[i]) for i in range(len(columns))]
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """Of a column: the least and the greatest value as the database returns them, and how many are NULL."""
+
+    minimum: Any
+    maximum: Any
+    null_count: int
+
+
 def column_statistics(
     cursor: Cursor, files: Sequence[Path], columns: Sequence[tuple[str, str]]
 ) -> tuple[Column, ...]:
     """Return the statistics of the columns, given as (name, DuckDB type), over all files together."""
-    expressions = ", ".join(_expressions(name, type_text) for name, type_text in columns)
     table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
-    (values,) = cursor.rows(f"SELECT {expressions} FROM {table}")
+    (values,) = cursor.rows(f"SELECT {_listed(_expressions, columns)} FROM {table}")
+    extremes = [Extremes(*values[4 * i : 4 * i + 3]) for i in range(len(columns))]
+    return described(files, columns, extremes, [values[4 * i + 3] for i in range(len(columns))])
+
+
+def described(
+    files: Sequence[Path],
+    columns: Sequence[tuple[str, str]],
+    extremes: Sequence[Extremes],
+    distinct_counts: Sequence[int],
+) -> tuple[Column, ...]:
+    """Return the columns, given as (name, DuckDB type), with what is known of each."""
     byte_counts = _byte_counts(files, [name for name, _ in columns])
     return tuple(
         Column(
             name=name,
             type=type_text,
-            minimum=_scalar(values[4 * i]),
-            maximum=_scalar(values[4 * i + 1]),
-            null_count=values[4 * i + 2],
-            distinct_count=values[4 * i + 3],
+            minimum=_scalar(ends.minimum),
+            maximum=_scalar(ends.maximum),
+            null_count=ends.null_count,
+            distinct_count=distinct_count,
             byte_count=byte_counts[name],
         )
-        for i, (name, type_text) in enumerate(columns)
+        for (name, type_text), ends, distinct_count in zip(columns, extremes, distinct_counts, strict=True)
     )
 
 
+def _listed(sql_of: Callable[[str, str], str], columns: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(sql_of(name, type_text) for name, type_text in columns)
+
+
 def _expressions(name: str, type_text: str) -> str:
+    column = quote_name(name)
+    return f"{_ends(name, type_text)}, count(*) - count({column}), approx_count_distinct({column})"
+
+
+def _ends(name: str, type_text: str) -> str:
+    """Return SQL of the least and the greatest value."""
     column = quote_name(name)
     low, high = f"min({column})", f"max({column})"
     if type_text.startswith(_WITHOUT_ORDER) or type_text.endswith("]"):
         low = high = "NULL"
     elif type_text.split("(")[0] not in _PYTHON_VALUES:
         low, high = f"{low}::VARCHAR", f"{high}::VARCHAR"
-    return f"{low}, {high}, count(*) - count({column}), approx_count_distinct({column})"
+    return f"{low}, {high}"
 
 
 def _scalar(value: int | float | str | Decimal | None) -> Scalar:

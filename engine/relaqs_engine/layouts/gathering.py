@@ -1,0 +1,142 @@
+"""A piece of the source with its rows sorted by partition: read column by column, each row put in its place.
+
+The partition and the block of a row come from DuckDB's hash, by the SQL of `assignment.py`, so that a table
+is laid out alike whoever reads it. Within a partition the rows keep the order of the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from relaqs_bootstrap.arrays import IntArray
+
+from relaqs_engine.duck import Cursor
+from relaqs_engine.layouts.assignment import Assignment
+from relaqs_engine.layouts.column_ends import ends_of
+from relaqs_engine.layouts.encodings import Encodings, as_kept
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
+from relaqs_engine.layouts.pieces import Piece, opened
+from relaqs_engine.layouts.sources import RESERVED_PREFIX, ROW_NUMBER
+
+MOST_PARTITIONS = 4_096
+"""Of a table that is gathered: each needs a writer of its own, and a place in each piece."""
+_UNIT_HASH = f"{RESERVED_PREFIX}unit_hash"
+_KEYS = f"{RESERVED_PREFIX}keys"
+_FOOTERS_KEPT = 4  # pieces come file by file, and a footer of many row groups takes long to parse
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A piece, sorted.
+
+    Attributes:
+        rows: in the order of their partitions, and within a partition in that of the source.
+        starts: where each partition begins in it, and the end; shape (partitions + 1,).
+        block_rows: rows of each block of each partition; shape (partitions, BLOCK_COUNT).
+        ends: of each column of the table, as `ends_of` gives them.
+        null_counts: of each column of the table, in order.
+    """
+
+    rows: pa.RecordBatch
+    starts: IntArray
+    block_rows: IntArray
+    ends: pa.RecordBatch
+    null_counts: IntArray
+
+    def of_partition(self, partition: int) -> pa.RecordBatch:
+        """Return the rows of one partition, without a copy."""
+        start, stop = int(self.starts[partition]), int(self.starts[partition + 1])
+        return self.rows.slice(start, stop - start)
+
+
+@dataclass(frozen=True, slots=True)
+class Gatherer:
+    """Gathers pieces of one source, several at once if need be.
+
+    Attributes:
+        cursor: of the database that hashes. Each piece has a cursor of its own.
+        assignment: which partition and block a row belongs to.
+        encodings: how the columns are held.
+        key: names of the columns that the unit's hash is of; empty where the unit is a row.
+    """
+
+    cursor: Cursor
+    assignment: Assignment
+    encodings: Encodings
+    key: tuple[str, ...]
+    footer_of: Callable[[object], pq.FileMetaData] = field(
+        default_factory=lambda: lru_cache(_FOOTERS_KEPT)(pq.read_metadata)
+    )
+
+    def gather(self, piece: Piece) -> Gathered:
+        """Return a piece with its rows sorted. Raises DataError where it cannot be read."""
+        codes = sorted(self.encodings.codes)
+        with opened(piece.file, metadata=self.footer_of(piece.file), read_dictionary=codes) as file:
+            keys = {name: self._column(file, piece, name) for name in self.key}
+            partition, block = self._assigned(piece, keys)
+            order = pa.array(np.argsort(partition.astype(np.uint16), kind="stable").astype(np.int32))
+            columns, ends, null_counts = [], [], []
+            for name in self.encodings.schema.names[:-1]:
+                values = keys[name] if name in keys else self._column(file, piece, name)
+                ends.append(ends_of(values))
+                null_counts.append(values.null_count)
+                columns.append(pc.take(values, order, boundscheck=False))
+        columns.append(pc.take(pa.array(block), order, boundscheck=False))
+        counts = np.bincount(partition, minlength=self.assignment.partition_count)
+        return Gathered(
+            rows=pa.RecordBatch.from_arrays(columns, self.encodings.schema.names),
+            starts=np.concatenate([[0], np.cumsum(counts)]),
+            block_rows=self._block_rows(partition, block),
+            ends=pa.RecordBatch.from_arrays(ends, self.encodings.schema.names[:-1]),
+            null_counts=np.array(null_counts),
+        )
+
+    def _column(self, file: pq.ParquetFile, piece: Piece, name: str) -> pa.Array:
+        """Return a column of the piece as it is held. Raises ArrowInvalid where it is damaged."""
+        found = file.read_row_group(piece.row_group, columns=[name], use_threads=False)[name]
+        if pa.types.is_dictionary(found.type):
+            found = found.unify_dictionaries()
+        values = as_kept(found.combine_chunks(), self.encodings.schema.field(name).type)
+        if len(values) != piece.row_count:
+            raise pa.ArrowInvalid(f"column {name!r} has {len(values)} rows, not {piece.row_count}")
+        if pa.types.is_string(values.type) or pa.types.is_dictionary(values.type):
+            values.validate(full=True)  # UTF-8, which Arrow takes for granted and DuckDB insists on
+        return values
+
+    def _assigned(self, piece: Piece, keys: Mapping[str, pa.Array]) -> tuple[IntArray, IntArray]:
+        """Return the partition and the block of each row of the piece."""
+        assignment = self.assignment
+        table = _KEYS if keys else _row_names(piece)
+        if assignment.unit == (ROW_NUMBER,):
+            assignment = replace(assignment, unit=("source_row_number",))
+        with closing(self.cursor.another()) as cursor:
+            if keys:
+                cursor.register(_KEYS, pa.table(dict(keys)))
+            found = cursor.table(
+                f"SELECT {assignment.partition(_UNIT_HASH)} AS part, "
+                f"{assignment.block(_UNIT_HASH)} AS {BLOCK_COLUMN} "
+                f"FROM (SELECT {assignment.unit_hash} AS {_UNIT_HASH} FROM {table})"
+            )
+        return found["part"].to_numpy(), found[BLOCK_COLUMN].to_numpy()
+
+    def _block_rows(self, partition: IntArray, block: IntArray) -> IntArray:
+        count = self.assignment.partition_count
+        cells = np.bincount(partition.astype(np.int64) * BLOCK_COUNT + block, minlength=count * BLOCK_COUNT)
+        return cells.reshape(count, BLOCK_COUNT)
+
+
+def _row_names(piece: Piece) -> str:
+    """Return SQL for the piece's rows by their names alone: as DuckDB names them, and counted from 1."""
+    stop = piece.first_row + piece.row_count
+    offset = piece.rows_before - piece.first_row + 1
+    return (
+        f"(SELECT {piece.file_index}::UBIGINT AS file_index, range AS file_row_number, "
+        f"range + {offset} AS source_row_number FROM range({piece.first_row}, {stop}))"
+    )
