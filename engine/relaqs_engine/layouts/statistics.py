@@ -21,11 +21,14 @@ _LONGEST_TEXT = 256
 
 
 def column_statistics(
-    cursor: Cursor, files: Sequence[Path], columns: Sequence[tuple[str, str]]
+    cursor: Cursor, files: Sequence[Path], columns: Sequence[tuple[str, str]], table: str = ""
 ) -> tuple[Column, ...]:
-    """Return the statistics of the columns, given as (name, DuckDB type), over all files together."""
+    """Return the statistics of the columns, given as (name, DuckDB type), over all files together.
+
+    `table` stands for the files after FROM. By default the names of their folders say nothing about columns.
+    """
     expressions = ", ".join(_expressions(name, type_text) for name, type_text in columns)
-    table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+    table = table or f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
     (values,) = cursor.rows(f"SELECT {expressions} FROM {table}")
     byte_counts = _byte_counts(files, [name for name, _ in columns])
     return tuple(
