@@ -24,6 +24,7 @@ MOVED = {
     "relaqs.policies.outlook": "relaqs.sharing.outlook",
     "relaqs.policies.plan": "relaqs.sharing.plan",
     "relaqs.policies.view": "relaqs.sharing.view",
+    "relaqs.scheduling.status": "relaqs.jobs.status",
     "relaqs.simulation.outcome": "relaqs.records.outcome",
     "relaqs.simulation.trace": "relaqs.records.trace",
     "relaqs.training.scikit_hook": "relaqs.pacing.scikit",

@@ -31,6 +31,11 @@ class Intervals:
         low: the lower ends, NaN where nothing bounds the value below.
         high: the upper ends, NaN where nothing bounds it above.
         certified: whether each interval can be trusted.
+
+    >>> import numpy as np
+    >>> cell = Intervals(low=np.array([[9.5]]), high=np.array([[10.5]]), certified=np.array([[True]]))
+    >>> float(cell.high[0, 0] - cell.low[0, 0])
+    1.0
     """
 
     low: FloatArray

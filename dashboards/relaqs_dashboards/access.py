@@ -56,8 +56,10 @@ Refuse = Callable[..., Response]
 class Keys:
     """The tokens of the users, and cookies that are signed with a secret which outlives the server.
 
-    users: their names. A browser that was let in stays in when the server starts again; tokens are new at
-    each start. clock: seconds since 1970.
+    Args:
+        users: their names. A browser that was let in stays in when the server starts again; tokens are new at
+            each start.
+        clock: seconds since 1970.
     """
 
     def __init__(self, users: tuple[str, ...], secret: bytes, clock: Callable[[], float] = time.time) -> None:
@@ -103,8 +105,10 @@ def kept_secret(path: Path) -> bytes:
 class Gate:
     """Middleware: lets in requests to this server's own address, from its own pages, with its cookie.
 
-    hosts: what the Host header may be, with port. cookie_name: has the port in it, since browsers do not tell
-    cookies of one machine's ports apart. note: writes to the audit log.
+    Args:
+        hosts: what the Host header may be, with port.
+        cookie_name: has the port in it, since browsers do not tell cookies of one machine's ports apart.
+        note: writes to the audit log.
     """
 
     def __init__(

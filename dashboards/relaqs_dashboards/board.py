@@ -20,7 +20,12 @@ _RUNS_ANEW = frozenset({"sql"})  # other settings change how an answer is drawn,
 
 
 class Viewer(Protocol):
-    """Whoever looks at a page. user: who it is; shown_name: what that one likes to be called."""
+    """Somebody who looks at a page.
+
+    Attributes:
+        user: who it is.
+        shown_name: the name that others see.
+    """
 
     user: str
     shown_name: str
@@ -37,8 +42,12 @@ class Viewer(Protocol):
 class Board:
     """A page as all its viewers see it.
 
-    keep: writes down what is not saved yet; save: the page; discard: forgets what is not saved, and gives the
-    page as it was; note: tells the audit log. clock: ms since 1970.
+    Args:
+        keep: writes down what is not saved yet.
+        save: the page.
+        discard: forgets what is not saved, and gives the page as it was.
+        note: tells the audit log.
+        clock: ms since 1970.
     """
 
     def __init__(

@@ -72,7 +72,7 @@ def dashboard(
 
     Prints an address with a token: open it in a browser. There are pages for TPC-H and for the flights of
     2013 where these tables are there, and one for every other table. Ctrl-C stops; started again over the
-    same data, pages are back and queries go on where they were, but for those whose panel says otherwise.
+    same data, it shows the same pages, and queries go on where they were. Panels say which do not.
     """
     try:
         from relaqs_dashboards.server import DashboardServer, default_state

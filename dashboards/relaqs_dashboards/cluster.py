@@ -56,7 +56,7 @@ def _job(job: JobStatus, shown: Shown) -> ClusterJob:
 
 
 def _curve(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
-    """Return what can be drawn of a curve; an error that nobody knows yet is infinite and is left out."""
+    """Return what can be drawn of a curve; an unknown error is infinite, and is left out."""
     drawn = [(work, quality) for work, quality in points if abs(quality) < float("inf")]
     return tuple((_short(work), _short(quality)) for work, quality in drawn[-MOST_CURVE_POINTS:])
 
@@ -82,7 +82,7 @@ class Moves:
         self._last_seconds = -math.inf
 
     def see(self, status: ClusterStatus) -> tuple[str, str] | None:
-        """Return the job whose share moved most since, and what happened to it and why; None for little."""
+        """Return the job with the largest move of its share, and why it moved; None for a small move."""
         jobs = {job.id: job for job in status.jobs}
         change = {id: job.share_cores - self._said.get(id, 0.0) for id, job in jobs.items()}
         moved = max(change, key=lambda id: abs(change[id]), default=None)

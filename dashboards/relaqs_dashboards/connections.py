@@ -1,4 +1,4 @@
-"""Who holds the server's connections: strangers few and for seconds, users many, and nobody all of them.
+"""Who holds the server's connections: strangers get few for some seconds, users get many, and none gets all.
 
 A connection is a stranger's until a request over it shows a user's cookie. `access.Gate` says when.
 """

@@ -32,8 +32,10 @@ KEPT_CHECKPOINTS = 200
 class Dashboard:
     """Live pages over one session.
 
-    state: the folder for pages, checkpoints and the audit log; made if need be. data: what is shown, for
-    people. given: files that are pages, too.
+    Args:
+        state: the folder for pages, checkpoints and the audit log; made if need be.
+        data: what is shown, for people.
+        given: files that are pages, too.
     """
 
     def __init__(

@@ -8,13 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most of everything. Counts are per user where they say so.
+    """The most that one user, or one page, may take of the server.
 
-    running_queries: of one user at once; further ones wait. plans: that are made for one user at once.
-    answer_bytes: of one user's answers together, in memory. run_seconds: that a query may run. grace_seconds:
-    that a query goes on after its last viewer has left. messages_per_second: from one page, on average;
-    burst_messages: at once. connections: of one user; strangers: of all who have not shown a cookie yet.
-    request_seconds: from the connection, or from the last answer over it, until a whole request has come.
+    Attributes:
+        running_queries: how many queries of one user run at once. Further ones wait.
+        plans: how many queries are planned for one user at once.
+        answer_bytes: what one user's answers may take together, in memory.
+        run_seconds: how long a query may run.
+        grace_seconds: how long a query goes on after its last viewer has left.
+        messages_per_second: how many messages one page may send, on average.
+        burst_messages: how many messages one page may send at once.
+        connections: how many connections one user may have.
+        strangers: how many connections may be open that have not shown a cookie yet.
+        request_seconds: how long a whole request may take to arrive. It counts from the connection, or from
+            the last answer over it.
     """
 
     running_queries: int = 32

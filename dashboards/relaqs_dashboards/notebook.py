@@ -18,7 +18,7 @@ from relaqs_dashboards.settings import PanelSettings, panel_of
 from relaqs_dashboards.standing import panel_update, shown_state
 from relaqs_dashboards.wire import Failure, encoded
 
-SECONDS_BETWEEN_UPDATES = 0.2  # five a second: more nobody sees
+SECONDS_BETWEEN_UPDATES = 0.2  # five a second; people see no more
 
 
 class PanelWidget(anywidget.AnyWidget):

@@ -23,12 +23,16 @@ BUILT_IN = {
 
 
 class PageList:
-    """The pages of one server. folder: where pages are saved. given: files that are pages, too.
+    """The pages of one server.
 
     A page that was saved takes the place of the built-in one of its name; a file that was given takes the
     place of both, and is what saving writes. Changes that are not saved yet outlive the server in a file of
     their own, folder/unsaved, until the page is saved there or its file is edited otherwise. Raises PageError
     for a file that is none.
+
+    Args:
+        folder: where pages are saved.
+        given: files that are pages, too.
     """
 
     def __init__(self, folder: Path, tables: Mapping[str, Layout], given: tuple[Path, ...] = ()) -> None:

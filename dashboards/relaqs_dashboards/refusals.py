@@ -42,7 +42,12 @@ _LINK = '<p><a href="/">Go to the first page</a></p>\n'
 def refused(
     said: str, status: int, asked: Headers, nonce: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """Return the answer to a request that is not served. asked: its headers. headers: of the answer."""
+    """Return the answer to a request that is not served.
+
+    Args:
+        asked: its headers.
+        headers: of the answer.
+    """
     if "text/html" not in asked.get("accept", ""):
         return PlainTextResponse(said, status, headers)
     values = {"heading": _HEADINGS[status], "said": said, "nonce": nonce}

@@ -62,10 +62,15 @@ class RunKey:
 
 @dataclass(eq=False)
 class Run:
-    """One query, as long as somebody wants to see it. user: who asked first, and is charged for it.
+    """One query, as long as somebody wants to see it.
 
-    query: None while it waits for its turn or is being started; is_halted: it was stopped before it was.
-    reason: why it stands as it does. version: counts the answers. target: as the scheduler knows it.
+    Attributes:
+        user: who asked for it first, and is charged for it.
+        query: its handle. None while it waits for its turn or is being started.
+        is_halted: whether it was stopped before it had begun.
+        reason: why it stands as it does, in words.
+        version: counts the answers.
+        target: the relative error that the scheduler knows as its target.
     """
 
     key: RunKey

@@ -31,8 +31,12 @@ _BACKLOG = 128  # of connections that wait to be accepted
 class DashboardServer:
     """Serves a dashboard. A context manager that runs it in a thread; `run` runs it here.
 
-    port: 0 takes any that is free. users: each gets an address of its own. Raises RelaqsError if the port
-    cannot be had.
+    Args:
+        port: 0 takes any that is free.
+        users: each gets an address of its own.
+
+    Raises:
+        RelaqsError: the port cannot be had.
     """
 
     def __init__(

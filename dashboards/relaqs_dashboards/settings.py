@@ -37,11 +37,20 @@ class PageError(RelaqsError):
 
 @dataclass(frozen=True, slots=True)
 class PanelSettings:
-    """One panel. Raises PageError for a value that is not accepted.
+    """One panel.
 
-    id: unique on its page. target: the relative error that is good enough, None for the exact answer.
-    priority: the query's weight beside others. x, y, series: names of columns of the answer, None to let the
-    chart choose.
+    Args:
+        id: unique on its page.
+        title: its heading.
+        sql: its query.
+        chart: one of CHARTS.
+        size: one of SIZES.
+        target: the relative error that is good enough. None for the exact answer.
+        priority: the query's weight beside others.
+        x, y, series: names of columns of the answer. None lets the chart choose.
+
+    Raises:
+        PageError: a value is not accepted.
     """
 
     id: str
@@ -73,7 +82,17 @@ class PanelSettings:
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
-    """One page. name: as in its address and its file's name. owner: who alone sees it; None: everybody."""
+    """One page.
+
+    Args:
+        name: as in its address and in its file's name.
+        title: its heading.
+        panels: in their order.
+        owner: the only user who sees it. None: everybody sees it.
+
+    Raises:
+        PageError: a value is not accepted.
+    """
 
     name: str
     title: str

@@ -44,7 +44,7 @@ def panel_update(
     viewers: int = 1,
     changed_by: Change | None = None,
 ) -> PanelUpdate:
-    """Return what a page is told of a panel, but for its answer."""
+    """Return all that a page shows of a panel but its answer."""
     fraction = snapshot.fraction if snapshot is not None else 0.0
     met_at = seconds = None
     if snapshot is not None and settings.target is not None and not is_met(snapshot, settings.target):

@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 class Threads:
     """Runs calls on threads of their own, so many of one user at once; further ones wait their turn.
 
-    A call keeps its place until it ends, also when nobody waits for it any more: no thread can be stopped.
+    A call keeps its place until it ends, even if its caller has gone, because no thread can be stopped.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -37,7 +37,7 @@ class Threads:
                 settle = partial(ended.set_result, call())
             except BaseException as error:
                 settle = partial(ended.set_exception, error)
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+            with contextlib.suppress(RuntimeError):  # the loop was closed, and its callers have gone
                 loop.call_soon_threadsafe(settle)
 
         try:

@@ -16,7 +16,7 @@ from relaqs_dashboards.runs import Run
 from relaqs_dashboards.settings import PageError
 from relaqs_dashboards.wire import LogLine, encoded, joined
 
-SECONDS_BETWEEN_UPDATES = 0.2  # five a second: more nobody sees
+SECONDS_BETWEEN_UPDATES = 0.2  # five a second; people see no more
 NO_TEXT, TOO_MUCH, TOO_LARGE = 1003, 1008, 1009  # WebSocket: why it was closed
 
 

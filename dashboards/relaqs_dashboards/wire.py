@@ -15,7 +15,12 @@ Cell = float | int | str | bool | None | list[Any]  # [value, low, high, certifi
 
 @dataclass(frozen=True, slots=True)
 class AnswerColumn:
-    """kind: key, estimate, bound, distinct or opaque. type: number, text, date, timestamp or bool."""
+    """A column of an answer.
+
+    Attributes:
+        kind: key, estimate, bound, distinct or opaque.
+        type: number, text, date, timestamp or bool.
+    """
 
     name: str
     kind: str
@@ -24,7 +29,12 @@ class AnswerColumn:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows of an answer. ranked: the query orders them. truncated: how many rows are left out, or None."""
+    """Rows of an answer.
+
+    Attributes:
+        ranked: the query orders them.
+        truncated: how many rows are left out, or None.
+    """
 
     columns: tuple[AnswerColumn, ...]
     rows: list[list[Cell]]
@@ -43,7 +53,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """position: of the character in the SQL, from 0, or None. candidates: names that were likely meant."""
+    """Why a query failed.
+
+    Attributes:
+        position: of the character in the SQL, from 0. None where unknown.
+        candidates: names that were likely meant.
+    """
 
     message: str
     position: int | None
@@ -52,10 +67,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class PanelUpdate:
-    """All that a panel shows but its answer. run: changes when the query is another or starts anew.
+    """All that a panel shows but its answer.
 
-    fraction: of the rows read. target_fraction: where the target will be met. cores: used now. kept: whether
-    it goes on where it was after a stop and after the server was started again.
+    Attributes:
+        run: a number that changes when the query is another one or starts anew.
+        fraction: the share of the rows that was read.
+        target_fraction: the share of the rows at which the target will be met.
+        cores: what the query uses now.
+        kept: whether the query goes on where it was after a stop, and after the server was started again.
     """
 
     state: PanelState
@@ -84,10 +103,15 @@ class PanelUpdate:
 
 @dataclass(frozen=True, slots=True)
 class ClusterJob:
-    """One job among those that share the cores. share: planned cores; used: measured.
+    """One job among those that share the cores.
 
-    predicted and history: pairs of work done and quality. panel: of the page that is told, if it shows the
-    job. core_seconds_left: None where unknown.
+    Attributes:
+        share: planned cores.
+        used: measured cores.
+        history: pairs of work done and quality so far.
+        predicted: pairs of work done and quality ahead.
+        panel: the id of the panel that shows the job, if the page has one.
+        core_seconds_left: what the job still needs. None where unknown.
     """
 
     id: str
@@ -108,7 +132,12 @@ class ClusterJob:
 
 @dataclass(frozen=True, slots=True)
 class ClusterUpdate:
-    """The cores and who has them. at: ms since 1970. capacity: in cores."""
+    """The cores and who has them.
+
+    Attributes:
+        at: when, in ms since 1970.
+        capacity: all cores.
+    """
 
     at: int
     capacity: float

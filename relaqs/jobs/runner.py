@@ -125,8 +125,10 @@ class JobRunner:
         return self._ended.wait(timeout_seconds)
 
     def _time_out(self) -> None:
-        self._listener.timed_out()
-        self.stop()
+        try:
+            self._listener.timed_out()
+        finally:
+            self.stop()
 
     def _run(self) -> None:
         try:

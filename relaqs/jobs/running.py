@@ -29,6 +29,11 @@ class RunningJobs:
         self._runners: dict[str, tuple[Joinable, object]] = {}
         self._is_closed = False
 
+    @property
+    def owner(self) -> object:
+        """The owner, for what must keep it alive before its job runs; None once it was collected."""
+        return self._owner()
+
     def register(self, runner: Joinable) -> None:
         """Note a job that is about to start. One that comes after `close` is stopped."""
         self._runners[runner.id] = runner, self._owner()
@@ -42,7 +47,7 @@ class RunningJobs:
     def close(self, timeout_seconds: float) -> None:
         """Stop all of them, and wait for each that long."""
         self._is_closed = True
-        runners = [runner for runner, _ in self._runners.values()]
+        runners = [runner for runner, _ in list(self._runners.values())]  # jobs end meanwhile
         for runner in runners:
             runner.stop()
         for runner in runners:

@@ -13,13 +13,29 @@ Curve = tuple[tuple[float, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """One job. Core-seconds are measured; shares are cores, i.e. core-seconds a second.
+    """One job, as `Session.status` tells of it. Core-seconds are measured; a share of 2.0 is two cores.
 
-    kind: in words, as in `Kind`. state: waiting until something of it is computed. share_cores: as planned.
-    used_cores: over the last second or so, as measured of tasks that have ended, and as held by those that
-    run. quality: error or loss of the newest step, None before. work_total: None where nobody knows.
-    core_seconds_left: to its target or its end, None if nobody knows. history: the newest steps. predicted:
-    what lies ahead, beginning with now.
+    Attributes:
+        kind: the kind of the job in words, as in `Kind`.
+        state: "waiting" until something of it is computed.
+        share_cores: what the policy has planned for it.
+        used_cores: what it used over the last second or so: measured for tasks that have ended, held for
+            those that run.
+        quality: error or loss of the newest step, None before.
+        target: the error or loss it may stop at.
+        work_done: the share of its rows, or its steps.
+        work_total: the work at its end, None where that is unknown.
+        core_seconds_left: to its target or its end, None where that is unknown.
+        history: the newest steps.
+        predicted: what lies ahead, beginning with now.
+
+    >>> import duckdb, relaqs
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(10_000) AS t(x)"), "data/numbers", force=True)
+    >>> with relaqs.connect("data", threads=1) as db:
+    ...     query = db.online_sql("SELECT avg(x) AS mean FROM numbers", priority=2.0)
+    ...     query.pause()
+    ...     [(job.name, job.weight) for job in db.status().jobs]
+    [('SELECT avg(x) AS mean FROM numbers', 2.0)]
     """
 
     id: str
@@ -43,7 +59,17 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """Everything at one moment. time_seconds: on the scheduler's clock. jobs: in the order they arrived."""
+    """Everything that shares the cores at one moment. `Session.status` returns it.
+
+    Attributes:
+        time_seconds: on the scheduler's clock.
+        capacity_cores: what there is to share.
+        policy: who decides, by name.
+        jobs: in the order in which they arrived.
+
+    >>> ClusterStatus(time_seconds=12.5, capacity_cores=8.0, policy="fair", jobs=()).capacity_cores
+    8.0
+    """
 
     time_seconds: float
     capacity_cores: float

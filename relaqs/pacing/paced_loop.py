@@ -98,6 +98,7 @@ class PacedLoop(Handle[Reported]):
         self._turns = turns
         self._turn_seconds = turn_seconds
         self._entered: contextvars.Token[PacedLoop | None] | None = None
+        self._session = None if running is None else running.owner  # it must not close before the block
 
     @property
     def state(self) -> PacedState:
@@ -124,6 +125,8 @@ class PacedLoop(Handle[Reported]):
         return self._turns.note(reported, self._turn_seconds)
 
     def __enter__(self) -> Self:
+        if self._entered is not None or self.is_over:
+            raise RelaqsError("a pacer is for one block; make another for this one, with db.pace()")
         self._entered = _CURRENT.set(self)
         try:
             self.start()

@@ -51,7 +51,7 @@ class Pacer(PacedLoop):
             executor,
             Kind.TRAINING,
             priority=priority,
-            quality_target=target_loss,
+            quality_target=self._checked_target(target_loss),
             name=name,
             turn_seconds=turn_seconds,
             running=running,

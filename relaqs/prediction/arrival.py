@@ -29,7 +29,12 @@ _FIRST = 0.5  # what a mini-batch takes of the first one's time, and of its core
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One answer of a query. fraction: of the rows. core_seconds: spent since the answer before."""
+    """One answer of a query.
+
+    Attributes:
+        fraction: of the rows.
+        core_seconds: spent since the answer before.
+    """
 
     fraction: float
     error: float
@@ -39,10 +44,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How far a query has come. seen: its newest answers; the last is now.
+    """How far a query has come.
 
-    ahead: fractions of the rows after each mini-batch still to come, the last of them 1. cores: that its
-    tasks may use at once. begun_seconds: elapsed when it was planned, and its first task could start.
+    Attributes:
+        seen: its newest answers; the last is now.
+        ahead: fractions of the rows after each mini-batch still to come, the last of them 1.
+        cores: that its tasks may use at once.
+        begun_seconds: elapsed when it was planned, and its first task could start.
     """
 
     seen: tuple[Seen, ...]
@@ -53,7 +61,16 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Seconds still needed: as likely more as less. In nine of ten cases it is between low and high."""
+    """How many seconds are still needed. `Snapshot.expected` returns it.
+
+    Attributes:
+        seconds: it will take more as likely as less.
+        low: in one of twenty cases it will take less.
+        high: in one of twenty cases it will take more.
+
+    >>> Expected(seconds=2.0, low=1.4, high=3.1).seconds
+    2.0
+    """
 
     seconds: float
     low: float
@@ -90,7 +107,7 @@ def expected(course: Course, target: float) -> Expected:
 def _chance_reached(course: Course, target: float) -> FloatArray:
     """Return how likely the target is reached by the end of each mini-batch ahead. By the last it is."""
     now, ahead = course.seen[-1], np.array(course.ahead)
-    if math.isinf(now.error):  # nothing is certified, and nobody knows when enough will be
+    if math.isinf(now.error):  # nothing is certified, and it is unknown when enough will be
         return (np.arange(1, len(ahead) + 1) / len(ahead)) ** 2
     with np.errstate(divide="ignore"):
         curve = 0.5 * (np.log((1 - ahead) / ahead) - math.log((1 - now.fraction) / now.fraction))

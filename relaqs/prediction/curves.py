@@ -1,4 +1,30 @@
-"""One curve for each of many jobs: fitted, and chosen by what it would have predicted."""
+"""Which curve predicts a job's quality: one for each of many jobs, fitted and chosen at once.
+
+The theory in half a page. The scheduler must know what more work would make of each job, so it needs the
+quality as a function of the work. No single formula fits all jobs. A loss may fall like 1/k (gradient
+descent), like a power of a constant (near a minimum), or like something between. A **family** is one such
+formula with free parameters, such as y = 1/(A·x² + B) + C.
+
+1. **Fit.** Each family is fitted to the newest observations of each job by weighted least squares. An
+   observation weighs 0.8 times the next newer one (`Series`), because a curve that starts fast and goes on
+   slowly must be right about where it goes on. All families have closed formulas or a few fixed rounds, so
+   thousands of jobs are fitted as arrays, and no optimiser runs for a single job.
+2. **Choose.** Which family is right shows in what it predicts, and not in how close it passes to the points
+   it was fitted to: a family with more parameters always passes closer. So the newest observation is held
+   out, each family is fitted to the others, and the family that comes closest to the held-out one is chosen.
+   One held-out observation is little evidence. So families stand in an order of preference, and a later one
+   must predict twice as well as the one before it (`HANDICAP`).
+3. **Move.** The chosen family is fitted to all observations, and moved so that it passes through the newest.
+   A scheduler asks about the future from here on. A curve that starts above the present value would promise
+   a gain that has been made already.
+
+Example. Losses 1, 1/2, 1/3, 1/4 after 1, 2, 3, 4 passes. The last is held out. A family 1/(A·x + B) fitted to
+the first three predicts 1/4, which is right. A straight line is far below it, and is not chosen.
+
+What this cannot do: it foresees no change of the algorithm, such as a smaller learning rate. But curves are
+fitted anew after each step, so a wrong prediction lasts for a step. The source is SLAQ (Zhang et al. 2017).
+What it was compared with: docs/decisions/0010-sharing-cores.md, benchmarks/prediction.py.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +42,24 @@ HANDICAP = 2.0  # one held-out observation is little to judge by; 10 steps ahead
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What is predicted for J jobs. chosen: index into families, shape (J,). parameters: (J, PARAMETERS)."""
+    """What is predicted for J jobs.
+
+    Attributes:
+        families: the formulas.
+        chosen: the position in `families` of each job's formula, shape (J,).
+        parameters: of each job's formula, shape (J, PARAMETERS).
+    """
 
     families: tuple[Family, ...]
     chosen: IntArray
     parameters: FloatArray
 
     def at(self, x: FloatArray) -> FloatArray:
-        """Return each job's curve at its own positions. x: shape (J, K); so is the result."""
+        """Return the value of each job's curve at its own positions.
+
+        Args:
+            x: positions, shape (J, K). The result has the same shape.
+        """
         values = np.empty(x.shape)
         for index, family in enumerate(self.families):
             jobs = self.chosen == index
@@ -37,7 +73,18 @@ class Curves:
 
 
 def fit_curves(family: Family, series: Series, *, through_newest: bool = True) -> Curves:
-    """Return one family's curves. through_newest: moved so that they pass through each newest observation."""
+    """Return the curves of one family.
+
+    Args:
+        family: the formula.
+        series: the observations of J jobs.
+        through_newest: move each curve so that it passes through the newest observation.
+
+    >>> from relaqs.prediction import HARMONIC
+    >>> passes, losses = np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([[1.0, 1 / 2, 1 / 3, 1 / 4]])
+    >>> fit_curves(HARMONIC, Series.of(passes, losses)).at(np.array([[5.0, 10.0]])).round(3).tolist()
+    [[0.2, 0.1]]
+    """
     parameters = family.fit(series)
     if through_newest:
         parameters = family.through(parameters, *series.newest)
@@ -49,9 +96,13 @@ def fit_best_curves(
 ) -> Curves:
     """Return for each job the curve of the family that best predicts its newest observations.
 
-    families: in order of preference; one must predict twice as well as the one before it to be chosen.
-    held_out: how many are predicted from those before; the family chosen is then fitted to all of them, and
-    passes through the newest. first: the family of jobs with fewer than `enough` observations.
+    Args:
+        families: in order of preference. A family must predict twice as well as the one before it to be
+            chosen.
+        series: the observations of J jobs.
+        first: the family of jobs with fewer than `enough` observations.
+        enough: how many observations a choice needs.
+        held_out: how many of the newest observations are predicted from those before them.
     """
     everyone = (*families, first)
     chosen = np.where(series.counts < enough, len(families), _best_family(families, series, held_out))

@@ -12,7 +12,9 @@ PARAMETERS = 5  # columns every family's parameters fit into; the rest are zero
 
 
 class Family(Protocol):
-    """A shape of quality over position, e.g. 1/(A·x² + B). Stateless; parameters: shape (J, PARAMETERS)."""
+    """A formula of quality over position with free parameters, such as 1/(A·x² + B). It has no state.
+
+    Parameters have shape (J, PARAMETERS), one row for each job."""
 
     @property
     def name(self) -> str: ...
@@ -25,9 +27,20 @@ class Family(Protocol):
         ...
 
     def at(self, parameters: FloatArray, x: FloatArray) -> FloatArray:
-        """Return each job's curve at its positions. x: shape (J, K); so is the result."""
+        """Return the value of each job's curve at its positions.
+
+        Args:
+            parameters: shape (J, PARAMETERS).
+            x: positions, shape (J, K). The result has the same shape.
+        """
         ...
 
     def through(self, parameters: FloatArray, x: FloatArray, y: FloatArray) -> FloatArray:
-        """Return the parameters moved so that each job's curve passes through one point, shape (J,) both."""
+        """Return the parameters, moved so that each job's curve passes through one point.
+
+        Args:
+            parameters: shape (J, PARAMETERS).
+            x: the position of each job's point, shape (J,).
+            y: its value, shape (J,).
+        """
         ...

@@ -45,10 +45,16 @@ class InverseSquare:
     def sum_of_steps(
         self, parameters: FloatArray, x: FloatArray, step: FloatArray, n: FloatArray
     ) -> FloatArray:
-        """Return Σ over k = 1..n of the curve at x + k·step, for n that need not be whole.
+        """Return Σ over k = 1..n of the curve at x + k·step, shape (J, K), for n that need not be whole.
 
-        x, step: shape (J,). n: shape (J, K); so is the result. It is the integral from half a step after x
-        on, an arctangent: within 1 % of the sum from the second step of a job on.
+        It is the integral from half a step after x on, an arctangent. From a job's second step on it is
+        within 1 % of the sum.
+
+        Args:
+            parameters: of the curves, shape (J, PARAMETERS).
+            x: where each job is, shape (J,).
+            step: how far one step goes, shape (J,).
+            n: how many steps, shape (J, K).
         """
         a, b = parameters[:, :1], parameters[:, 1:2]
         start = (x + 0.5 * step)[:, None]

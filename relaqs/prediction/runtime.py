@@ -20,8 +20,10 @@ LEAST_SHARE_LEFT = 0.05  # of a step's cost, when more than the whole of it was 
 class StepCosts:
     """The steps ahead of J jobs, in core-seconds, shape (J,) each.
 
-    next_core_seconds: the whole cost of the step in hand. growth_core_seconds: by how much each step costs
-    more than the one before. spent_core_seconds: what the step in hand has used already.
+    Attributes:
+        next_core_seconds: the whole cost of the step in hand.
+        growth_core_seconds: by how much each step costs more than the one before.
+        spent_core_seconds: what the step in hand has used already.
     """
 
     next_core_seconds: FloatArray

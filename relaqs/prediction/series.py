@@ -13,10 +13,14 @@ WINDOW = 16  # observations kept a job: longer windows predict worse (benchmarks
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve a job. Every array has shape (J, W), oldest first, finite; weight 0 marks padding.
+    """The observations of J jobs, each job a row. Arrays have shape (J, W), oldest first.
 
-    x: position, e.g. the number of the step or the share of the work, never falling. y: what was observed.
-    A job without any observation has x = y = 0 and no weight.
+    All numbers are finite. A job without any observation has x = y = 0 and no weight.
+
+    Attributes:
+        x: positions, such as the number of the step or the share of the work. They never fall.
+        y: what was observed there.
+        weight: how much each observation counts. 0 marks padding.
     """
 
     x: FloatArray
@@ -33,13 +37,13 @@ class Series:
 
     @property
     def counts(self) -> IntArray:
-        """Observations of each job, shape (J,)."""
+        """How many observations each job has, shape (J,)."""
         counts: IntArray = np.count_nonzero(self.weight, axis=1)
         return counts
 
     @property
     def newest(self) -> tuple[FloatArray, FloatArray]:
-        """Position and value of each job's newest observation, shape (J,) both."""
+        """The position and the value of each job's newest observation, shape (J,) both."""
         last = _last(self.weight > 0)
         rows = np.arange(len(last))
         return self.x[rows, last], self.y[rows, last]
@@ -49,7 +53,11 @@ class Series:
         return Series(self.x[jobs], self.y[jobs], self.weight[jobs])
 
     def before(self, held_out: IntArray) -> Series:
-        """Return the series as it was so many observations ago, shape (J,)."""
+        """Return the series as it was some observations ago.
+
+        Args:
+            held_out: how many observations to leave out of each job, shape (J,).
+        """
         known = self.weight > 0
         newer = known[:, ::-1].cumsum(axis=1)[:, ::-1] - known
         return Series(self.x, self.y, np.where(newer >= held_out[:, None], self.weight, 0.0))

@@ -77,7 +77,11 @@ def _best_of_grid_of_few(window: Window) -> FloatArray:
 def _quadratic(moments: FloatArray, targets: FloatArray) -> FloatArray:
     """Return a, b ≥ 0 and c > 0 of the weighted quadratic, shape (J, 3).
 
-    moments: Σ w·t^p for p = 0..4. targets: Σ w·t^p·y for p = 0..2. Where a or b comes out negative, it is 0.
+    Args:
+        moments: Σ w·t^p for p = 0..4.
+        targets: Σ w·t^p·y for p = 0..2.
+
+    Where a or b comes out negative, it is 0.
     """
     m0, m1, m2, m3, m4 = moments.T
     r0, r1, r2 = targets.T

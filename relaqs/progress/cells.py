@@ -16,8 +16,11 @@ from relaqs.python_values import python_values
 class Cells:
     """The watched cells of one result of G groups and C columns.
 
-    keys: the groups' keys, each once. values: shape (G, C). counts: shape (G, C), False for a cell that is
-    left out, e.g. because its group has too few rows yet; a value that is not finite is left out as well.
+    Attributes:
+        keys: the groups' keys, each once.
+        values: shape (G, C).
+        counts: shape (G, C), False for a cell that is left out, e.g. because its group has too few rows yet;
+            a value that is not finite is left out as well.
     """
 
     keys: tuple[Hashable, ...]

@@ -37,9 +37,12 @@ class Figure:
 class Row:
     """One policy in one setting. Changes are relative to fair sharing of the same seeds: −0.2 is less.
 
-    error_seconds: the integral of a job's normalised error over time, the mean over jobs. reduced: seconds to
-    REDUCTIONS. crossing: the last reduction of the error before the policy falls behind fair sharing.
-    worst_job: the largest time to a 90 % reduction of any job, relative to what it has under fair sharing.
+    Attributes:
+        error_seconds: the integral of a job's normalised error over time, the mean over jobs.
+        reduced: seconds to REDUCTIONS.
+        crossing: the last reduction of the error before the policy falls behind fair sharing.
+        worst_job: the largest time to a 90 % reduction of any job, relative to what it has under fair
+            sharing.
     """
 
     policy: str

@@ -33,10 +33,15 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """J jobs from arrival to end. step_seconds: when each step ended, shape (J, S), NaN if it did not.
+    """J jobs from arrival to end.
 
-    trace: which row of `traces` tells the errors of each, shape (J,). A job's error is 1 until its first
-    result, then the true error relative to its run's largest, and 0 at its end. end_seconds: of the run.
+    A job's error is 1 until its first result. Then it is the true error relative to its run's largest, and 0
+    at its end.
+
+    Attributes:
+        step_seconds: when each step ended, shape (J, S). NaN if it did not.
+        trace: which row of `traces` has the errors of each job, shape (J,).
+        end_seconds: when the run ended.
     """
 
     traces: TraceTable
@@ -84,7 +89,7 @@ class Outcome:
     def over_time(self, at_seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the mean error and the mean progress metric of the jobs that have arrived by then.
 
-        at_seconds: shape (P,), rising; so are the results, NaN where nobody has come. A job that is over
+        at_seconds: shape (P,), rising; so are the results, NaN before the first job. A job that is over
         counts with error 0 and progress 0, one without a result with 1.
         """
         errors = self._mean_over_time(self.traces.error, at_seconds)

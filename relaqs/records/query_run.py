@@ -105,10 +105,17 @@ class Steps:
 class QueryRun:
     """One job, alone on its cores, to its end.
 
-    name: e.g. Q6. kind: query, exact or training. data: which, and how it is laid out, in words; scale: of
-    TPC-H data, NaN if nobody knows. run: which repetition. mode: see `Snapshot.mode`. core_seconds: of the
-    whole process meanwhile. duckdb_seconds: plain DuckDB on the same files with as many threads, just before
-    or after; NaN for training. equals_duckdb: whether the last answer is DuckDB's.
+    Attributes:
+        name: e.g. Q6.
+        kind: query, exact or training.
+        data: which, and how it is laid out, in words.
+        scale: of TPC-H data. NaN if it is unknown.
+        run: which repetition.
+        mode: see `Snapshot.mode`.
+        core_seconds: of the whole process meanwhile.
+        duckdb_seconds: plain DuckDB on the same files with as many threads, just before or after; NaN for
+            training.
+        equals_duckdb: whether the last answer is DuckDB's.
     """
 
     kind_of_record: ClassVar[str] = "query run"
@@ -129,7 +136,7 @@ class QueryRun:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two runs the same measurement, of which one is enough."""
+        """What two runs of one measurement have in common; one of them is enough."""
         return (self.name, self.data, self.seed, self.run, self.threads)
 
     @property

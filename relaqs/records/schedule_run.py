@@ -16,7 +16,7 @@ from relaqs.sharing.view import Kind
 
 RunSource = Literal["live", "simulated"]
 
-REDUCTIONS = np.array([0.7, 0.9, 0.95])  # told of each job; the mean over jobs is told of all LEVELS
+REDUCTIONS = np.array([0.7, 0.9, 0.95])  # kept of each job; of all LEVELS the mean over jobs is kept
 SERIES_POINTS = 200
 
 
@@ -24,8 +24,9 @@ SERIES_POINTS = 200
 class JobTimes:
     """J jobs in the order of their arrival. Times are seconds from each one's arrival, NaN where never.
 
-    reduced_seconds: until the true error was reduced by REDUCTIONS, for good, shape (J, 3). error_seconds:
-    the integral of the true normalised error.
+    Attributes:
+        reduced_seconds: until the true error was reduced by REDUCTIONS, for good, shape (J, 3).
+        error_seconds: the integral of the true normalised error.
     """
 
     names: tuple[str, ...]
@@ -138,10 +139,14 @@ class Ran:
 class ScheduleRun:
     """Jobs that shared cores under one policy.
 
-    arrival_seconds: the mean between arrivals. workload: in words. load: core-seconds asked for, relative to
-    those there were until the last arrival. mean_level_seconds: the mean over jobs of the time to each of
-    LEVELS. other_core_seconds: what the process used meanwhile outside of tasks. decision_ms_mean,
-    decision_ms_most: of the plans. ran: empty for simulated runs.
+    Attributes:
+        arrival_seconds: the mean between arrivals.
+        workload: in words.
+        load: core-seconds asked for, relative to those there were until the last arrival.
+        mean_level_seconds: the mean over jobs of the time to each of LEVELS.
+        other_core_seconds: what the process used meanwhile outside of tasks.
+        decision_ms_mean, decision_ms_most: of the plans.
+        ran: empty for simulated runs.
     """
 
     kind_of_record: ClassVar[str] = "schedule run"
@@ -179,7 +184,7 @@ class ScheduleRun:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What makes two runs the same measurement, of which one is enough."""
+        """What two runs of one measurement have in common; one of them is enough."""
         return (*self.setting, self.policy, self.seed)
 
     @classmethod

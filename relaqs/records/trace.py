@@ -1,4 +1,4 @@
-"""A trace: what one job does step by step, whoever runs it and however many cores it is given."""
+"""A trace: what one job does step by step, whoever runs it and however many cores it gets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from relaqs.sharing.view import Kind
 class Pipeline:
     """How a job's steps follow one another, beyond what their tasks cost. Arrays have shape (steps,).
 
-    tasks: of each step, one a core at most. fold_seconds: from the last task of a step to its result, on a
-    thread of the job's own. start_seconds: from the job's arrival to its first task: planning, for a query.
-    Raises ValueError for a step without a task, or for times that are negative or unknown.
+    Args:
+        tasks: how many tasks each step has. A task uses one core.
+        fold_seconds: from the end of a step's last task to its result, on a thread of the job's own.
+        start_seconds: from the job's arrival to its first task. For a query this is planning.
+
+    Raises:
+        ValueError: a step has no task, or a time is negative or unknown.
     """
 
     tasks: FloatArray
@@ -34,14 +38,20 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
-    """One job from its first step to its last, recorded or made up. All arrays have shape (steps,).
+    """One job from its first step to its last, recorded or made up. Arrays have shape (steps,).
 
-    work_done: in the job's unit, see `JobView`, rising. quality: what it reports after each step, an error or
-    a loss, inf while unknown. true_error: how far it really is from its end, not negative; what it is
-    measured by. core_seconds: for which each step holds cores. progress: by the result-delta metric, in
-    [0, 1]. pipeline: None for steps of so many tasks that no number of cores is too large for them, and that
-    wait for nothing else.
-    Raises ValueError for arrays that do not fit, or steps that cost nothing.
+    Args:
+        name: for people.
+        kind: what the job is.
+        work_done: in the job's unit (see `JobView`). It rises from step to step.
+        quality: what the job reports after each step, an error or a loss. It is inf while unknown.
+        true_error: how far the job really is from its end. It is what policies are measured by.
+        core_seconds: how long each step holds cores.
+        progress: by the result-delta metric, in [0, 1].
+        pipeline: how steps follow one another. None: steps have unlimited parallelism and no fold time.
+
+    Raises:
+        ValueError: arrays do not fit together, or a step costs nothing.
     """
 
     name: str
@@ -89,11 +99,19 @@ class Trace:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceTable:
-    """T traces as arrays of shape (T, S), padded behind each one's last step.
+    """T traces as arrays of shape (T, S). Behind a trace's last step they are padded.
 
-    cost_to: core-seconds from the start to the end of each step, inf behind the last. work_to, quality,
-    error (normalised), progress: after each step. cost, tasks, fold_seconds: of each step, tasks inf where
-    there is no pipeline. steps, start_seconds: shape (T,).
+    Attributes:
+        steps: how many steps each trace has, shape (T,).
+        start_seconds: from arrival to the first task, shape (T,).
+        cost: core-seconds of each step.
+        cost_to: core-seconds from the start to the end of each step, inf behind the last.
+        tasks: of each step, inf where there is no pipeline.
+        fold_seconds: of each step.
+        work_to: the work done after each step.
+        quality: what the job reports after each step.
+        error: the normalised true error after each step.
+        progress: after each step.
     """
 
     steps: IntArray

@@ -179,7 +179,7 @@ def _show_range(cell: Cell) -> str:
 
 
 def _show_unbounded(value: object) -> str:
-    """Return a value of which nothing is known: a number keeps three digits, anything else is itself."""
+    """Return a value without a known error: a number with three digits, anything else as it is."""
     number = _number(value)
     if number is None or not number:
         return show_value(value)

@@ -36,7 +36,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class AnswerView:
-    """Everything a renderer draws. hidden_rows: rows of the answer beyond those shown. notes: in words."""
+    """Everything a renderer draws.
+
+    Attributes:
+        hidden_rows: rows of the answer beyond those shown.
+        notes: in words.
+    """
 
     heading: str
     fraction: float

@@ -13,10 +13,16 @@ from relaqs.prediction.series import WINDOW
 
 
 class Observation(NamedTuple):
-    """One folded step. work_done: in the job's unit, see `JobView`. quality: error or loss, inf if unknown.
+    """One folded step.
 
-    core_seconds: measured over the step's tasks. progress: by one of the metrics of `relaqs.progress`, in
-    [0, 1]; NaN where it is not measured.
+    Attributes:
+        work_done: in the job's unit (see `JobView`).
+        quality: error or loss, inf if it is unknown.
+        core_seconds: measured over the step's tasks.
+        progress: by one of the metrics of `relaqs.progress`, in [0, 1]; NaN where it is not measured.
+
+    >>> Observation(work_done=0.1, quality=0.04, core_seconds=0.2).quality
+    0.04
     """
 
     work_done: float
@@ -33,9 +39,15 @@ def _nothing_yet() -> FloatArray:
 class History:
     """A job's observations, bounded in memory however many steps it takes.
 
-    newest: shape (WINDOW, 4), the columns of Observation, oldest first, NaN where there are fewer. count: of
-    all observations. first_quality: the first that was finite, NaN before. largest_change: of quality between
-    two consecutive steps so far, 0 before.
+    Attributes:
+        newest: the columns of Observation, shape (WINDOW, 4), oldest first, NaN where there are fewer.
+        count: the number of all observations.
+        first_quality: the first that was finite, NaN before.
+        largest_change: of quality between two consecutive steps so far, 0 before.
+
+    >>> seen = History().followed_by(Observation(0.1, 0.08, 0.2), Observation(0.2, 0.05, 0.2))
+    >>> seen.count, seen.first_quality, round(seen.largest_change, 2)
+    (2, 0.08, 0.03)
     """
 
     newest: FloatArray = field(default_factory=_nothing_yet)

@@ -15,7 +15,11 @@ from relaqs.sharing.history import History
 
 
 class Kind(IntEnum):
-    """What a job is. Only the first two have a quality that more work improves."""
+    """What a job is. Only the first two have a quality that more work improves.
+
+    >>> Kind.TRAINING.name, Kind.TRAINING < Kind.EXACT
+    ('TRAINING', True)
+    """
 
     QUERY = 0  # quality: relative error; work: the share of the rows that was scanned
     TRAINING = 1  # quality: loss; work: steps, i.e. passes over the data
@@ -43,6 +47,9 @@ class JobView:
         target: the error or loss at which the job may stop.
         deadline_seconds: when the user wants the target reached (`within=`), on the view's clock; inf: no
             time was given. The policies here do not look at it. A policy of your own can (`Policy`).
+
+    >>> JobView("report", Kind.QUERY, arrival_seconds=3.0, weight=2.0).work_total
+    1.0
     """
 
     id: str
@@ -76,8 +83,13 @@ class JobView:
 class Jobs:
     """J jobs as columns, so that a policy is a few array operations. Shape (J,), fields as in JobView.
 
-    count, first_quality, largest_change: see History. work, quality, core_seconds, progress: the newest
-    observations, shape (J, W), oldest first, NaN where a job has fewer.
+    The fields count, first_quality and largest_change are those of History. The fields work, quality,
+    core_seconds and progress hold the newest observations: shape (J, W), oldest first, NaN where a job has
+    fewer.
+
+    >>> jobs = Jobs.of([JobView("a", Kind.QUERY, 0.0), JobView("b", Kind.QUERY, 1.0, weight=2.0)])
+    >>> len(jobs), jobs.ids, jobs.weight.tolist()
+    (2, ('a', 'b'), [1.0, 2.0])
     """
 
     ids: tuple[str, ...]
@@ -161,6 +173,11 @@ class View:
         epoch_seconds: the time until the next decision, which is the horizon of this one.
         curves: the predicted quality of every job over its work (`relaqs.sharing.outlook`). Whoever fills
             the view knows which jobs reported anything new, and fits those alone. None: the policy fits.
+
+    >>> from relaqs.policies import Fair
+    >>> view = View(0.0, 4.0, Jobs.of([JobView("a", Kind.QUERY, 0.0), JobView("b", Kind.QUERY, 0.0)]))
+    >>> Fair().plan(view).cores_by_job()
+    {'a': 2.0, 'b': 2.0}
     """
 
     time_seconds: float

@@ -1,8 +1,8 @@
 """A cluster that is only computed: jobs from traces, arrivals from a seed, and the same policies as live.
 
-Discrete events and fluid progress between them, no clock but its own, no threads, no Dask: the same seed
-gives the same history. Nothing here decides who gets a core; `relaqs.policies` does, from the view filled
-here.
+`simulator.py` has the loop and the theory. The same seed gives the same history: there is no clock but the
+simulator's own, no thread and no Dask. Nothing here decides who gets a core. A policy does, from the view
+that is filled here.
 """
 
 from relaqs.records.outcome import LEVELS, Outcome

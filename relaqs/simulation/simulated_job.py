@@ -16,12 +16,16 @@ LEAST_SHARE = 1e-9  # of the cores: what a job without a share counts with where
 
 
 class StepsInFlight:
-    """How far the steps of J jobs are worked off. head: the earliest step of each not folded, shape (J,).
+    """How far the steps of J jobs are worked off.
 
-    A step's tasks, one a core at most, are worked off evenly, and a job's cores go to its earliest step
-    first. When the tasks of that are done it is folded, which takes time and no core, and lets a later step
-    in: two are in flight, and more while they have no more tasks than there are cores. Of a training run it
-    is one, as the next needs its result. Jobs without a pipeline have endless tasks and no folds.
+    The tasks of a step are worked off evenly, and a task uses one core at most. A job's cores go to its
+    earliest step first. When the tasks of that step are done it is folded, which takes time and no core. Then
+    a later step begins. Two steps are in flight at once, and more while they have fewer tasks than there are
+    cores. A training run has one step in flight, because the next one needs its result. Jobs without a
+    pipeline have endless tasks and no folds.
+
+    Attributes:
+        head: the earliest step of each job that is not folded, shape (J,).
     """
 
     def __init__(
@@ -33,9 +37,16 @@ class StepsInFlight:
         arrival_seconds: FloatArray,
         capacity_cores: float,
     ) -> None:
-        """Put every job before its first step. trace, kind, cost_scale, arrival_seconds: shape (J,).
+        """Put every job before its first step.
 
-        cost_scale: as if the data were so many times as large, with so many times the tasks.
+        Args:
+            traces: all traces.
+            trace: which of them each job replays, shape (J,).
+            kind: of each job, shape (J,).
+            cost_scale: how many times as large the data are taken to be, with as many times the tasks, shape
+                (J,).
+            arrival_seconds: of each job, shape (J,).
+            capacity_cores: of the cluster.
         """
         scale = cost_scale[:, None]
         tasks = np.ceil(traces.tasks[trace] * scale * (1 - ROUNDING))
@@ -56,7 +67,7 @@ class StepsInFlight:
     def shared_out(self, jobs: IntArray, cores: FloatArray, at_seconds: float) -> FloatArray:
         """Return a plan's cores where what a job has no tasks for goes to jobs that have, shape (len(jobs),).
 
-        Shared as planned: whose turn it is depends on shares, and only those have turns who have tasks.
+        Cores are shared as planned among the jobs that have tasks.
         """
         if self._is_endless[jobs].all():
             return cores
@@ -69,7 +80,7 @@ class StepsInFlight:
     def seconds_to_event(self, jobs: IntArray, cores: FloatArray, at_seconds: float) -> float:
         """Return the time until some job can use more cores or fewer, has its first result, or ends.
 
-        cores: what each has meanwhile. inf if nobody gets anywhere.
+        cores: what each has meanwhile. inf if no job gets anywhere.
         """
         endless = self._is_endless[jobs]
         free = jobs[endless]

@@ -1,4 +1,32 @@
-"""The loop: jobs arrive, a policy shares the cores out, jobs work, steps end, and again."""
+"""The simulator: jobs arrive, a policy shares the cores out, jobs work, steps end, and again.
+
+The theory in half a page. A policy is judged by what a whole cluster does over hours, with hundreds of jobs
+and several seeds. Running that for real takes hours for each policy. But a policy sees only numbers: how much
+work each job has done, and how good its result was after each step. A **trace** has these numbers for one
+job, recorded or made up from theory. So a cluster can be computed: given traces, times of arrival and a
+policy, what is each job's quality at each moment?
+
+Time passes in two ways.
+
+- **Plans** are events. One is made every `epoch_seconds`, and (as live) at once when a job arrives, gives its
+  first result or ends. For a plan the simulator fills the same `View` as the live scheduler, by the same
+  predictions, and asks the same policy. So what is measured is the policy that will run.
+- **Between two plans** work is fluid. A job with 2.5 cores does 2.5 core-seconds of its trace each second.
+  Real tasks start and end; here a job with half a core works on its task at half the speed. Where a trace
+  knows its tasks (`Pipeline`), a task uses one core at most, and a step has a result only after it was
+  folded, which takes time and no core. Cores for which a job has no tasks go to jobs that have some. The
+  moments at which steps end are computed, and not stepped through.
+
+The loop is: admit the jobs that have arrived; ask for a plan; let the jobs work until the next plan is due;
+take out those that are over. With no job running, time jumps to the next arrival.
+
+Example. Two jobs of 3 core-seconds each arrive at 0 s on a cluster of 2 cores. Fair sharing gives each one
+core, and both end at 3 s. First in, first out gives both cores to the first: it ends at 1.5 s, and the second
+at 3 s. (The example of `simulate` runs this.)
+
+How near this is to a real cluster was measured: `relaqs simulate --validate` replays a live run. What it is
+trusted for, and what would change it: docs/decisions/0013-simulator.md.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +49,17 @@ SHORTEST_SECONDS = 1e-6  # between plans: what is nearer than that, rounding may
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How time passes. epoch_seconds: between plans.
+    """How time passes in a simulation.
 
-    reacts_at_once: a plan is also made whenever a job arrives, has its first result or ends, as live; else
-    all that waits for the next epoch, and the cores of a job that ends idle until then: of very many jobs
-    that makes little difference, and takes much less time to compute.
-    until_seconds: when to stop, whoever is not over.
+    Args:
+        epoch_seconds: the time between two plans.
+        reacts_at_once: make a plan also whenever a job arrives, has its first result or ends, as live. If
+            False, all that waits for the next plan, and the cores of a job that ended idle until then. With
+            very many jobs that makes little difference, and takes much less time to compute.
+        until_seconds: when to stop, even if jobs are left.
+
+    Raises:
+        ValueError: a time is not above 0.
     """
 
     epoch_seconds: float = EPOCH_SECONDS
@@ -42,7 +75,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """What came of a simulation. decision_seconds: what each plan took, by the stopwatch, shape (plans,)."""
+    """What came of a simulation.
+
+    Attributes:
+        outcome: what each job did, and when.
+        decision_seconds: what each plan took by the stopwatch, shape (plans,).
+    """
 
     outcome: Outcome
     decision_seconds: FloatArray
@@ -62,11 +100,22 @@ def simulate(
     has (`StepsInFlight`). A job that a plan stops works no more, and its later steps have no end.
 
     Args:
+        workload: the jobs, and when each arrives.
+        policy: shares the cores out.
         capacity_cores: what the whole cluster has; any number above 0.
+        options: how time passes.
         stopwatch: the only clock of the real world. It times decisions, and changes nothing else.
 
     Raises:
         ValueError: there are no cores.
+
+    >>> from relaqs.policies import Fair, Fifo, Kind
+    >>> from relaqs.simulation import Trace, workload_of
+    >>> errors, halves, progress = np.array([0.1, 0.0]), np.array([1.5, 1.5]), np.array([1.0, 0.5])
+    >>> job = Trace("job", Kind.QUERY, np.array([0.5, 1.0]), errors, errors, halves, progress)
+    >>> two = workload_of([job, job], np.zeros(2))
+    >>> [simulate(two, policy, 2.0).outcome.step_seconds[:, -1].tolist() for policy in (Fair(), Fifo())]
+    [[3.0, 3.0], [1.5, 3.0]]
     """
     if not capacity_cores > 0:
         raise ValueError(f"the cluster has no cores: capacity_cores is {capacity_cores}; give more than 0")

@@ -24,9 +24,12 @@ _ARRIVALS, _JOBS = 0, 1  # streams of one seed: who comes does not depend on whe
 
 @dataclass(frozen=True, slots=True)
 class JobMix:
-    """Which jobs there are. traces: to draw from; empty: made-up ones of about core_seconds each.
+    """Which jobs there are.
 
-    training_share: of the made-up ones. cost_scale: what the core-seconds of traces are multiplied by.
+    Attributes:
+        traces: to draw from; empty: made-up ones of about core_seconds each.
+        training_share: of the made-up ones.
+        cost_scale: what the core-seconds of traces are multiplied by.
     """
 
     traces: tuple[Trace, ...] = ()

@@ -20,12 +20,16 @@ AGREES = 0.10  # relative: what the mean time to a 90 % reduction may differ by
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """One live run beside its simulation. Seconds are means over jobs; share_points: of the cores.
+    """One live run beside its simulation.
 
-    first: until the first result. reduced: until errors are reduced by 90 %. completed: until jobs end.
-    predicted_reduced: the simulation where each step takes what it took under the other policies, the mean
-    over those; NaN if there are none. share_points: how far the shares of the cores that went to the worst,
-    middle and best third of the jobs are apart, the mean over the thirds; NaN where there never were three.
+    Each of `first` (until the first result), `reduced` (until errors are reduced by 90 %) and `completed`
+    (until jobs end) is there twice, live and simulated, in seconds, as a mean over jobs.
+
+    Attributes:
+        predicted_reduced: `reduced` of the simulation in which each step takes as long as it took under the
+            other policies, the mean over these. NaN if there are none.
+        share_points: how far the shares of the cores that went to the worst, middle and best third of the
+            jobs are apart, the mean over the thirds. NaN where there never were three jobs.
     """
 
     policy: str

@@ -19,8 +19,11 @@ DISTINCT_TRACES = 1000  # at most so many are made up; more jobs than these shar
 class Workload:
     """J jobs in the order of their arrival. All arrays have shape (J,).
 
-    trace: index into traces. arrival_seconds: rising. cost_scale: what the trace's core-seconds are
-    multiplied by. cores_most: more than these a job cannot use at once.
+    Attributes:
+        trace: index into traces.
+        arrival_seconds: rising.
+        cost_scale: what the trace's core-seconds are multiplied by.
+        cores_most: more than these a job cannot use at once.
     """
 
     traces: tuple[Trace, ...]

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-IDLE_SECONDS = 30.0  # what nobody asked for that long is let go
+IDLE_SECONDS = 30.0  # what was not asked for in this time is freed
 
 VersionedArrays = Mapping[str, tuple[int, NDArray[Any]]]
 """Named arrays, each with its version."""

@@ -97,7 +97,7 @@ class LossJob:
         return StepReport(step.index, loss, None, core_seconds, is_final, progress)
 
     def close(self) -> None:
-        """Free what the run holds here. What other processes keep of it goes when nobody asks for it."""
+        """Free what the run holds here. Other processes free what they keep of it after a while."""
         KEPT.forget(self.id)
         if self._training is not None:
             self._training.close()

@@ -52,7 +52,7 @@ _ONE_THREAD = _OneThread()
 def one_thread() -> AbstractContextManager[None]:
     """Return a context inside which numpy and scipy use the calling thread alone.
 
-    Their threads would take cores that the scheduler gave to others, and nobody would measure them. The
+    Their threads would take cores that the scheduler gave to others, and would not be measured. The
     user's own linear algebra in the same process is limited as well, meanwhile.
     """
     return _ONE_THREAD.held()

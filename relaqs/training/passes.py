@@ -34,8 +34,10 @@ Value = TypeVar("Value")
 class PartitionSource:
     """Where a task's partitions come from.
 
-    data: owner of the arrays kept. budget_bytes: for all that is kept in the process. first: the position of
-    the first partition among all of them.
+    Attributes:
+        data: owner of the arrays kept.
+        budget_bytes: for all that is kept in the process.
+        first: the position of the first partition among all of them.
     """
 
     data: str
@@ -89,8 +91,10 @@ class Summed:
 class PassWork:
     """Returns the sums of some pieces for a model.
 
-    cut: how many pieces each partition has. first, end: the positions of the pieces, among those of all
-    partitions; the source has the partitions they are of.
+    Attributes:
+        cut: how many pieces each partition has.
+        first, end: which pieces, by their positions among the pieces of all partitions. The source has the
+            partitions that they are of.
     """
 
     run_id: str
@@ -157,7 +161,9 @@ def add_sums(one: Sums, other: Sums) -> Sums:
 def pieces_of(row_counts: Sequence[int], piece_rows: int) -> int:
     """Return how many pieces each partition is cut into: a power of two, so that each partition is a subtree.
 
-    row_counts: of the partitions. piece_rows: the most rows of a piece.
+    Args:
+        row_counts: of the partitions.
+        piece_rows: the most rows of a piece.
     """
     return 1 << (math.ceil(max(row_counts) / piece_rows) - 1).bit_length() if any(row_counts) else 1
 

@@ -23,6 +23,9 @@ class Fold:
         model: the best model so far.
         loss: its loss.
         is_final: whether the model will not get better.
+
+    >>> Fold(model=[0.5, 1.5], loss=0.25, is_final=False).loss
+    0.25
     """
 
     model: Any
@@ -31,7 +34,18 @@ class Fold:
 
 
 class Training(Protocol):
-    """One run of a job, on the driver. Called from one thread at a time."""
+    """One run of a job, on the driver. Called from one thread at a time.
+
+    `Iteration` is the simplest: the next model is a function of the last one and its sums.
+
+    >>> class Mean:  # of numbers, in one pass
+    ...     model = None
+    ...     def fold(self, sums):
+    ...         return Fold(sums[0] / sums[1], 0.0, True)
+    ...     def close(self): ...
+    >>> Mean().fold((12.0, 4)).model
+    3.0
+    """
 
     @property
     def model(self) -> Any:
@@ -101,7 +115,12 @@ class SizedPieces(Protocol):
     """What a `TrainingJob` adds to choose the size of its pieces.
 
     Tasks should be short, since a query that arrives waits for one to end. So choose fewer rows than 8192
-    where one row takes over 5 µs. Example, in the class of a job: `piece_rows: ClassVar[int] = 1024`.
+    where one row takes over 5 µs.
+
+    >>> class SlowRows:
+    ...     piece_rows = 1024
+    >>> isinstance(SlowRows(), SizedPieces)
+    True
     """
 
     @property

@@ -22,6 +22,11 @@ class Rows:
         kept: what this run stored beside these rows at its last pass. Each name has a version and an array.
             It may be empty at any time. Two tasks may see it at once, so replace entries and never write
             into arrays.
+
+    >>> import numpy as np
+    >>> rows = Rows(np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), target=np.array([0, 1, 1]))
+    >>> len(rows), rows.features.sum(axis=0).tolist()
+    (3, [9.0, 12.0])
     """
 
     features: FloatArray

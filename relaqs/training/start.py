@@ -30,7 +30,12 @@ def training_run(
     options: TrainingOptions,
     running: RunningJobs,
 ) -> TrainingRun:
-    """Return the run of a job, not started. plan: of its SELECT. running: the jobs of the session."""
+    """Return the run of a job, not started.
+
+    Args:
+        plan: of its SELECT.
+        running: the jobs of the session.
+    """
     stopwatch = Stopwatch()
     loss_job = LossJob(
         uuid.uuid4().hex[:12],

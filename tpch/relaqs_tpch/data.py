@@ -37,13 +37,24 @@ def generate(
     """Return the layouts of the eight tables at a scale, made below `into` where they are not there yet.
 
     lineitem and orders are co-clustered by order key. Every other table is static while it is small: see
-    `relaqs_tpch.tables`. A run that was stopped goes on where it stopped; each layout is there whole or not
-    at all. keep_raw: keep the generator's own Parquet files in `into`/tpch-raw, to compare with plain DuckDB.
-    second_layouts: also lay lineitem, partsupp and part out by part key, and orders and customer by customer
-    key, as orders@customer and so on; they can be added to tables that are there.
-    Raises LayoutError if the folder holds tables of another scale, seed or origin and `force` is not given,
-    or if the disk is too small; DataError if the generator fails.
-    No figure measured on this data is comparable to an official TPC-H result.
+    `relaqs_tpch.tables`. A run that was stopped goes on where it stopped. Each layout is there whole or not
+    at all. No figure measured on this data is comparable to an official TPC-H result.
+
+    Args:
+        scale: 1 is 6 million rows of lineitem.
+        into: the warehouse's folder.
+        partitions: of a sampled table.
+        seed: of the random order of rows.
+        force: replace tables that are there.
+        keep_raw: keep the generator's own Parquet files in `into`/tpch-raw, to compare with plain DuckDB.
+        second_layouts: also lay lineitem, partsupp and part out by part key, and orders and customer by
+            customer key, as orders@customer and so on. They can be added to tables that are there.
+        progress: called with a share in [0, 1] and what is being done.
+
+    Raises:
+        LayoutError: the folder holds tables of another scale, seed or origin and `force` is not given, or the
+            disk is too small.
+        DataError: the generator fails.
     """
     if not (math.isfinite(scale) and scale > 0):
         raise LayoutError(f"scale is {scale}; it must be above 0, e.g. 1 for 6 million rows of lineitem")

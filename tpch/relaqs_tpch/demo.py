@@ -70,7 +70,7 @@ def demo(data: Path, scale: float) -> None:
 
 @dataclass(slots=True)
 class Milestones:
-    """The snapshots by which a query's speed is told."""
+    """The snapshots that show how fast a query was."""
 
     first: Snapshot | None = None
     good: Snapshot | None = None

@@ -29,8 +29,9 @@ class Held:
 class StepMeter:
     """One step: its tasks, in the order they ended, and how far the result moved.
 
-    queued_at: when its tasks were queued, on `time.perf_counter`; NaN where nobody looked. cores: how many
-    its tasks could use.
+    Attributes:
+        queued_at: when its tasks were queued, on `time.perf_counter`. NaN where it was not measured.
+        cores: how many its tasks could use.
     """
 
     task_core_seconds: list[float] = field(default_factory=list)
@@ -49,7 +50,7 @@ class StepMeter:
 
     @property
     def ended_at(self) -> float:
-        """When the last task ended, NaN where nobody looked."""
+        """When the last task ended. NaN where it was not measured."""
         return max((each.ended_at for each in self.held), default=math.nan)
 
 

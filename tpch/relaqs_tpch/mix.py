@@ -18,7 +18,12 @@ _ARRIVALS, _JOBS = 0, 1  # streams of one seed: who comes does not depend on whe
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One job to come. number: of the query, None for training by `algorithm`. seed: of its own order."""
+    """One job to come.
+
+    Attributes:
+        number: of the query, None for training by `algorithm`.
+        seed: of its own order.
+    """
 
     at_seconds: float
     folder: Path

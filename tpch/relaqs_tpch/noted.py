@@ -23,7 +23,7 @@ class Planned:
 class NotedPolicy:
     """Plans as another policy does, and keeps the plans. now: the clock of `Planned.at_seconds`.
 
-    What a plan took to make is told by a stopwatch of its own, whatever clock that is.
+    A stopwatch of its own measures how long a plan took to make.
     """
 
     def __init__(self, inner: Policy, now: Callable[[], float] = time.perf_counter) -> None:

@@ -10,7 +10,12 @@ from relaqs_tpch.tables import TpchTable
 
 
 class Meter:
-    """Turns steps into shares. generating: tables to generate; laying: tables to lay out, in this order."""
+    """Turns steps into shares.
+
+    Args:
+        generating: tables to generate.
+        laying: tables to lay out, in this order.
+    """
 
     def __init__(
         self,

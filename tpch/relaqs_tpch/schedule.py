@@ -41,7 +41,12 @@ LOOK_SECONDS = 0.25  # between pictures for whoever watches
 
 @dataclass(slots=True)
 class LiveJob:
-    """One job of a running schedule. snapshots: of a query. failure: what ended it before its time."""
+    """One job of a running schedule.
+
+    Attributes:
+        snapshots: of a query.
+        failure: what ended it before its time.
+    """
 
     arrival: Arrival
     submitted_seconds: float = math.nan
@@ -61,9 +66,11 @@ Watcher = Callable[[float, ClusterStatus, Sequence[LiveJob]], None]
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a live schedule runs on. cluster: a Dask scheduler's address, or None for threads.
+    """What a live schedule runs on.
 
-    security: its TLS files.
+    Attributes:
+        cluster: a Dask scheduler's address, or None for threads.
+        security: its TLS files.
     """
 
     policy: str

@@ -14,9 +14,11 @@ SPAN_SECONDS = 0.05
 
 
 def decisions_of(outcome: Outcome, held: Sequence[Sequence[Held]], started_at: float) -> Decisions:
-    """Return whose tasks held which cores when, by how far each job was off at that moment.
+    """Return which tasks held how many cores when, and how far each job was off at that moment.
 
-    held: the tasks of each job of the outcome. started_at: the run's beginning, on `time.perf_counter`.
+    Args:
+        held: the tasks of each job of the outcome.
+        started_at: the run's beginning, on `time.perf_counter`.
     """
     decisions = Decisions()
     begins = np.arange(0.0, outcome.end_seconds, SPAN_SECONDS)

@@ -11,11 +11,15 @@ LARGEST_STATIC_ROWS = 10_000_000  # every worker reads a static table whole: 10 
 
 @dataclass(frozen=True, slots=True)
 class TpchTable:
-    """One table, or another layout of it. rows, parquet_bytes: at scale 1, as the generator writes them.
+    """One table, or another layout of it.
 
-    name: of the folder; orders@customer is another layout of orders. grows: whether both are proportional to
-    the scale. cluster_key: rows that share it stay together when the table is sampled; without it the
-    sampling unit is a row. is_stream: sampled at every scale.
+    Attributes:
+        rows, parquet_bytes: at scale 1, as the generator writes them.
+        name: of the folder; orders@customer is another layout of orders.
+        grows: whether both are proportional to the scale.
+        cluster_key: rows that share it stay together when the table is sampled; without it the sampling unit
+            is a row.
+        is_stream: sampled at every scale.
     """
 
     name: str

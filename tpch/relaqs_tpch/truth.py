@@ -24,10 +24,13 @@ _MEASURED = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE, Outp
 class Verdict:
     """One snapshot against the truth.
 
-    error: the mean over all cells of the exact answer of |shown − exact| / |exact|, at most 1 each, and 1 for
-    a cell that is not shown. half_width: the mean relative half-width of the certified cells, NaN without
-    any. cells: of the exact answer. certified: of those shown. held: of the certified, those whose interval
-    has the exact value in it.
+    Attributes:
+        error: the mean over all cells of the exact answer of |shown − exact| / |exact|, at most 1 each, and 1
+            for a cell that is not shown.
+        half_width: the mean relative half-width of the certified cells, NaN without any.
+        cells: how many cells the exact answer has.
+        certified: how many of the shown cells are certified.
+        held: how many of the certified cells have the exact value in their interval.
     """
 
     error: float

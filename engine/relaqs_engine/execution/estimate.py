@@ -21,6 +21,9 @@ class ApproximateColumn:
         high: the name of the column of upper ends.
         certified: the name of the column that says which intervals are certified.
         position: its position among the query's own columns, from 0. A query may give two columns one name.
+
+    >>> ApproximateColumn("total", "total_low", "total_high", "total_certified", position=1).low
+    'total_low'
     """
 
     name: str

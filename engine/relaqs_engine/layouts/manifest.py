@@ -118,6 +118,11 @@ class Layout:
             column is skewed.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
             has 1, which makes the largest unit a likely one.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> trips = CATALOG.table("trips")
+    >>> trips.kind, trips.row_count, [column.name for column in trips.columns][:2]
+    ('sampled', 12800000, ['driver', 'zone'])
     """
 
     table: str

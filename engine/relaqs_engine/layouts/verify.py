@@ -50,7 +50,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """Everything that was checked."""
+    """Everything that was checked. `relaqs.verify` returns it.
+
+    >>> VerifyReport((Check("trips", "rows", True, "2,000 rows"),)).ok
+    True
+    """
 
     checks: tuple[Check, ...]
 

@@ -28,6 +28,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
+from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import stream_token
@@ -60,9 +61,14 @@ def refusal(rule: Rule, sql: str) -> str:
     return ""
 
 
+def planned(sql: str) -> OnlinePlan:
+    """Return the query's plan."""
+    return plan_query(sql, CATALOG, _binder())
+
+
 def explained(sql: str, title: str) -> str:
     """Return what `explain` says of the query's plan under a title, on one line."""
-    lines = iter(explain(plan_query(sql, CATALOG, _binder())).splitlines())
+    lines = iter(explain(planned(sql)).splitlines())
     first = next(line for line in lines if line.startswith(title))
     rest = list(takewhile(lambda line: line.startswith("  "), lines)) if first.endswith(":") else []
     text = " ".join(" ".join([first.partition(": ")[2], *rest]).split())

@@ -42,6 +42,11 @@ class OnlinePlan:
         warnings: what every answer before the end says.
         leading: the streamed table with the rows that measure what was scanned; "" where none is streamed.
         is_ordered: whether the query has an ORDER BY of its own.
+
+    >>> from relaqs_engine.planning.example import planned
+    >>> plan = planned("SELECT zone, avg(fare) AS mean FROM trips GROUP BY zone")
+    >>> plan.mode.value, [(output.name, output.kind.value) for output in plan.outputs]
+    ('mergeable', [('zone', 'key'), ('mean', 'estimate')])
     """
 
     # How the query is answered, in a word.

@@ -31,8 +31,11 @@ if TYPE_CHECKING:
 class Forest:
     """Trees so far. A round has a tree for each score; the newest may still be growing.
 
-    rounds: the complete ones. growing: a tree for each output, or none once all rounds are complete.
-    open_nodes: the leaves of each growing tree that may be split. level: their depth.
+    Attributes:
+        rounds: the complete ones.
+        growing: a tree for each output, or none once all rounds are complete.
+        open_nodes: the leaves of each growing tree that may be split.
+        level: their depth.
     """
 
     loss: BoostingLoss

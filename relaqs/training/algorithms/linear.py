@@ -18,9 +18,12 @@ from relaqs.training.rows import Sums
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """weights: shape (outputs, features). intercepts: shape (outputs,). classes: what is told apart, if any.
+    """Two classes have one output, which is positive for the second; more have one each.
 
-    Two classes have one output, which is positive for the second; more have one each.
+    Attributes:
+        weights: shape (outputs, features).
+        intercepts: shape (outputs,).
+        classes: the classes to tell apart, if any.
     """
 
     weights: FloatArray
@@ -43,8 +46,11 @@ class Coefficients:
 class Objective:
     """What is minimised: (Σ loss + ½ penalty·‖weights‖²) / row_count.
 
-    penalises_intercepts: they count among the weights. score_mean, score_unit: where scores lie, and in what
-    they are measured; losses are measured in its square. So the unit of a target does not matter.
+    Attributes:
+        penalises_intercepts: whether intercepts count among the weights.
+        score_mean: the score that a model without weights should give.
+        score_unit: what scores are measured in. Losses are measured in its square, so the unit of a target
+            does not matter.
     """
 
     row_count: int
@@ -56,8 +62,12 @@ class Objective:
     def curvature(self, mean: FloatArray, covariance: FloatArray) -> FloatArray:
         """Return about how the objective curves over weights and score at the mean, see `Axes.of`.
 
-        mean: shape (features,). covariance: shape (features, features), or the variances alone. For squared
-        errors it is half of the hessian; hinge and log loss curve less where rows are far from the margin.
+        For squared errors it is half of the hessian. Hinge and log loss curve less where rows are far from
+        the margin.
+
+        Args:
+            mean: of the features, shape (features,).
+            covariance: of the features, shape (features, features), or their variances alone.
         """
         ridge = self.penalty / self.row_count
         ridge_of_intercept = ridge if self.penalises_intercepts else 0.0
@@ -72,7 +82,9 @@ class Objective:
 def gradient_sums(features: FloatArray, losses: FloatArray, slopes: FloatArray) -> Sums:
     """Return one partition's loss, and its gradient for weights and intercepts.
 
-    losses: any shape. slopes: of the loss for each score, shape (rows, outputs).
+    Args:
+        losses: of the rows, any shape.
+        slopes: of the loss for each score, shape (rows, outputs).
     """
     return np.asarray(losses.sum()), slopes.T @ features, slopes.sum(axis=0)
 
@@ -81,8 +93,11 @@ class LinearDescent:
     """L-BFGS over the coefficients of a linear model, from constant scores.
 
     The optimiser sees weights and the score at the mean, along axes in which the objective is about as
-    steep; it is the same objective, so it has the same minimum. mean, covariance: of the features, see
-    `Objective.curvature`. classes: for a classifier.
+    steep. It is the same objective, so it has the same minimum.
+
+    Args:
+        mean, covariance: of the features, see `Objective.curvature`.
+        classes: for a classifier.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 scipy calls the function it minimises and waits for the value; a job is asked for its next step and must not
 wait. So the optimiser runs in a thread of its own, which hands out the point where it wants the loss and
-sleeps until it is told. The thread does no more than scipy's own few vector operations.
+sleeps until the loss is there. The thread does no more than scipy's own few vector operations.
 """
 
 from __future__ import annotations
@@ -47,15 +47,19 @@ _Answer: TypeAlias = tuple[float, FloatArray] | None
 
 
 class _ClosedError(Exception):
-    """Ends the optimiser's thread: nobody will answer any more."""
+    """Ends the optimiser's thread: no more losses will come."""
 
 
 class Descent:
     """A minimisation from a start point. Ask for `wanted`, `tell` what the loss is there, until it is None.
 
-    gradient_tolerance: it has converged where no component of the gradient is larger. least_decrease: or
-    where a step lowers the loss by less, relatively. best, loss: the best point accepted so far, and its
-    loss; the start at first.
+    Args:
+        gradient_tolerance: it has converged where no component of the gradient is larger.
+        least_decrease: it has also converged where a step lowers the loss by a smaller share than this.
+
+    Attributes:
+        best: the best point accepted so far; the start at first.
+        loss: the loss at the best point.
     """
 
     def __init__(

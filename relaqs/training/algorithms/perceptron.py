@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Layers:
     """The weights between layers, shape (inputs, outputs) each, and biases, shape (outputs,) each.
 
-    The last layer has one output for two classes, one each for more. classes: what is told apart.
+    The last layer has one output for two classes, and one for each of more classes.
     """
 
     weights: tuple[FloatArray, ...]

@@ -131,8 +131,11 @@ def expected_logs(parameters: FloatArray) -> FloatArray:
 def document_topics(counts: FloatArray, words: FloatArray, prior: float) -> FloatArray:
     """Return the Dirichlet parameters of each document's topics, shape (documents, topics).
 
-    counts: shape (documents, words). words: exp of the topics' expected logs, shape (topics, words).
     Documents that have settled take no further part, so that each ends where it would end alone.
+
+    Args:
+        counts: how often each word occurs, shape (documents, words).
+        words: exp of the topics' expected logs, shape (topics, words).
     """
     found = np.ones((len(counts), len(words)))
     open_rows, now, left = np.arange(len(counts)), found.copy(), counts

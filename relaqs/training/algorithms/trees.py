@@ -36,9 +36,12 @@ Bins: TypeAlias = NDArray[np.uint8] | NDArray[np.uint16]
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How trees grow. learning_rate: what leaves are multiplied by. ridge: added to a leaf's hessian.
+    """How trees grow.
 
-    least_hessian: of either side of a split.
+    Attributes:
+        learning_rate: what leaves are multiplied by.
+        ridge: what is added to a leaf's hessian.
+        least_hessian: the least hessian of either side of a split.
     """
 
     learning_rate: float
@@ -69,9 +72,13 @@ def histograms(
 ) -> FloatArray:
     """Return the sums of slopes of the rows in each open node, by feature and bin.
 
-    node: each row's, shape (rows,). slopes: gradient and hessian, shape (rows, 2). width: bins of a feature.
-    The result has shape (open nodes, features, width, 2). It is a product with a sparse matrix of ones, which
-    is scipy's fastest way to add to places by index, and lets other threads run.
+    Args:
+        node: the node of each row, shape (rows,).
+        slopes: gradient and hessian of each row, shape (rows, 2).
+        width: how many bins a feature has.
+
+    The result has shape (open nodes, features, width, 2). It is a product with a sparse matrix of ones. That
+    is scipy's fastest way to add to places by index, and it lets other threads run.
     """
     features = bins.shape[1]
     place = np.full(max(node.max(initial=0), open_nodes.max(initial=0)) + 1, -1)
@@ -92,8 +99,11 @@ def grown(
 ) -> tuple[Tree, IntArray]:
     """Return the tree with its open nodes split where that gains most, and the new open nodes.
 
-    sums: as `histograms` gives them. cut_counts: of each feature, shape (features,); it has one bin more.
     Source: Chen, Guestrin 2016, XGBoost, eq. 5 to 7, level by level.
+
+    Args:
+        sums: as `histograms` gives them.
+        cut_counts: how many cuts each feature has, shape (features,). It has one bin more.
     """
     if not len(open_nodes):
         return tree, open_nodes
@@ -144,7 +154,9 @@ def _split(
 ) -> tuple[Tree, IntArray]:
     """Return the tree with two leaves below each of the nodes, and those leaves.
 
-    at: (position, feature, cut) of each split. sums: left and right, shape (splits, 2) each.
+    Args:
+        at: (position, feature, cut) of each split.
+        sums: of the rows left and right of each split, shape (splits, 2) each.
     """
     tree = tree.copy()
     places = len(tree) + np.arange(2 * len(nodes))

@@ -186,12 +186,12 @@ def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, list[BaseEx
 def test_interrupt_stops_the_job_s_statements_and_no_other_s(tmp_path: Path) -> None:
     pipe = tmp_path / "running"
     os.mkfifo(pipe)
-    thread, errors = in_thread(lambda: LongQuery(str(pipe)).run("long"))
+    thread, errors = in_thread(lambda: LongQuery(str(pipe)).run("interrupted owner"))
     pipe.read_text()
     worker.interrupt("other")
     assert query_work("SELECT 1 AS one").run("another").num_rows == 1
     assert thread.is_alive()
-    worker.interrupt("long")
+    worker.interrupt("interrupted owner")
     thread.join(10)
     assert [type(error) for error in errors] == [Interrupted]
 

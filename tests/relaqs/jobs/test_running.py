@@ -3,13 +3,39 @@
 from __future__ import annotations
 
 import gc
+import sys
+import threading
 import weakref
+from collections.abc import Iterator
+
+import pytest
 
 from relaqs.jobs.running import RunningJobs
 
 
 class Owner:
     pass
+
+
+class Silent:
+    """Is over at once."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+
+    def stop(self) -> None: ...
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        return True
+
+
+@pytest.fixture
+def many_switches() -> Iterator[None]:
+    """Let threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 class Runner:
@@ -46,4 +72,25 @@ def test_closing_stops_what_runs_and_what_comes_later() -> None:
     running.close(5.0)
     running.register(late)
     assert (early.said, late.said) == (["stop", "wait 5.0"], ["stop"])
+    del owner
+
+
+@pytest.mark.usefixtures("many_switches")
+def test_jobs_may_end_while_the_others_are_stopped() -> None:
+    running, closed = RunningJobs(owner := Owner()), threading.Event()
+    for number in range(100_000):
+        running.register(Silent(str(number)))
+
+    def come_and_go() -> None:
+        while not closed.is_set():
+            running.register(Silent("quick"))
+            running.forget("quick")
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        running.close(5.0)
+    finally:
+        closed.set()
+        thread.join(20)
     del owner

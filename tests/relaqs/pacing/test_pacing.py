@@ -146,6 +146,28 @@ def test_outside_its_block_a_pacer_takes_no_reports(one_core: ThreadExecutor) ->
         pacer.report(1.0)
 
 
+def test_a_pacer_keeps_its_session_open_until_its_block(db: Session, tmp_path: Path) -> None:
+    with connect(tmp_path, threads=1).pace() as pacer:  # nothing else refers to that session
+        assert pacer.report(1.0)
+        assert pacer.report(0.5)
+
+
+def test_a_pacer_is_for_one_block(db: Session) -> None:
+    with db.pace() as pacer:
+        with pytest.raises(RelaqsError, match="for one block"), pacer:
+            pytest.fail("it is in its block")
+        assert pacer.report(1.0)
+    with pytest.raises(RelaqsError, match="for one block"), pacer:
+        pytest.fail("its block is over")
+    assert db.status().jobs == ()
+
+
+@pytest.mark.parametrize("target", [math.inf, math.nan, "0.1"])
+def test_a_target_that_is_no_loss_is_refused(db: Session, target: Any) -> None:
+    with pytest.raises(ArgumentError, match="target_loss is"):
+        db.pace(target_loss=target)
+
+
 @pytest.mark.parametrize("loss", [np.array([0.3, 0.2]), "much", None])
 def test_what_is_no_number_is_refused(one_core: ThreadExecutor, loss: Any) -> None:
     with Pacer(one_core) as pacer:

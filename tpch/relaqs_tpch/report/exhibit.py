@@ -25,7 +25,10 @@ class Finding:
 class Exhibit:
     """A figure, what the papers say of it, and what was measured.
 
-    name: of its files. source: which figure of which paper it follows. commands: that made the records.
+    Attributes:
+        name: of its files.
+        source: which figure of which paper it follows.
+        commands: that made the records.
     """
 
     name: str
@@ -48,7 +51,12 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class PolicyTable:
-    """Policies in one setting. title: the setting. rows: under `headings` of the exhibit, lines by "\\n"."""
+    """Policies in one setting.
+
+    Attributes:
+        title: the setting.
+        rows: under `headings` of the exhibit, lines by "\n".
+    """
 
     title: str
     rows: tuple[tuple[str, ...], ...]

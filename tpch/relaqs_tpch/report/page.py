@@ -50,7 +50,12 @@ def page(
     circumstances: Sequence[Mapping[str, Any]],
     out: Path,
 ) -> str:
-    """Return the page as HTML. circumstances: of the records, for the list of machines. out: their folder."""
+    """Return the page as HTML.
+
+    Args:
+        circumstances: of the records, for the list of machines.
+        out: their folder.
+    """
     body = "".join(_section(title, exhibits, out) for title, exhibits in sections if exhibits)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -13,7 +13,12 @@ SOURCE = "ReLAQS thesis, figures 4.6 to 4.8, and SLAQ: in numbers"
 
 
 def policy_tables(groups: Sequence[Sequence[ScheduleRun]], source: str) -> PolicyTables:
-    """Return one table a setting. groups: the runs of each, see `settings`. source: of the runs."""
+    """Return one table a setting.
+
+    Args:
+        groups: the runs of each, see `settings`.
+        source: of the runs.
+    """
     return PolicyTables(
         name=f"policies-{source}",
         title=table_title(source),

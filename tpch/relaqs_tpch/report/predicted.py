@@ -73,7 +73,7 @@ def predicted(runs: Sequence[QueryRun]) -> list[Exhibit | Missing]:
 
 
 def measured_alike(runs: Sequence[QueryRun]) -> tuple[list[QueryRun], str]:
-    """Return the runs on the data and threads of which there are most, and which these are, as sentences."""
+    """Return the largest group of runs on one kind of data and threads, and a sentence that names it."""
     by_setting: dict[tuple[str, int], list[QueryRun]] = {}
     for run in runs:
         by_setting.setdefault((run.data, run.threads), []).append(run)

@@ -46,7 +46,12 @@ class MissingMatplotlibError(RelaqsError, ImportError):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One figure. svg: with colours as CSS variables, to stand in a page. png: light, with a background."""
+    """One figure.
+
+    Attributes:
+        svg: with colours as CSS variables, to stand in a page.
+        png: light, with a background.
+    """
 
     svg: str
     png: bytes
@@ -77,7 +82,7 @@ def picture(name: str, draw: Draw, *, columns: int = 1) -> Picture:
 
 
 def _drawn(name: str, draw: Draw, columns: int) -> tuple[str, bytes]:
-    """Return one drawing as SVG and as PNG, in the colours of light, each of which one role alone has."""
+    """Return one drawing as SVG and as PNG, in the light colours. Each colour has one role."""
     try:
         import matplotlib
     except ImportError as error:
