@@ -39,7 +39,11 @@ def connect(
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
 ) -> Session:
-    """Return a session over the tables of a warehouse folder, or over plain files, laid out on first use.
+    """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
+
+    Plain files are read whole, as DuckDB would, and there is no estimate before the end. Where the cache has
+    a layout of the files as they are now, it is read instead, and gives estimates. On a cluster plain files
+    are laid out into the cache first.
 
     Args:
         data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
@@ -51,7 +55,8 @@ def connect(
         threads: how many threads of this process answer queries. By default one for each core.
         memory_limit: of each process that runs queries, in bytes or as "4GB". By default it is half of this
             machine's memory, and a quarter with a cluster.
-        cache_directory: where plain files are laid out. By default $RELAQS_CACHE or ~/.cache/relaqs.
+        cache_directory: where layouts of plain files are, and copies of CSV files. By default $RELAQS_CACHE
+            or ~/.cache/relaqs.
         policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
             with `plan` (see `relaqs.policies`).
         result_limit: what an answer may take, written as memory_limit. A query that goes beyond it fails. By
@@ -76,7 +81,7 @@ def connect(
     most: [[999]]
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    catalog = _open_catalog(data, tables or {}, cache_directory)
+    catalog = _open_catalog(data, tables or {}, cache_directory, lay_out=cluster is not None)
     check_views(views or {}, catalog.tables)
     cores = None if threads is None else check_count("threads", threads)
     executor = open_executor(cluster, cores=cores, policy=policy, security=security)
@@ -128,7 +133,11 @@ _CONNECT_OPTIONS = {
 
 
 def _open_catalog(
-    data: str | Path | None, tables: Mapping[str, str | Path], cache_directory: str | Path | None
+    data: str | Path | None,
+    tables: Mapping[str, str | Path],
+    cache_directory: str | Path | None,
+    *,
+    lay_out: bool,
 ) -> Catalog:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
@@ -136,8 +145,8 @@ def _open_catalog(
     laid_out = () if data is None or plain else Catalog.open(data).layouts
     cache = None if cache_directory is None else Path(cache_directory)
     with on_threads() as spread:
-        sources = Catalog.of_sources(plain | dict(tables), cache, _announce, spread)
-    return Catalog((*laid_out, *sources.layouts))
+        opened = Catalog.of_sources(plain | dict(tables), cache, _announce, lay_out=lay_out, spread=spread)
+    return Catalog((*laid_out, *opened.layouts))
 
 
 def _announce(message: str) -> None:

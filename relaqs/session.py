@@ -7,6 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import gettempdir
@@ -14,10 +15,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.duck import Database, DatabaseConfig, open_for_reading
 from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.layouts.plain import PlainTable, measured
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
@@ -81,12 +83,12 @@ class Session:
         self._executor = executor
         state_bytes = int(memory_limit_bytes * _STATE_SHARE)
         self._planner = Planner(catalog, views, state_bytes=state_bytes)
-        readable = catalog.readable_directories
-        self._config = _database_config(readable, memory_limit_bytes - state_bytes, result_limit_bytes)
+        config = _database_config(memory_limit_bytes - state_bytes, result_limit_bytes)
+        self._config = replace(config, readable=catalog.readable_directories, files=catalog.readable_files)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
-        self._states = Database(_database_config((), state_bytes, result_limit_bytes))
+        self._states = Database(_database_config(state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
         self._is_closed = False
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
@@ -105,6 +107,23 @@ class Session:
         1000
         """
         return self._catalog.tables
+
+    def measured_tables(self) -> Mapping[str, Layout]:
+        """Return the tables' layouts by name, with the statistics of all columns.
+
+        Layouts have them. A large plain table has none yet, and is read once to find them.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> db.measured_tables()["numbers"].column("x").maximum
+        8
+        """
+        with closing(open_for_reading(threads=self._exact_config.threads)) as cursor:
+            return {
+                name: measured(table, cursor) if isinstance(table, PlainTable) else table
+                for name, table in self.tables.items()
+            }
 
     def online_sql(
         self,
@@ -485,13 +504,10 @@ class Session:
         return f"<Session of {', '.join(self.tables)}: {place}>"
 
 
-def _database_config(
-    readable: Sequence[str], memory_limit_bytes: int, result_limit_bytes: int | None
-) -> DatabaseConfig:
+def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
+    """Return the configuration of a database that may read nothing yet."""
     spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig(
-        tuple(readable), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes
-    )
+    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)
 
 
 def _watched_columns(

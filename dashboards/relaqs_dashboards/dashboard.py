@@ -56,7 +56,7 @@ class Dashboard:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _prune(checkpoints)
         self.audit = AuditLog(state / "audit.jsonl")
-        self.pages = PageList(state / "pages", session.tables, given)
+        self.pages = PageList(state / "pages", session.measured_tables(), given)
         self.runs = Runs(session, checkpoints, self.limits, confidence=confidence, interval=interval)
         self.viewers: set[PageViewer] = set()
         self._data = data

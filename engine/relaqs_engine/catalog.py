@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
+from relaqs_engine.duck import FileState
 from relaqs_engine.errors import LayoutError, SqlError
-from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once
+from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
+from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.spread import Spread, in_turn
 
 LAYOUT_MARK = "@"
@@ -71,23 +73,29 @@ class Catalog:
         sources: Mapping[str, str | Path],
         cache_directory: Path | None = None,
         announce: Callable[[str], None] = lambda message: None,
+        *,
+        lay_out: bool = False,
         spread: Spread = in_turn,
     ) -> Catalog:
         """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
 
-        Plain files are laid out into the cache on first use, and again when they have changed. Raises
-        LayoutError and DataError as `shuffle` does.
+        Where the cache has a layout of the files as they are now, it is the table. Else the files are the
+        table, and are read where they lie. Raises LayoutError and DataError as `shuffle` does.
 
         Args:
             sources: path by name.
-            cache_directory: where to keep the layouts. The default is the user's cache.
-            announce: called with a sentence when a file is laid out.
+            cache_directory: where the layouts are, and the copies of CSV files. The default is the user's
+                cache.
+            announce: called with a sentence before a file is copied or laid out.
+            lay_out: lay out now what has no layout.
             spread: threads to do so on.
         """
         cache = cache_directory or default_cache_directory()
-        return cls(
-            tuple(laid_out_once(name, source, cache, announce, spread) for name, source in sources.items())
-        )
+        if lay_out:
+            return cls(
+                tuple(laid_out_once(name, path, cache, announce, spread) for name, path in sources.items())
+            )
+        return cls(tuple(opened_table(name, path, cache, announce) for name, path in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -114,7 +122,20 @@ class Catalog:
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
-        return tuple(str(layout.directory) for layout in self.layouts)
+        return tuple(str(layout.directory) for layout in self.layouts if not layout.is_plain)
+
+    @property
+    def readable_files(self) -> tuple[FileState, ...]:
+        """Return the single files that queries may read: those of plain tables, in the state they had."""
+        plain = (layout for layout in self.layouts if isinstance(layout, PlainTable))
+        return tuple(dict.fromkeys(state for table in plain for state in table.states))
+
+    def is_sampled(self, table: str) -> bool:
+        """Whether there is a layout of the table that is sampled. `table` is a name in any case."""
+        return any(
+            layout.is_sampled and layout.table.partition(LAYOUT_MARK)[0].lower() == table.lower()
+            for layout in self.layouts
+        )
 
     def table(self, name: str) -> Layout:
         """Return the layout of a table. Raises SqlError with candidates if there is none with that name."""

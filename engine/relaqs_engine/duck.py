@@ -2,13 +2,13 @@
 
 A database here runs queries only on the thread that calls it (`threads=1`, `async_threads=0`). Several
 threads use one cursor each, so DuckDB never takes a core that the scheduler has not given. It reads files
-below the folders it was opened for, and nothing else.
+below the folders it was opened for, the single files that were named to it, and nothing else.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,11 @@ from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlEr
 DUCKDB_VERSION: str = duckdb.__version__
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
 
+FileState = tuple[str, int, int]
+"""A file's path, its size in bytes, and the time of its last change in nanoseconds."""
+
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
+_GLOBS = re.compile(r"[*?\[]")
 _GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most allowed here)' to INT32")
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
@@ -41,6 +45,8 @@ class DatabaseConfig:
 
     Attributes:
         readable: the folders whose files may be read.
+        files: single files that may be read as well. What DuckDB keeps of a file is good for one state of it,
+            so another state needs another database.
         memory_limit_bytes: DuckDB's own limit. Beyond it, DuckDB spills to `temp_directory`.
         temp_directory: where it spills. With None it spills nowhere, not even to DuckDB's default place.
         threads: how many threads of its own it has.
@@ -52,6 +58,7 @@ class DatabaseConfig:
     temp_directory: str | None = None
     threads: int = 1
     result_limit_bytes: int | None = None
+    files: tuple[FileState, ...] = ()
 
     def __post_init__(self) -> None:
         if self.memory_limit_bytes < 64 << 20:
@@ -59,7 +66,10 @@ class DatabaseConfig:
 
 
 class Database:
-    """An in-memory DuckDB, closed to all but its `readable` folders. Make one cursor for each thread."""
+    """An in-memory DuckDB, closed to all but its `readable` folders and `files`.
+
+    Make one cursor for each thread.
+    """
 
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
@@ -77,6 +87,7 @@ class Database:
             # It aggregates rows below the join that would drop most of them: TPC-H 3 took 2.3 times as long.
             "SET disabled_optimizers = 'partial_aggregate_pushdown'",
             f"SET allowed_directories = {list_literal(config.readable)}",
+            f"SET allowed_paths = {list_literal(_spellings(config.files))}",
             "SET enable_external_access = false",
             "SET lock_configuration = true",
         ):
@@ -193,6 +204,11 @@ def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: P
     return Cursor(connection)
 
 
+def open_for_reading(*, threads: int = 1) -> Cursor:
+    """Return a cursor of an open DuckDB, which may read any source, for looking into it."""
+    return Cursor(duckdb.connect(":memory:", config={"threads": threads}))
+
+
 def quote_name(name: str) -> str:
     """Return the identifier, quoted for DuckDB.
 
@@ -210,6 +226,20 @@ def quote_text(text: str) -> str:
 def list_literal(texts: Sequence[str]) -> str:
     """Return the texts as a DuckDB list of strings."""
     return "[" + ", ".join(quote_text(text) for text in texts) + "]"
+
+
+def one_file(path: str) -> str:
+    """Return the pattern that stands for this one file, where DuckDB takes patterns.
+
+    >>> one_file("data/a*.parquet")
+    'data/a[*].parquet'
+    """
+    return _GLOBS.sub(r"[\g<0>]", path)
+
+
+def _spellings(files: Iterable[FileState]) -> list[str]:
+    """Return the files' paths, and the patterns by which statements name them."""
+    return list(dict.fromkeys(text for path, *_ in files for text in (path, one_file(path))))
 
 
 @contextmanager

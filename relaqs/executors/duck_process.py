@@ -18,10 +18,15 @@ from pathlib import Path
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.reads import Read
 from relaqs_engine.plans.streams import Hoist
 
-from relaqs.executors.intact_files import HOW_TO_MEND, IntactFiles, UnseenFileError
+from relaqs.executors.intact_files import (
+    HOW_TO_MEND,
+    IntactFiles,
+    UnseenFileError,
+    check_unchanged,
+)
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -112,7 +117,7 @@ class HoistStore:
         hoists: Sequence[Hoist],
         cursor: Cursor,
         interruptible: Interruptible,
-        check: Callable[[Sequence[TableRead]], None] = lambda reads: None,
+        check: Callable[[Sequence[Read]], None] = lambda reads: None,
     ) -> Iterator[None]:
         """Have the hoists' tables there inside the block.
 
@@ -143,13 +148,13 @@ class HoistStore:
         prepared: _Prepared,
         cursor: Cursor,
         interruptible: Interruptible,
-        check: Callable[[Sequence[TableRead]], None],
+        check: Callable[[Sequence[Read]], None],
     ) -> None:
         with prepared.building:
             if prepared.is_ready:
                 return
             check(hoist.reads)
-            with interruptible():
+            with unchanged(hoist.reads), interruptible():
                 # OR REPLACE: an earlier task may have been interrupted between commit and is_ready.
                 cursor.run(f"CREATE OR REPLACE TABLE {quote_name(hoist.name)} AS {hoist.sql}")
             prepared.is_ready = True
@@ -174,6 +179,17 @@ class HoistStore:
                 cursor.run(f"DROP TABLE {quote_name(name)}")
                 del self._prepared[name]
             self._is_crowded = is_crowded
+
+
+@contextmanager
+def unchanged(reads: Sequence[Read]) -> Iterator[None]:
+    """Raise DataError after the block if a file that was not laid out changed in it, whatever else failed."""
+    try:
+        yield
+    except DataError:
+        check_unchanged(reads)
+        raise
+    check_unchanged(reads)
 
 
 def held_bytes(cursor: Cursor) -> int:
@@ -231,7 +247,8 @@ class Runtime:
             check(work.reads)
             cursor = database.cursor()
             interruptible = partial(self.statements.running, owner, cursor)
-            with database.hoists.held(hoists, cursor, interruptible, check), interruptible():
+            held = database.hoists.held(hoists, cursor, interruptible, check)
+            with held, unchanged(work.reads), interruptible():
                 return cursor.table(sql)
 
     def close_database(self, config: DatabaseConfig) -> None:
@@ -275,7 +292,7 @@ class QueryWork:
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
     sql: str
-    reads: tuple[TableRead, ...] = ()
+    reads: tuple[Read, ...] = ()
 
     def run(self, owner: str) -> pa.Table:
         """Return the result.
@@ -294,6 +311,8 @@ class QueryWork:
                 raise UnseenFileError(unseen[0]) from error
             if paths:
                 raise DataError(f"{error}; {HOW_TO_MEND}") from error
+            if not {path for path, *_ in self.config.files}.isdisjoint(quoted):
+                raise DataError(f"{error}; write the file again, or leave it out") from error
             raise
 
 

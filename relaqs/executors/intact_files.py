@@ -2,6 +2,9 @@
 
 What is checked are the columns that a statement can read, and the footer. A file that was written to since is
 checked again. See `relaqs_engine/layouts/checksums.py`.
+
+Files that were not laid out have no checksums. They must be as they were when their session was opened,
+before a statement reads them and after.
 """
 
 from __future__ import annotations
@@ -16,12 +19,15 @@ from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
 
 HOW_TO_MEND = (
     "restore the file, or lay the table out again with relaqs.shuffle (`relaqs verify` names all files that "
     "are damaged)"
 )
+
+HOW_TO_REOPEN = "open a new session (relaqs.connect) to ask about it as it is now"
+_LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
 _Stamp = tuple[int, int, int]
 """What tells a file from the same one after a write: inode, bytes, time of change in nanoseconds."""
@@ -30,12 +36,13 @@ _Stamp = tuple[int, int, int]
 class UnseenFileError(DataError):
     """A file or folder that a task must read is not there for the process that runs it."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
+    def __init__(self, path: str, remedy: str = _LAY_OUT_AGAIN) -> None:
+        super().__init__(path, remedy)
         self.path = path
+        self.remedy = remedy
 
     def __str__(self) -> str:
-        return f"{self.path} is not there; restore it, or lay the table out again with relaqs.shuffle"
+        return f"{self.path} is not there; restore it, or {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class IntactFiles:
 
     def check(
         self,
-        reads: Sequence[TableRead],
+        reads: Sequence[Read],
         *,
         threads: int = 1,
         before_each: Callable[[], None] = lambda: None,
@@ -83,9 +90,11 @@ class IntactFiles:
         """Return once everything that is read is known to hold the bytes that were written.
 
         threads: so many files are read at a time. before_each: called before each file; it may raise.
-        Raises DataError naming the first damaged file, UnseenFileError for one that is not there.
+        Raises DataError naming the first file that is damaged or has changed, UnseenFileError for one that is
+        not there.
         """
-        due = [check for read in reads for check in self._due(read)]
+        check_unchanged(reads)
+        due = [check for read in reads if isinstance(read, TableRead) for check in self._due(read)]
 
         def run(check: _Check) -> None:
             before_each()
@@ -139,6 +148,21 @@ class IntactFiles:
             if known is not None and known.stamp == check.stamp:
                 columns |= known.columns
             self._found[check.path] = _Found(check.stamp, columns)
+
+
+def check_unchanged(reads: Sequence[Read]) -> None:
+    """Return if the files that were not laid out are as they were when the session was opened.
+
+    Raises DataError naming the first that has changed, UnseenFileError for one that is not there.
+    """
+    for read in reads:
+        for path, byte_count, modified_ns in read.files if isinstance(read, PlainRead) else ():
+            try:
+                state = os.stat(path)
+            except OSError as error:
+                raise UnseenFileError(path, HOW_TO_REOPEN) from error
+            if (state.st_size, state.st_mtime_ns) != (byte_count, modified_ns):
+                raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
 
 
 def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from relaqs_dashboards.dashboard import Dashboard
 from relaqs_dashboards.generated import page_of_table
 from relaqs_dashboards.page_file import page_text, parse_page, read_page, write_page
 from relaqs_dashboards.page_list import PageList
@@ -112,6 +113,22 @@ def test_a_page_made_for_odd_columns_can_be_asked(tmp_path: Path) -> None:
         assert page.name == "odd-table"
         for panel in page.panels:
             assert session.online_sql(panel.sql).result().is_exact
+
+
+def test_a_large_plain_file_has_a_page_of_its_values(tmp_path: Path) -> None:
+    rows = 150_000
+    columns = {"zone": [f"z{i % 5}" for i in range(rows)], "fare": [0.5 * (i % 99) for i in range(rows)]}
+    pq.write_table(pa.table(columns), tmp_path / "trips.parquet")
+    with relaqs.connect(tmp_path / "trips.parquet", cache_directory=tmp_path / "c") as session:
+        dashboard = Dashboard(session, tmp_path / "state", data="trips")
+        (page,) = dashboard.pages.pages("you")
+        titles = [panel.title for panel in page.panels]
+    assert titles[:4] == [
+        "Rows of trips",
+        "Rows by zone",
+        "Mean fare by zone",
+        "Distribution of fare",
+    ]
 
 
 def test_a_table_without_numbers_or_groups_shows_some_rows(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which tables a catalog has, and how plain files become tables on first use."""
+"""Which tables a catalog has, and how plain files become tables: as they lie, or by a layout in the cache."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ class Cached:
     def open(self, **sources: str | Path) -> Catalog:
         return Catalog.of_sources(sources, self.directory, self.announced.append)
 
+    def lay_out(self, **sources: str | Path) -> Catalog:
+        return Catalog.of_sources(sources, self.directory, self.announced.append, lay_out=True)
+
 
 @pytest.fixture
 def cached(tmp_path: Path) -> Cached:
@@ -79,23 +82,38 @@ def test_tables_that_differ_only_by_case_are_refused(warehouse: Path) -> None:
         Catalog.open(warehouse)
 
 
+def test_plain_files_are_tables_as_they_lie(cached: Cached, trips_file: Path) -> None:
+    catalog = cached.open(trips=trips_file)
+    table = catalog.table("trips")
+    assert (table.kind, table.is_sampled, table.row_count) == ("plain", False, 20_000)
+    assert table.paths == (trips_file,)
+    assert (catalog.readable_directories, [path for path, *_ in catalog.readable_files]) == (
+        (),
+        [str(trips_file)],
+    )
+    assert pickle.loads(pickle.dumps(catalog)) == catalog
+    assert (cached.announced, cached.directory.exists()) == ([], False)
+
+
 def test_plain_files_are_laid_out_once_and_announced(cached: Cached, trips_file: Path) -> None:
-    first = cached.open(trips=trips_file).table("trips")
+    first = cached.lay_out(trips=trips_file).table("trips")
     assert (first.table, first.is_sampled, first.row_count) == ("trips", True, 20_000)
     assert len(cached.announced) == 1
     assert cached.announced[0].startswith("laying out trips (1 file, 0.")
     assert f"once into {cached.directory}" in cached.announced[0]
-    assert cached.open(trips=str(trips_file)).table("trips") == first
+    assert cached.lay_out(trips=str(trips_file)).table("trips") == first
+    assert cached.open(trips=str(trips_file)).table("trips") == first  # which is there, and so it is read
     assert len(cached.announced) == 1
 
 
 def test_changed_files_are_laid_out_again_and_the_old_layout_goes(cached: Cached, trips_file: Path) -> None:
-    old = cached.open(trips=trips_file).table("trips")
+    old = cached.lay_out(trips=trips_file).table("trips")
     pq.write_table(ROWS.slice(0, 15_000), trips_file)
-    assert cached.open(trips=trips_file).table("trips").row_count == 15_000
+    assert cached.open(trips=trips_file).table("trips").kind == "plain"  # the layout is of another state
+    assert cached.lay_out(trips=trips_file).table("trips").row_count == 15_000
     state = trips_file.stat()
     os.utime(trips_file, ns=(state.st_atime_ns, state.st_mtime_ns + 1))  # touched: the rows may be others
-    cached.open(trips=trips_file)
+    cached.lay_out(trips=trips_file)
     assert len(cached.announced) == 3
     assert not old.directory.exists()
 
@@ -110,7 +128,7 @@ def test_a_file_more_is_another_table_of_that_name(cached: Cached, trips_file: P
 @pytest.mark.parametrize(("rows", "kind"), [(0, "static"), (9_999, "static"), (10_000, "sampled")])
 def test_tiny_tables_are_kept_whole(cached: Cached, trips_file: Path, rows: int, kind: str) -> None:
     pq.write_table(ROWS.slice(0, rows), trips_file)
-    assert cached.open(trips=trips_file).table("trips").kind == kind
+    assert cached.lay_out(trips=trips_file).table("trips").kind == kind
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,8 @@ FEWEST_ROWS = 10_000  # a table with fewer rows is read whole within millisecond
 NOTABLE_SHARE = 0.1  # of the query's rows: to wait for that many less is worth a layout
 SMALL_GROUP_ROWS = 100  # a tenth of a smaller group certifies nothing; a few complete groups say more
 
+NEW_WAREHOUSE = "warehouse"  # a folder for the layouts of plain files
+
 Further = tuple[Layout, ...]
 
 
@@ -42,7 +44,7 @@ class FurtherLayout:
         cluster_key: the columns to cluster by. Empty where rows are the units.
         partitions: how many to make.
         seed: of the assignment to partitions.
-        source: the folder to read.
+        source: the folder or files to read.
         into: the folder to write.
     """
 
@@ -258,10 +260,11 @@ def _columns_of(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> JoinCo
 
 def _further_layout(catalog: Catalog, layout: Layout) -> FurtherLayout:
     table = table_of(layout)
-    source = catalog.table(table).directory
-    return FurtherLayout(
-        table, layout.cluster_key, len(layout.partitions), layout.seed, source, layout.directory
-    )
+    first = catalog.table(table)
+    source, into = first.directory, layout.directory
+    if first.is_plain:  # beside files of the user's own there is no place for a layout
+        source, into = Path(first.source), Path(NEW_WAREHOUSE, table)
+    return FurtherLayout(table, layout.cluster_key, len(layout.partitions), layout.seed, source, into)
 
 
 def _in_words(advice: Advice) -> Iterator[str]:

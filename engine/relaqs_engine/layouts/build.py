@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import DUCKDB_VERSION, Cursor, list_literal, open_for_writing, quote_text
+from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, list_literal, open_for_writing, quote_text
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
@@ -41,7 +41,7 @@ class Build:
     cursor: Cursor
     source: ParquetSource
     memory_limit_bytes: int
-    state: tuple[tuple[str, int, int], ...]
+    state: tuple[FileState, ...]
 
     def publish(
         self,

@@ -100,7 +100,8 @@ class Layout:
     Attributes:
         table: its name.
         directory: its folder, absolute.
-        kind: "sampled", or "static" for a table that is read whole.
+        kind: "sampled"; "static" for a table that is read whole; "plain" for files that were not laid out,
+            and are read whole (see `layouts/plain.py`).
         columns: their types and statistics.
         partitions: its files, in order.
         row_count: its rows.
@@ -126,7 +127,7 @@ class Layout:
 
     table: str
     directory: Path
-    kind: Literal["sampled", "static"]
+    kind: Literal["sampled", "static", "plain"]
     columns: tuple[Column, ...]
     partitions: tuple[Partition, ...]
     row_count: int
@@ -148,7 +149,9 @@ class Layout:
     def summary(self) -> str:
         """Return one line for people: what the table is called, how large it is and how it is stored."""
         count = len(self.partitions)
-        stored = f"{count} partition{'s' if count > 1 else ''}" if self.is_sampled else "static, read whole"
+        stored = (
+            f"{count} partition{'s' if count > 1 else ''}" if self.is_sampled else f"{self.kind}, read whole"
+        )
         if self.cluster_key:
             stored += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
         return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.directory}"
@@ -157,6 +160,16 @@ class Layout:
     def is_sampled(self) -> bool:
         """Whether any part of the partitions is a random sample. If not, the table is read whole."""
         return self.kind == "sampled"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is no layout, but the user's own files as they are."""
+        return self.kind == "plain"
+
+    @property
+    def has_hive_columns(self) -> bool:
+        """Whether the names of its files' folders may be columns, as in year=2013/trips.parquet."""
+        return False
 
     @property
     def paths(self) -> tuple[Path, ...]:

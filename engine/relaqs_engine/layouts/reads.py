@@ -1,11 +1,14 @@
-"""What a statement reads of a table's files. Whoever runs it can check those bytes first."""
+"""What a statement reads of a table's files. Whoever runs it can check those files first."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.plain import PlainTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,16 @@ class TableRead:
     columns: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PlainRead:
+    """Files that were not laid out, and their state when the session was opened."""
+
+    files: tuple[FileState, ...]
+
+
+Read: TypeAlias = TableRead | PlainRead
+
+
 def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> TableRead:
     """Return the read of some partitions."""
     files = tuple(layout.partitions[i].file for i in partitions)
@@ -35,8 +48,11 @@ def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     return TableRead(str(layout.directory), (layout.outliers.file,), columns)
 
 
-def read_of_table(layout: Layout, names: frozenset[str] | None) -> TableRead:
+def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
     """Return the read of the whole table. `names` are those in a query, see `sql/names.py`."""
+    if layout.is_plain:
+        assert isinstance(layout, PlainTable)
+        return PlainRead(layout.states)
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 
 

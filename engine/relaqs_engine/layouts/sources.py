@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from relaqs_engine.duck import Cursor, list_literal, quote_text
+from relaqs_engine.duck import Cursor, FileState, list_literal, one_file, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
 
@@ -82,7 +82,7 @@ class ParquetSource:
     def sql(self) -> str:
         """Return what stands for the table after FROM."""
         option = ", hive_partitioning = false" if self.is_staged else ""
-        files = f"read_parquet({list_literal([str(file) for file in self.files])}{option})"
+        files = f"read_parquet({_list(self.files)}{option})"
         return f"(SELECT * EXCLUDE ({BLOCK_COLUMN}) FROM {files})" if self.has_blocks else files
 
     @property
@@ -105,10 +105,10 @@ def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSo
         return _laid_out(read_manifest(folder), cursor, str(folder))
     if isinstance(source, str | os.PathLike | Sequence):
         files = find_files(source)
-        if not _are_csv(files):
-            return _parquet(files, cursor, _names(source))
-        _check_csv(files, cursor, _names(source))
-        return _staged(f"read_csv({_list(files)}, {_CSV_OPTIONS})", cursor, scratch, _names(source))
+        if not are_csv(files):
+            return parquet_source(files, cursor, source_names(source))
+        _check_csv(files, cursor, source_names(source))
+        return _staged(f"read_csv({_list(files)}, {_CSV_OPTIONS})", cursor, scratch, source_names(source))
     reader = _arrow_reader(source)
     if not reader.schema.names:
         raise LayoutError(f"a {type(source).__name__} without columns cannot be laid out")
@@ -128,7 +128,7 @@ def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(files))
 
 
-def fingerprint(files: Sequence[Path]) -> tuple[tuple[str, int, int], ...]:
+def fingerprint(files: Sequence[Path]) -> tuple[FileState, ...]:
     """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
     states = [(str(file), file.stat()) for file in files]
     return tuple((path, state.st_size, state.st_mtime_ns) for path, state in states)
@@ -163,7 +163,8 @@ def _names_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
 
 
-def _are_csv(files: Sequence[Path]) -> bool:
+def are_csv(files: Sequence[Path]) -> bool:
+    """Return whether the files are CSV, by their names. Raises LayoutError where only some are."""
     csv = [file for file in files if file.name.lower().endswith(_CSV_ENDINGS)]
     if csv and len(csv) < len(files):
         other = next(file for file in files if file not in csv)
@@ -183,7 +184,7 @@ def _layout_folder(source: TableSource) -> Path | None:
 
 def _laid_out(layout: Layout, cursor: Cursor, description: str) -> ParquetSource:
     """Return the rows of a layout, to be laid out another way."""
-    return _parquet(layout.paths, cursor, description, is_staged=True, has_blocks=layout.is_sampled)
+    return parquet_source(layout.paths, cursor, description, is_staged=True, has_blocks=layout.is_sampled)
 
 
 def _check_csv(files: Sequence[Path], cursor: Cursor, description: str) -> None:
@@ -202,7 +203,7 @@ def _check_csv(files: Sequence[Path], cursor: Cursor, description: str) -> None:
         )
 
 
-def _parquet(
+def parquet_source(
     files: tuple[Path, ...],
     cursor: Cursor,
     description: str,
@@ -210,6 +211,7 @@ def _parquet(
     is_staged: bool = False,
     has_blocks: bool = False,
 ) -> ParquetSource:
+    """Return Parquet files, opened. Raises DataError where they cannot be read as one table."""
     _check_same_columns(files, cursor)
     byte_count = sum(file.stat().st_size for file in files)
     opened = ParquetSource(files, (), 0, byte_count, description, is_staged, has_blocks)
@@ -283,7 +285,7 @@ def _staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> 
                     f"column {name!r} is {type_text}, which Parquet does not keep exactly; {advice}"
                 )
         cursor.run(f"COPY (SELECT * FROM {table_sql}) TO {quote_text(str(file))} (FORMAT parquet)")
-    return _parquet((file,), cursor, description, is_staged=True)
+    return parquet_source((file,), cursor, description, is_staged=True)
 
 
 @contextmanager
@@ -294,11 +296,12 @@ def _bad_source(description: str) -> Iterator[None]:
         raise DataError(f"{description} cannot be read: {error}") from error
 
 
-def _names(source: PathLike | Sequence[PathLike]) -> str:
+def source_names(source: PathLike | Sequence[PathLike]) -> str:
+    """Return what the user named, in words."""
     paths = [source] if isinstance(source, str | os.PathLike) else list(source)
     shown = ", ".join(os.fspath(path) for path in paths[:3])
     return shown if len(paths) <= 3 else f"{shown} and {len(paths) - 3} more"
 
 
 def _list(files: Sequence[Path]) -> str:
-    return list_literal([str(file) for file in files])
+    return list_literal([one_file(str(file)) for file in files])

@@ -56,10 +56,13 @@ class Extremes:
 
 
 def column_statistics(
-    cursor: Cursor, files: Sequence[Path], columns: Sequence[tuple[str, str]]
+    cursor: Cursor, files: Sequence[Path], columns: Sequence[tuple[str, str]], table: str = ""
 ) -> tuple[Column, ...]:
-    """Return the statistics of the columns, given as (name, DuckDB type), over all files together."""
-    table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+    """Return the statistics of the columns, given as (name, DuckDB type), over all files together.
+
+    `table` stands for the files after FROM. By default the names of their folders say nothing about columns.
+    """
+    table = table or f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
     (values,) = cursor.rows(f"SELECT {_listed(_expressions, columns)} FROM {table}")
     extremes = [Extremes(*values[4 * i : 4 * i + 3]) for i in range(len(columns))]
     return described(files, columns, extremes, [values[4 * i + 3] for i in range(len(columns))])

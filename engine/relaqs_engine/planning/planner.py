@@ -13,6 +13,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.refined_planner import plan_refined
 from relaqs_engine.planning.rows_plan import rows_plan
 from relaqs_engine.planning.whole_plan import whole_plan
@@ -74,6 +75,8 @@ def _plan_of(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     """Return the plan of the first kind that the query can have."""
     if row := _row_as_value(parsed, draft.catalog):  # a layout's rows have one more column than the user's
         return whole_plan(parsed, draft.catalog, draft.schema, f"it takes whole rows of {row} as values")
+    if why := why_as_it_lies(parsed.tables, draft.catalog):
+        return whole_plan(parsed, draft.catalog, draft.schema, why)
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:

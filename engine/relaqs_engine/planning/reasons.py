@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from relaqs_engine.catalog import LAYOUT_MARK
+from relaqs_engine.catalog import LAYOUT_MARK, Catalog
+from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.scans import streams_of
 
@@ -18,3 +19,23 @@ def layout_reasons(draft: Draft) -> Iterator[str]:
     if draft.outlier_columns:
         named = ", ".join(draft.outlier_columns)
         yield f"rows with values far out in {named} are read first, and counted exactly"
+
+
+def why_as_it_lies(tables: Iterable[str], catalog: Catalog) -> str:
+    """Return why a query is answered at the end only, "" unless it reads plain files and nothing sampled.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> why_as_it_lies(["trips", "zones"], CATALOG)
+    ''
+    """
+    read = {name: catalog.table(name) for name in sorted(tables)}
+    plain = {name: table for name, table in read.items() if isinstance(table, PlainTable)}
+    if not plain or any(map(catalog.is_sampled, read)):
+        return ""
+    *others, last = plain
+    why = f"{', '.join(others)} and {last} are read" if others else f"{last} is read"
+    why += " whole, as they lie" if others else " whole, as it lies"
+    large = [name for name, table in plain.items() if table.scan_core_seconds > NOTABLE_SECONDS]
+    if large:
+        why += f": lay {', '.join(large)} out (`relaqs shuffle`) for estimates before the end"
+    return why

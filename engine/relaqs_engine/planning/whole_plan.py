@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.reads import TableRead, read_of_table
+from relaqs_engine.layouts.reads import Read, read_of_table
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.whole import WholePlan
@@ -55,7 +55,7 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Who
     )
 
 
-def _whole_reads(parsed: ParsedQuery, catalog: Catalog) -> tuple[TableRead, ...]:
+def _whole_reads(parsed: ParsedQuery, catalog: Catalog) -> tuple[Read, ...]:
     names = names_in(parsed.tree)
     return tuple(read_of_table(catalog.table(table), names) for table in sorted(parsed.tables))
 

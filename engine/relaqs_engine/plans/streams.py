@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.reads import Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,4 +37,4 @@ class Hoist:
     name: str
     sql: str
     tables: tuple[str, ...]
-    reads: tuple[TableRead, ...] = ()
+    reads: tuple[Read, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.reads import Read
 from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 
 
@@ -13,7 +13,7 @@ class WholePlan(OnlinePlan):
     """How a query is run as a whole. Its reasons say why it is not estimated.
 
     Attributes:
-        exact_sql: the query itself, over the files of whole layouts.
+        exact_sql: the query itself, over the files of whole tables.
         exact_reads: those files.
     """
 
@@ -22,7 +22,7 @@ class WholePlan(OnlinePlan):
     may_run_whole = False
 
     exact_sql: str
-    exact_reads: tuple[TableRead, ...]
+    exact_reads: tuple[Read, ...]
 
     @property
     def why_whole(self) -> tuple[str, ...]:

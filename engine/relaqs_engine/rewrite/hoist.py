@@ -9,12 +9,14 @@ table, joined by OR. Example: `(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)` i
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
+from relaqs_engine.duck import one_file
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
-from relaqs_engine.layouts.reads import TableRead, read_of_table
+from relaqs_engine.layouts.reads import PlainRead, Read, read_of_table
 from relaqs_engine.plans.streams import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
@@ -136,9 +138,11 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
 
 
 def _files(layout: Layout) -> exp.Expr:
-    literal = exp.Array(expressions=[exp.Literal.string(str(path)) for path in layout.paths])
-    option = exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false())
-    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[literal, option]))
+    paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
+    arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
+    if not layout.has_hive_columns:
+        arguments.append(exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false()))
+    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
 
 
 def whole_table(layout: Layout) -> exp.Subquery:
@@ -147,9 +151,9 @@ def whole_table(layout: Layout) -> exp.Subquery:
     return exp.select(*columns).from_(_files(layout)).subquery(copy=False)
 
 
-def _read_files(draft: Draft, node: exp.Expr) -> tuple[TableRead, ...]:
+def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     """Put whole layouts in the place of the catalog tables below a node, and return what that reads."""
-    reads: list[TableRead] = []
+    reads: list[Read] = []
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
             layout = draft.catalog.table(table.name)
@@ -160,10 +164,18 @@ def _read_files(draft: Draft, node: exp.Expr) -> tuple[TableRead, ...]:
     return tuple(dict.fromkeys(reads))
 
 
-def _add(work: _Work, sql: str, about: str, reads: tuple[TableRead, ...]) -> Hoist:
-    digest = hashlib.sha256(sql.encode()).hexdigest()[:16]
-    name = f"hoist_{digest}"
+def _add(work: _Work, sql: str, about: str, reads: tuple[Read, ...]) -> Hoist:
+    name = hoist_name(sql, reads)
     return work.hoists.setdefault(name, Hoist(name, sql, (about,), reads))
+
+
+def hoist_name(sql: str, reads: Sequence[Read]) -> str:
+    """Return the name of a hoist, another one for another state of its data.
+
+    A layout's files have another path after each write. A plain file has not, so its state is in the name.
+    """
+    plain = [repr(read.files) for read in reads if isinstance(read, PlainRead)]
+    return "hoist_" + hashlib.sha256("".join([sql, *plain]).encode()).hexdigest()[:16]
 
 
 def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:

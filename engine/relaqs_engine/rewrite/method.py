@@ -91,7 +91,7 @@ def _distinct_values(draft: Draft, key: exp.Expr) -> int:
     counts = []
     for column in key.find_all(exp.Column):
         known = draft.source(column.table).column(column.name)
-        counts.append(known.distinct_count if known else 100)
+        counts.append((known.distinct_count if known else 0) or 100)
     return max(1, prod(counts) if isinstance(key, exp.Column) else min(100, prod(counts)))
 
 

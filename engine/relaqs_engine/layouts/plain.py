@@ -1,0 +1,106 @@
+"""Plain tables: Parquet files where they lie, read whole. Nothing is written for them.
+
+Instead of checksums, a plain table knows the size of each file and the time of its last change. A query that
+finds a file with others fails. So all answers of a session are about the same rows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from relaqs_engine.duck import Cursor, FileState
+from relaqs_engine.layouts.manifest import Column, Layout, Partition
+from relaqs_engine.layouts.sources import ParquetSource
+from relaqs_engine.layouts.statistics import column_statistics
+
+MEASURED_BELOW_ROWS = 100_000
+"""The columns of a smaller table are measured when it is opened, which takes some 10 ms."""
+
+NOTABLE_SECONDS = 0.3
+"""A table that takes longer to be read whole is worth a layout."""
+
+_BYTES_PER_CORE_SECOND = 1e9
+_BYTES_OF_A_ROW = 20
+"""Measured: a core reads that much of Parquet a second, if each row counts as that many bytes more."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PlainTable(Layout):
+    """A table in files of the user's own. Its `partitions` are these files, by their absolute paths.
+
+    The statistics of a large table's columns are not known: its numbers of distinct values are 0, and all its
+    values may be NULL.
+
+    Attributes:
+        modified_ns: for each file the time of its last change in nanoseconds.
+        is_staged: the file is a copy of our own, made of a CSV file, say.
+    """
+
+    modified_ns: tuple[int, ...] = ()
+    is_staged: bool = False
+
+    @property
+    def has_hive_columns(self) -> bool:
+        return not self.is_staged
+
+    @property
+    def states(self) -> tuple[FileState, ...]:
+        """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
+        sized = zip(self.partitions, self.modified_ns, strict=True)
+        return tuple((part.file, part.byte_count, modified_ns) for part, modified_ns in sized)
+
+    @property
+    def scan_core_seconds(self) -> float:
+        """Return about how long one core takes to read the table whole."""
+        byte_count = sum(part.byte_count for part in self.partitions)
+        return (byte_count + _BYTES_OF_A_ROW * self.row_count) / _BYTES_PER_CORE_SECOND
+
+
+def plain_table(table: str, source: ParquetSource, states: Sequence[FileState], cursor: Cursor) -> PlainTable:
+    """Return a table over Parquet files as they are.
+
+    Args:
+        table: its name.
+        source: the files, opened.
+        states: of the files, taken before they were opened.
+        cursor: of a DuckDB that may read them.
+    """
+    parts = tuple(
+        Partition(path, rows := pq.read_metadata(path).num_rows, rows, byte_count, "", ())
+        for path, byte_count, _ in states
+    )
+    found = PlainTable(
+        table=table,
+        directory=Path(os.path.commonpath([file.parent for file in source.files])),
+        kind="plain",
+        columns=tuple(_unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
+        partitions=parts,
+        row_count=source.row_count,
+        unit_count=source.row_count,
+        cluster_key=(),
+        seed=0,
+        hash_scheme="",
+        hash_probe="",
+        max_unit_rows=1,
+        source=source.description,
+        created_with="",
+        modified_ns=tuple(modified_ns for _, _, modified_ns in states),
+        is_staged=source.is_staged,
+    )
+    return measured(found, cursor) if found.row_count < MEASURED_BELOW_ROWS else found
+
+
+def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
+    """Return the table with the statistics of its columns, which are found in one pass over it."""
+    columns = [(column.name, column.type) for column in table.columns]
+    source = ParquetSource(table.paths, (), table.row_count, 0, table.source, is_staged=table.is_staged)
+    return replace(table, columns=column_statistics(cursor, table.paths, columns, source.sql))
+
+
+def _unmeasured(name: str, type_text: str, row_count: int) -> Column:
+    return Column(name, type_text, None, None, null_count=row_count, distinct_count=0, byte_count=0)

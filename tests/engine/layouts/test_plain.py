@@ -1,0 +1,138 @@
+"""Plain tables: the user's own files, read where they lie, and the copies that stand for CSV files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.plain import MEASURED_BELOW_ROWS, PlainTable
+
+ROWS = pa.table({"id": range(3), "fare": [1.5, None, -2.0], "zone": ["a", "b", "a"]})
+
+Open = Callable[[str | Path], Layout]
+
+
+@pytest.fixture
+def announced() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def opened(tmp_path: Path, announced: list[str]) -> Open:
+    def open(source: str | Path) -> Layout:
+        catalog = Catalog.of_sources({"trips": source}, tmp_path / "a=1" / "cache", announced.append)
+        return catalog.table("trips")
+
+    return open
+
+
+def types(table: Layout) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in table.columns]
+
+
+def test_columns_have_their_types_and_a_small_table_its_statistics(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    table = opened(tmp_path / "trips.parquet")
+    assert types(table) == [("id", "BIGINT"), ("fare", "DOUBLE"), ("zone", "VARCHAR")]
+    fare = table.column("fare")
+    assert (fare.minimum, fare.maximum, fare.null_count, fare.distinct_count) == (-2.0, 1.5, 1, 2)
+    assert table.summary == f"trips: 3 rows, plain, read whole, in {tmp_path}"
+
+
+def test_what_is_not_known_of_a_large_table_promises_nothing(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(MEASURED_BELOW_ROWS)}), tmp_path / "trips.parquet")
+    column = opened(tmp_path / "trips.parquet").column("id")
+    assert (column.minimum, column.maximum, column.null_count) == (None, None, MEASURED_BELOW_ROWS)
+
+
+def test_folders_of_a_hive_table_are_columns(opened: Open, tmp_path: Path) -> None:
+    for year in (2012, 2013):
+        folder = tmp_path / "trips" / f"year={year}"
+        folder.mkdir(parents=True)
+        pq.write_table(ROWS.slice(0, year - 2011), folder / "part.parquet")
+    table = opened(tmp_path / "trips")
+    assert types(table)[-1] == ("year", "BIGINT")
+    assert [part.row_count for part in table.partitions] == [1, 2]
+    year = table.column("year")
+    assert (year.minimum, year.maximum) == (2012, 2013)
+
+
+def test_files_of_other_columns_are_refused(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "1.parquet")
+    pq.write_table(ROWS.drop_columns("fare"), tmp_path / "2.parquet")
+    with pytest.raises(DataError, match=r"'fare' is DOUBLE in .*1\.parquet and missing in .*2\.parquet"):
+        opened(tmp_path / "*.parquet")
+
+
+def test_a_damaged_file_is_named(opened: Open, tmp_path: Path) -> None:
+    (tmp_path / "trips.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(DataError, match=r"trips\.parquet cannot be read as Parquet"):
+        opened(tmp_path / "trips.parquet")
+
+
+def test_a_database_of_plain_tables_reads_these_files_alone(opened: Open, tmp_path: Path) -> None:
+    for name in ("trips", "others"):
+        pq.write_table(ROWS, tmp_path / f"{name}.parquet")
+    table = opened(tmp_path / "trips.parquet")
+    assert isinstance(table, PlainTable)
+    cursor = Database(DatabaseConfig((), 64 << 20, files=table.states)).cursor()
+    assert cursor.rows(f"SELECT count(*) FROM read_parquet(['{tmp_path}/trips.parquet'])") == [(3,)]
+    with pytest.raises(DataError, match=r"others\.parquet"):
+        cursor.rows(f"SELECT count(*) FROM read_parquet(['{tmp_path}/others.parquet'])")
+
+
+def test_csv_is_copied_once_with_types_from_all_rows(
+    opened: Open, tmp_path: Path, announced: list[str]
+) -> None:
+    lines = ["id,fare", *(f"{i},{i}" for i in range(30_000)), "30000,0.5"]  # the last of them makes it DOUBLE
+    (tmp_path / "trips.csv").write_text("\n".join(lines))
+    table = opened(tmp_path / "trips.csv")
+    assert (table.kind, table.row_count) == ("plain", 30_001)
+    assert types(table) == [("id", "BIGINT"), ("fare", "DOUBLE")]  # and no column `a` of the cache's folder
+    assert [line.split(" (")[0] for line in announced] == ["copying trips"]
+    assert opened(tmp_path / "trips.csv") == table
+    assert len(announced) == 1
+
+
+def test_the_copy_of_an_earlier_state_goes(opened: Open, tmp_path: Path, announced: list[str]) -> None:
+    path = tmp_path / "trips.csv"
+    path.write_text("id\n1\n")
+    (old,) = opened(path).paths
+    path.write_text("id\n1\n2\n")
+    home = old.parents[2]
+    (home / ".copying-1").mkdir()  # of a process that died
+    assert opened(path).row_count == 2
+    assert (len(announced), old.exists(), len(os.listdir(home))) == (2, False, 1)
+
+
+def test_csv_that_cannot_be_read_leaves_nothing(opened: Open, tmp_path: Path, announced: list[str]) -> None:
+    path = tmp_path / "trips.csv"
+    path.write_text("a title\nid,fare\n1,2\n")
+    for _ in range(2):
+        with pytest.raises(DataError, match="does not read as one table"):
+            opened(path)
+    assert len(announced) == 2
+    assert not list((tmp_path / "a=1").rglob("*.parquet"))
+
+
+def test_a_layout_of_the_files_is_read_in_their_place(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(20_000)}), tmp_path / "trips.parquet")
+    sources = {"trips": tmp_path / "trips.parquet"}
+    laid_out = Catalog.of_sources(sources, tmp_path / "a=1" / "cache", lay_out=True).table("trips")
+    assert laid_out.is_sampled
+    assert opened(tmp_path / "trips.parquet") == laid_out
+
+
+def test_files_of_two_kinds_are_refused(opened: Open, tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    (tmp_path / "trips.csv").write_text("id\n1\n")
+    with pytest.raises(LayoutError, match="lay out files of one kind"):
+        opened(tmp_path / "trips.*")
