@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
-# Of the limit, for the merged states of this session's queries; the rest runs tasks. A query that runs as a
-# whole has no state, and may take all.
+# The share of the memory limit that is for the merged states of this session's queries. Tasks have the rest.
+# A query that runs as a whole has no state, so it may take the whole limit.
 _STATE_SHARE = 0.25
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -69,7 +69,7 @@ class Session:
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
     >>> with relaqs.connect("data", threads=1) as db:
     ...     print(db)
-    <Session of numbers: 1 threads in this process>
+    <Session of numbers: 1 thread in this process>
     """
 
     def __init__(
@@ -195,10 +195,10 @@ class Session:
             fallback: run a query that cannot be estimated as a whole ("exact"), or refuse it ("error").
             chart_pixels: the height of a bar chart of the answer. The query stops when no bar is uncertain by
                 a pixel any more.
-            judged_by: what the error is made of. "rows": groups with 95 % of the rows are within it, in every
-                column, so an airport with three flights does not hide 228 others. "cells": 95 % of the
-                numbers are within it, and each counts alike. "max": all certified numbers are within it.
-            share: what must be within the error, in the place of 95 %. "max" does not use it.
+            judged_by: which numbers must be within the error. "rows": in every column, those of groups with
+                95 % of the rows. An airport with three flights then does not hide 228 others. "cells": in
+                every column, 95 % of the numbers. "max": every certified number.
+            share: the share that must be within the error, instead of 95 %. "max" does not use it.
             within: the seconds in which the target should be reached. From the first snapshot on a warning
                 says whether it will be, and when instead. The query goes on then; `timeout` would end it.
 

@@ -68,7 +68,7 @@ class PanelSettings:
         check_name("id", self.id)
         _check_text("title", self.title, LONGEST_TITLE)
         _check_text("sql", self.sql, LONGEST_SQL)
-        for name, accepted in (("chart", CHARTS), ("size", SIZES)):
+        for name, accepted in (("chart", tuple(CHARTS)), ("size", SIZES)):
             if getattr(self, name) not in accepted:
                 raise _refusal(name, getattr(self, name), f"one of {', '.join(accepted)}")
         if self.target is not None and not (_is_number(self.target) and 0 < self.target < 1):

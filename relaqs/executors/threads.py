@@ -148,7 +148,7 @@ class ThreadExecutor:
         _OPEN.discard(self)
 
     def describe(self) -> str:
-        return f"{self._cores} threads in this process"
+        return f"{self._cores} thread{'' if self._cores == 1 else 's'} in this process"
 
     def _serve(self) -> None:
         while self._serve_one():

@@ -4,7 +4,7 @@ All three are steered alike, and read alike:
 
     with db.train(KMeans(sql)) as run:      leaving the block stops it
         for step in run:                    the newest report each time round, and always the last
-            run.priority = 2.0              twice the cores of one with 1.0
+            run.priority = 2.0              counts twice as much as one with 1.0
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Handle(Generic[AnyReport]):
     Dropping the last reference to it stops the job. So does ctrl-C while waiting for a report.
 
     Attributes:
-        runner: drives the job. It outlives this handle by a task.
+        runner: drives the job. Once the handle is gone it stops the job, when the tasks that run have ended.
     """
 
     def __init__(self, runner: JobRunner, listener: RunListener[AnyReport]) -> None:
@@ -55,7 +55,7 @@ class Handle(Generic[AnyReport]):
 
     @property
     def priority(self) -> float:
-        """Its weight: with 2.0 it gets twice the cores of one with 1.0. Set it at any time.
+        """Its weight: with 2.0 it counts twice as much as one with 1.0. Set it at any time.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)

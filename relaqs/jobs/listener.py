@@ -49,12 +49,12 @@ class Successor:
 class Listener:
     """Does nothing at any event. Owners of jobs override what they care for.
 
-    All methods but `timed_out` run on the runner's thread. An exception in one of them fails the job, except
-    in `ended`, which must not raise.
+    All methods but `timed_out` run on the runner's thread, and an exception in one of them fails the job. But
+    `ended` must not raise, and an exception in `timed_out` fails nothing: the job is stopped all the same.
     """
 
     def should_stop(self, report: StepReport) -> bool:
-        """Return whether the job is good enough. Asked after each fold, before another step is issued."""
+        """Return whether the job is good enough. Asked after each fold that is not the last."""
         return False
 
     def folded(self, report: StepReport) -> StepReport:

@@ -21,6 +21,8 @@ from relaqs.policies.registry import (
 from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
 from relaqs.policies.utility import Utility, UtilityFunction
 from relaqs.policies.weighted_fair import WeightedFair
+from relaqs.sharing.division import Contest, divide, without_quality
+from relaqs.sharing.fill import fill_evenly, fill_in_order
 from relaqs.sharing.history import History, Observation
 from relaqs.sharing.outlook import fit_quality_curves
 from relaqs.sharing.plan import Plan
@@ -30,6 +32,7 @@ from relaqs.sharing.view import Jobs, JobView, Kind, View
 __all__ = [
     "DEFAULT_POLICY",
     "POLICIES",
+    "Contest",
     "Fair",
     "Fifo",
     "History",
@@ -50,7 +53,11 @@ __all__ = [
     "View",
     "WeightedFair",
     "chosen_policy",
+    "divide",
+    "fill_evenly",
+    "fill_in_order",
     "fit_quality_curves",
     "make_policy",
     "why_cores_moved",
+    "without_quality",
 ]

@@ -31,6 +31,7 @@ class Fifo:
     name: ClassVar[str] = "fifo"
     why_more: ClassVar[str] = "it is older than the others"
     why_less: ClassVar[str] = "older jobs are served first"
+    serves_in_order: ClassVar[bool] = True  # of two equal jobs, one is first
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

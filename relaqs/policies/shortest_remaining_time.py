@@ -42,6 +42,7 @@ class ShortestRemainingTime:
     name: ClassVar[str] = "shortest_remaining_time"
     why_more: ClassVar[str] = "it will be done before the others"
     why_less: ClassVar[str] = "others will be done sooner"
+    serves_in_order: ClassVar[bool] = True  # of two equal jobs, one is first
 
     def __post_init__(self) -> None:
         check_share("minimum_share", self.minimum_share)

@@ -60,7 +60,13 @@ class EstimatingJob(Job, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Resort:
-    """Another way to answer a query whose first way failed. job: under an id of its own."""
+    """Another job that answers the same query after the first one failed (see `relaqs/queries/fallback.py`).
+
+    Attributes:
+        job: under an id of its own.
+        plan: how it answers the query.
+        description: what the scheduler learns of the job.
+    """
 
     job: EstimatingJob
     plan: OnlinePlan
@@ -78,13 +84,16 @@ class OtherWay(Protocol):
 class Publisher(RunListener[Snapshot]):
     """Turns the estimates of one job into snapshots until the answer is exact, or good enough, or time is up.
 
+    Each snapshot gets a `Course`: the answers so far, each a `Seen`, and the mini-batches ahead. From it
+    `relaqs/prediction/arrival.py` predicts when an error is reached.
+
     Args:
         job: gives the estimates.
         plan: how the query is answered.
         options: what the user asked for.
         stopwatch: counts since the query was submitted.
-        executor: where it runs, for the cores that its pace is told from.
-        keeper: keeps the job's state in a checkpoint.
+        executor: where it runs. How fast it will go on depends on how many cores there are.
+        keeper: saves the job's state in a checkpoint file now and then (`relaqs/queries/checkpoint.py`).
         fallback: asked for another way when the job fails.
         running: the jobs of the session.
     """
@@ -116,8 +125,8 @@ class Publisher(RunListener[Snapshot]):
         self._paused_seconds = 0.0
         self._paused_at: float | None = None
         self._moved: UserDelta[Snapshot] = UserDelta(lambda before, now: now.error)
-        self._stops = False  # with the fold in hand
-        self._judged: Snapshot | None = None  # by a function of the user's, before it is published
+        self._stops = False  # whether the job ends with the step that is being folded
+        self._judged: Snapshot | None = None  # has an error by the user's function, and is published next
 
     def starting(self, runner: Joinable) -> None:
         """Publish what the job knows already, if it goes on from a saved state; that may be good enough."""
@@ -149,7 +158,10 @@ class Publisher(RunListener[Snapshot]):
         return self._stops
 
     def folded(self, report: StepReport) -> StepReport:
-        """Publish the newest estimate; return the report as the user's own function sees it, if any."""
+        """Publish the newest estimate, and return the report for the scheduler.
+
+        Where the user gave a function of the error, the report has its error in the place of ours.
+        """
         estimate = self._job.latest
         if estimate is None:
             return report
@@ -164,6 +176,7 @@ class Publisher(RunListener[Snapshot]):
         if self._fallback is None or (resort := self._fallback.after(error)) is None:
             return None
         self._job.close()
+        self._judged = None
         self._folded_before += self._job.folded
         self._job, self._plan = resort.job, resort.plan
         return Successor(resort.job, resort.description)
@@ -188,7 +201,10 @@ class Publisher(RunListener[Snapshot]):
         return snapshot
 
     def _watched(self, report: StepReport, snapshot: Snapshot) -> StepReport:
-        """The error the user's function gave is the distance from the snapshot before."""
+        """Return the report with the error by the user's function, and the progress that follows from it.
+
+        The function compares two snapshots, so its error is how far the newest is from the one before.
+        """
         is_known = report.step == 0 or math.isfinite(snapshot.error)
         progress = self._moved.update(snapshot) if is_known else math.nan
         return replace(report, quality=snapshot.error, progress=progress)

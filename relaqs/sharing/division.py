@@ -19,9 +19,20 @@ FEWEST_UNITS = 256  # so that shares of few cores are as fine as those of many
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contest:
-    """The jobs a policy chooses among, and what it may hand out.
+    """The jobs a policy chooses among, and what it may hand out. `divide` makes it, and asks the rule.
 
-    floor_cores: what each has already by its minimum share, shape (J,). cores: still to be handed out.
+    Attributes:
+        view: the time, and the jobs that the rule chooses among. Reserved jobs are left out.
+        floor_cores: what each of these jobs has already by its minimum share, shape (J,).
+        cores: what is still to be handed out.
+
+    Four of eight cores are left, and each job has one already:
+
+    >>> from relaqs.policies import Contest, Jobs, JobView, Kind, View
+    >>> jobs = Jobs.of([JobView("a", Kind.QUERY, 0.0, cores_most=3.0), JobView("b", Kind.QUERY, 0.0)])
+    >>> contest = Contest(View(2.0, 8.0, jobs), floor_cores=np.array([1.0, 1.0]), cores=4.0)
+    >>> contest.room_cores.tolist()
+    [2.0, 4.0]
     """
 
     view: View
@@ -30,11 +41,12 @@ class Contest:
 
     @property
     def jobs(self) -> Jobs:
+        """The jobs of the view."""
         return self.view.jobs
 
     @property
     def room_cores(self) -> FloatArray:
-        """What each job could use of the cores, shape (J,)."""
+        """What each job could use of the cores on top of its floor, shape (J,)."""
         return np.clip(self.jobs.cores_most - self.floor_cores, 0.0, self.cores)
 
     @property
@@ -44,6 +56,7 @@ class Contest:
 
     @property
     def unit_cores(self) -> float:
+        """The size of one of these parts."""
         return self.cores / self.units
 
     @property
@@ -71,10 +84,30 @@ def divide(
 ) -> Plan:
     """Return the plan that gives the reserved jobs their fair share, the others a minimum, and asks the rule.
 
-    minimum_share: a fraction of each job's fair share, in [0, 1]; 1 is fair sharing. reserved: which jobs get
-    just their fair share, shape (J,). The fair share of a job is by weight and never more than it can use.
-    What the rule does not hand out, because nobody gains by it, goes to all evenly: no core idles while a job
-    can use it.
+    The fair share of a job is by weight, and never more than it can use. What the rule does not hand out,
+    because no job gains by it, goes to all jobs evenly: no core is idle while a job can use it.
+
+    Args:
+        view: the jobs, the time and the cores.
+        rule: a function from a contest to what each of its jobs gets on top of its floor, shape (J,). In sum
+            that is at most `contest.cores`.
+        minimum_share: what every job has at least, a fraction of its fair share in [0, 1]. 1 is fair sharing.
+        reserved: which jobs get their fair share and are no part of the contest, shape (J,).
+
+    An exact query has its fair share, a third. The rule shares the other six cores by the square of weights:
+
+    >>> from relaqs.policies import Jobs, JobView, Kind, View, divide, fill_evenly, without_quality
+    >>> rows = [
+    ...     JobView("exact", Kind.EXACT, 0.0, weight=3.0),
+    ...     JobView("light", Kind.QUERY, 0.0, weight=1.0),
+    ...     JobView("heavy", Kind.QUERY, 0.0, weight=5.0),
+    ... ]
+    >>> def by_square(contest):
+    ...     return fill_evenly(contest.cores, contest.jobs.weight**2, contest.room_cores)
+    >>> view = View(time_seconds=2.0, capacity_cores=9.0, jobs=Jobs.of(rows))
+    >>> plan = divide(view, by_square, reserved=without_quality(view.jobs))
+    >>> {job: round(cores, 2) for job, cores in plan.cores_by_job().items()}
+    {'exact': 3.0, 'light': 0.23, 'heavy': 5.77}
     """
     jobs = view.jobs
     fair = fill_evenly(view.capacity_cores, jobs.weight, jobs.cores_most)
@@ -90,7 +123,16 @@ def divide(
 
 
 def without_quality(jobs: Jobs) -> BoolArray:
-    """Return which jobs have no quality that work improves, and get their fair share instead, shape (J,)."""
+    """Return which jobs have no quality that more work improves, shape (J,).
+
+    They are exact queries and other programs. Most policies cannot compare them with other jobs, and give
+    them their fair share (see `divide`).
+
+    >>> from relaqs.policies import Jobs, JobView, Kind, without_quality
+    >>> rows = [JobView("a", Kind.QUERY, 0.0), JobView("b", Kind.EXACT, 0.0), JobView("c", Kind.FOREIGN, 0.0)]
+    >>> without_quality(Jobs.of(rows)).tolist()
+    [False, True, True]
+    """
     return jobs.is_kind(Kind.EXACT, Kind.FOREIGN)
 
 

@@ -11,10 +11,21 @@ def fill_evenly(
 ) -> FloatArray:
     """Return each job's cores such that start + cores reaches one level a weight: weighted max-min fairness.
 
-    weight, most: shape (J,); so is the result, Σ = min(cores, Σ most). start: what counts as handed out
-    before; a job above the level gets nothing, one that reaches `most` gets no more. The level is found
-    exactly, by sorting the points where a job begins to be filled and where it is full.
+    The result has shape (J,), and its sum is the smaller of `cores` and the sum of `most`. A job above the
+    level gets nothing, and one that reaches `most` gets no more. The level is found exactly, by sorting the
+    points where a job begins to be filled and where it is full.
     Source: Bertsekas, Gallager 1992, Data Networks, ch. 6, max-min flow control.
+
+    Args:
+        cores: what is handed out.
+        weight: of each job, shape (J,).
+        most: what each job can use of these cores, shape (J,).
+        start: what counts as handed out before, shape (J,). None: nothing.
+
+    The first job can use one core alone, and the others share the rest by their weights:
+
+    >>> fill_evenly(10.0, np.array([1.0, 1.0, 2.0]), np.array([1.0, 10.0, 10.0])).tolist()
+    [1.0, 3.0, 6.0]
     """
     most = np.minimum(most, max(cores, 0.0))
     if most.sum() <= cores:
@@ -32,7 +43,15 @@ def fill_evenly(
 def fill_in_order(cores: float, order: IntArray, most: FloatArray) -> FloatArray:
     """Return each job's cores when they are served one after another, each up to `most`, shape (J,).
 
-    order: the jobs, first served first.
+    Args:
+        cores: what is handed out.
+        order: the jobs' positions, first served first.
+        most: what each job can use of these cores, shape (J,).
+
+    Job 1 is served first, then job 0:
+
+    >>> fill_in_order(8.0, np.array([1, 0]), np.array([8.0, 6.0])).tolist()
+    [2.0, 6.0]
     """
     most = np.minimum(most, max(cores, 0.0))
     taken_before = np.concatenate([[0.0], np.cumsum(most[order])[:-1]])[: len(order)]

@@ -15,7 +15,7 @@ from relaqs.prediction.series import WINDOW
 class Observation(NamedTuple):
     """One folded step.
 
-    Attributes:
+    Args:
         work_done: in the job's unit (see `JobView`).
         quality: error or loss, inf if it is unknown.
         core_seconds: measured over the step's tasks.

@@ -13,18 +13,19 @@ class Policy(Protocol):
     """A pure function from what is known to who gets the cores: equal views give equal plans.
 
     A policy may also have two texts, `why_more` and `why_less`. A dashboard shows them where cores move to a
-    job or away from it, as in "+2 cores: it is older than the others".
+    job or away from it, as in "+2 cores: it is older than the others". A policy that serves equal jobs one
+    after another, instead of sharing between them, says so by `serves_in_order = True`.
 
-    Tests hold four laws for every policy of this package. It never gives out more than the capacity. It gives
-    out all of it while jobs could use it. The order of the jobs in the view changes nothing. More weight
-    never means fewer cores.
+    Tests hold laws for every policy of this package (`tests/relaqs/policies/test_laws.py`). It never gives
+    out more than the capacity. It gives out all of it while jobs could use it. The order of the jobs in the
+    view changes nothing. More weight never means fewer cores. Equal jobs get equal shares, unless the policy
+    serves jobs in order.
 
     Example: a policy of your own. The job with the earliest deadline is served first, and a job whose
     deadline has passed ends with the answer that it has.
 
     >>> import numpy as np
-    >>> from relaqs.policies import Jobs, JobView, Kind, Plan, View
-    >>> from relaqs.sharing.fill import fill_in_order
+    >>> from relaqs.policies import Jobs, JobView, Kind, Plan, View, fill_in_order
     >>> class EarliestDeadline:
     ...     name = "earliest_deadline"
     ...

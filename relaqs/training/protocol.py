@@ -22,7 +22,7 @@ class Fold:
     Attributes:
         model: the best model so far.
         loss: its loss.
-        is_final: whether the model will not get better.
+        is_final: whether the run ends with this model, because it will not get better.
 
     >>> Fold(model=[0.5, 1.5], loss=0.25, is_final=False).loss
     0.25
@@ -67,7 +67,7 @@ class TrainingJob(Protocol):
 
     `partial` is called with 8192 rows at most. A job whose rows take long sets another size (`SizedPieces`).
 
-    This job finds the mean of each column in one pass:
+    This job finds the mean of each column in two passes, the second to see that it is done:
 
     >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TrainingJob(Protocol):
     ...     def begin(self, profile):
     ...         def update(model, sums):
     ...             mean = sums[0] / profile.row_count
-    ...             return float((mean**2).sum()), mean, True  # a loss, the next model, whether it is final
+    ...             return 0.0, mean, model is not None  # the second pass finds nothing to change
     ...         return Iteration(None, update)
     ...     def partial(self, model, rows):
     ...         return (rows.features.sum(axis=0),)
@@ -85,6 +85,16 @@ class TrainingJob(Protocol):
     ...         return model
     >>> isinstance(Mean("SELECT x FROM points"), TrainingJob)
     True
+
+    A session trains it:
+
+    >>> import duckdb, relaqs
+    >>> rows = duckdb.sql("SELECT i AS x, 3 * i AS y FROM range(101) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=4, force=True)
+    >>> with relaqs.connect("warehouse", threads=1) as db:
+    ...     run = db.train(Mean("SELECT x, y FROM points"))
+    ...     print(run.result(), len(run.steps))
+    [ 50. 150.] 2
     """
 
     @property
@@ -130,17 +140,20 @@ class SizedPieces(Protocol):
 
 
 Update: TypeAlias = Callable[[Any, Sums], tuple[float, Any, bool]]
-"""(model, its sums) → the model's loss, the next model, and whether that will not get better."""
+"""(model, its sums) → the model's loss, the next model, and whether to end with the model."""
 
 
 class Iteration:
     """The `Training` of an algorithm whose next model is a function of the last model and its sums.
 
-    Each pass evaluates the model that it was computed for, and reports that model with its loss.
+    Each pass evaluates the model that it was computed for, and reports that model with its loss. A run that
+    ends gives this model, and not the next one. So `update` says True one pass after the model stopped
+    changing.
 
     Args:
         start: the first model.
-        update: returns a model's loss, the next model, and whether the next will not be better.
+        update: a function of a model and its sums. It returns the model's loss, the next model, and whether
+            to end with the model.
 
     >>> halving = Iteration(8.0, lambda model, sums: (model, model / 2, model <= 2))
     >>> halving.fold(()), halving.fold(()).is_final, halving.model

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from relaqs_dashboards.settings import CHARTS
 
 from tests.dashboards.browser import opened
 
@@ -144,7 +145,7 @@ def test_groups_keep_their_places_until_the_answer_is_exact(page: Page) -> None:
     expect(page.locator("tbody th")).to_have_text(["JAPAN", "FRANCE"])
 
 
-@pytest.mark.parametrize("chart", ["bars", "line", "table", "scatter", "histogram", "number"])
+@pytest.mark.parametrize("chart", CHARTS)
 def test_text_from_outside_stays_text(page: Page, chart: str) -> None:
     hostile = answer([HOSTILE, about(50.0, 10.0)], ["KENYA", about(9.0, 1.0)])
     draw(page, chart, hostile, warnings=[HOSTILE], reason=HOSTILE)

@@ -5,6 +5,7 @@ A comment before a block says what is special about it:
     <!-- not run: why -->                       a test cannot run it
     <!-- runs while the page is read -->        each line is a server, ended after the page's last block
     <!-- the file evening.toml -->              a later block reads it from there
+    <!-- the module relaqs/policies/x.py -->    a whole file for the repository, which works there
 
 A block of text right after a block of code is what that code prints. In it … stands for anything.
 """
@@ -49,7 +50,15 @@ class Block:
     @property
     def file(self) -> str | None:
         """The name under which a later block finds this one."""
-        return self.comment.removeprefix("the file ") if self.comment.startswith("the file ") else None
+        return self._named("the file ")
+
+    @property
+    def module(self) -> str | None:
+        """The path in the repository where this block is a whole file."""
+        return self._named("the module ")
+
+    def _named(self, kind: str) -> str | None:
+        return self.comment.removeprefix(kind) if self.comment.startswith(kind) else None
 
 
 def all_pages() -> list[Path]:

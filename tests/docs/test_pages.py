@@ -147,7 +147,18 @@ def reader(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         reader.leave()
 
 
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if blocks_of(page)])
+# Start servers, lay TPC-H out, or train for long; `make test-slow` runs them.
+SLOW = {"guide/cluster.md", "guide/dashboard.md", "guide/tpch.md", "robustness.md", "benchmarks.md"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in SLOW else ())
+        for name, page in PAGES.items()
+        if blocks_of(page)
+    ],
+)
 def test_what_the_page_shows_runs(name: str, reader: Reader) -> None:
     if name == "quickstart.md":
         shutil.rmtree("warehouse")  # this page makes it

@@ -17,6 +17,12 @@ def test_text_that_looks_like_a_column_is_none(tpch: World) -> None:
     assert tpch.folded(sql).partial.scans == (StreamScan("lineitem", ("l_comment",)),)
 
 
+def test_an_output_with_the_name_of_a_column_is_none(tpch: World) -> None:
+    sql = "SELECT sum(l_quantity) AS l_tax FROM lineitem GROUP BY l_returnflag ORDER BY l_tax"
+    (scan,) = tpch.folded(sql).partial.scans
+    assert set(scan.columns) == {"l_quantity", "l_returnflag"}
+
+
 @pytest.mark.parametrize(
     ("sql", "is_filtered"),
     [

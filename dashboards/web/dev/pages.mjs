@@ -56,7 +56,8 @@ const FAILURE = {
   candidates: ["lineitem"],
 };
 
-const KINDS = [bars, number, line, table, scatter, histogram];
+/** A panel of each kind of chart. */
+export const KINDS = [bars, number, line, table, scatter, histogram];
 
 export const PAGES = {
   live: {
@@ -124,7 +125,7 @@ export const PAGES = {
   many: {
     title: "Twenty-four panels",
     panels: Array.from({ length: 24 }, (_, at) => ({
-      ...KINDS[at % 6],
+      ...KINDS[at % KINDS.length],
       size: "small",
       id: `p${at}`,
       title: `Panel ${at + 1}`,

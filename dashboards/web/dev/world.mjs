@@ -1,7 +1,7 @@
 /** A make-believe server: queries over 60 million rows whose answers sharpen as rows are read. */
 
 import { cluster } from "./cluster.mjs";
-import { PAGES } from "./pages.mjs";
+import { KINDS, PAGES } from "./pages.mjs";
 import { answerOf } from "./answers.mjs";
 
 const ROWS = 60_000_000;
@@ -146,8 +146,6 @@ function shown(panel) {
   };
 }
 
-const CHARTS = ["bars", "line", "number", "table", "scatter", "histogram"];
-
 function wire(page, panels) {
   const tables = [
     {
@@ -177,7 +175,7 @@ function wire(page, panels) {
     editable: true,
     pages,
     tables,
-    charts: CHARTS.map((kind) => ({ kind, name: kind })),
+    charts: KINDS.map(({ chart }) => ({ kind: chart, name: chart })),
     panels: settings,
   };
 }

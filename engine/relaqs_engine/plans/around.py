@@ -19,14 +19,16 @@ PartPlan: TypeAlias = MergePlan | RowsPlan | WholePlan
 class AroundTexts:
     """The SQL over the answers of the parts. It reads them as tables part_0, part_1, …
 
-    Such a table has the columns c0, c1, …, GROUP and GROUP_ROWS.
+    Such a table has the part's outputs as c0, c1, … An answer so far has two more columns (`plans/names.py`):
+    `relaqs_group` numbers its rows, through all parts, and `relaqs_rows` counts the joined rows behind each.
 
     Attributes:
-        final: the parts' final answers to the query's own, o0, …
-        estimate: the same over answers so far. It also has v0, … for outputs that are estimated, then GROUP
-            and GROUP_ROWS if its rows can be told apart.
-        replicate: `estimate` for every variant of the part that varies, each without one block. "" where no
-            error bar is made of variants.
+        final: makes the query's answer, with the columns o0, o1, …, of the final answers of the parts.
+        estimate: makes the answer so far of the parts' answers so far. The outputs that are estimated stand
+            in it once more, as DOUBLE, named v0, v1, … after their positions. If its rows can be told apart,
+            `relaqs_group` and `relaqs_rows` follow.
+        replicate: the same outputs once for each variant of one part. A variant is the part's answer without
+            one block. "" where no error bar is made of variants.
     """
 
     final: str
@@ -42,8 +44,8 @@ class AroundRows:
         have_identity: they can be told apart, each by the row of a part that it comes from.
         are_certain: which rows there are depends on no estimate.
         keep_groups: each row is a group of a part's answer.
-        so_far: some outputs are values so far. They are computed from groups that are not scaled while the
-            groups are tiny.
+        so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
+            parts have few rows, they are computed from totals that are not scaled.
     """
 
     have_identity: bool
@@ -58,7 +60,8 @@ class AroundPlan(OnlinePlan):
 
     Attributes:
         parts: the plans of those answers.
-        varied: the part, by position, that leaves out a block at a time for the error bars.
+        varied: the position of one part. For the error bars, the answer is computed again without each block
+            of this part's sample in turn.
         texts: the SQL around the answers.
         rows: what is known of its rows.
         sources: sources[i] are the (part, output) from which output i takes its interval.

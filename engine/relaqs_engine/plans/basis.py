@@ -22,7 +22,9 @@ class Basis(StrEnum):
     MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
     M2 = "m2"
     VALUES = "values"  # all of them, as a list
-    PRODUCT = "product"  # of two columns' row contributions, summed; upper triangle, row by row
+    # What a row adds to one column, times what it adds to another, summed over the rows. Variances in closed
+    # form need it for every pair of columns, and for each column with itself.
+    PRODUCT = "product"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class BasisColumn:
         sql: its expression in the partial query.
         type: its DuckDB type.
         row_sql: what one joined row adds to a COUNT or SUM.
-        count_of: the count of the same rows, by name. MEAN and M2 are merged with it; some SUMs have one.
+        count_of: the name of a COUNT: each row that adds something here adds 1 there. A MEAN and an M2 need
+            it to merge. A SUM has one where the query divides it by this count, as avg(x) does.
         mean_of: the MEAN that an M2 belongs to.
         extreme_of: the extreme that an ARG_MIN or ARG_MAX stands beside.
         lowest: a provable lower bound of one row's value, from the statistics; None where there is none.

@@ -11,7 +11,7 @@ class Method(StrEnum):
 
     REPLICATES = "replicates"  # partials kept per block: valid for any sampling unit
     CLOSED_FORM = "closed form"  # sums of squares and products per group: row units, many groups
-    NONE = "none"  # no intervals were asked for
+    NONE = "none"  # no output has an interval, none was asked for, or each group is complete once it is seen
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,9 @@ class MergeTexts:
         final: merged groups to the exact answer, in DuckDB's own types.
         weighted_merge: `merge` for an estimate where an outlier index is read. What the index adds weighs
             1 / scale, so that scaling leaves it as it is. "" where no index is read.
-        near: the groups that HAVING leaves out of a ranking, those nearest to its thresholds first, with the
-            columns of `estimate`. "" where there are none.
+        near: where groups are ranked, merged groups to those that fail HAVING so far: they may pass it later,
+            and rank before others. Those nearest to its thresholds come first. It has the columns of
+            `estimate`. "" where no such group can be in the answer.
     """
 
     merge: str

@@ -8,7 +8,8 @@ ROWS = "m"
 BLOCK = "r"
 # The outlier index adds rows to the state in this block. They are no sample, so no error bar is made of them.
 OUTLIER_BLOCK = -1
-# While estimating: population rows / scanned rows. It is the one parameter of the prepared statement.
+# The factor that turns a total over the rows scanned into one over the table: rows in the table / rows
+# scanned. In the SQL of an estimate it is called `scale`. It is the one parameter of the prepared statement.
 SCALE = "scale"
 SCALE_PARAMETER = "CAST($1 AS DOUBLE)"
 # Of COUNT(DISTINCT x): a value of x, and the sampling units that have it. Merged per group these are the

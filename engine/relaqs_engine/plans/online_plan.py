@@ -41,7 +41,8 @@ class OnlinePlan:
         streams: the layouts that it samples.
         hoists: the static sides that workers prepare for it.
         warnings: what every answer before the end says.
-        leading: the streamed table with the rows that measure what was scanned; "" where none is streamed.
+        leading: the streamed table with the most rows. What was scanned is measured by its rows: "10 %" is a
+            tenth of them. "" where no table is streamed.
         is_ordered: whether the query has an ORDER BY of its own.
 
     >>> from relaqs_engine.planning.example import planned

@@ -40,7 +40,8 @@ class OutputColumn:
         name: as the query calls it.
         kind: what is known of it before the end.
         type: DuckDB's own type for it, which every snapshot keeps.
-        estimate_sql: the value over keys, basis and `scale`.
+        estimate_sql: the value as SQL over the group's keys, its partial aggregates b0, b1, … and `scale`,
+            the factor from rows scanned to all rows. For sum(x) it is b0 · scale.
         total: the basis column, where the output is a plain SUM or COUNT. Its interval may then use that the
             total cannot be negative.
         side: for BOUND, "least" if the value so far is a lower bound of the final one (MAX), "most" if it is

@@ -115,9 +115,9 @@ class OverStages:
     Attributes:
         final_sql: the query over the tables of stages and statics.
         statics: the static tables, which are fetched once.
-        picks_groups: which of the stages' groups are shown is decided by what is estimated of them: the
-            largest are, or those with more than some number of rows. While groups have few rows their totals
-            stay as seen, since scaled they would be far too high.
+        picks_groups: whether estimates decide which of the stages' groups are shown: the largest ones, for
+            example, or those with more than 15 rows. Then totals are not scaled while groups have few rows,
+            because scaled totals would be far too high.
     """
 
     final_sql: str

@@ -63,7 +63,7 @@ def mini_batches(
 ) -> tuple[MiniBatch, ...]:
     """Return the mini-batches that together cover `order`.
 
-    Attributes:
+    Args:
         order: the partitions in the order in which they are read.
         partition_bytes: the compressed bytes that a task reads for one partition.
         result_bytes: the bytes that it returns for one partition.

@@ -68,9 +68,18 @@ def is_filtered(scan: exp.Select) -> bool:
 
 def _names(draft: Draft, scan: exp.Select) -> Iterator[str]:
     """Yield the names of columns in the partial query, in lower case."""
-    order, having = draft.select.args.get("order"), draft.select.args.get("having")
-    around = [each for each in (order, having) if each is not None]
+    having = draft.select.args.get("having")
+    around = [*_sort_keys(draft.select), *([] if having is None else [having])]
     for tree in chain([scan], draft.keys, draft.select.expressions, around):
         yield from (column.name.lower() for column in tree.find_all(exp.Column))
     if draft.distinct is not None:  # a value's sampling units are counted by their keys
         yield from (name.lower() for source in draft.streams for name in source.key_columns)
+
+
+def _sort_keys(select: exp.Select) -> Iterator[exp.Expression]:
+    """Yield what the rows are ordered by, except outputs: `SELECT sum(x) AS y … ORDER BY y` reads no y."""
+    outputs = {each.alias_or_name.lower() for each in select.expressions}
+    order = select.args.get("order")
+    for key in (ordered.this for ordered in (order.expressions if order else ())):
+        if not (isinstance(key, exp.Column) and not key.table and key.name.lower() in outputs):
+            yield key

@@ -63,9 +63,13 @@ def test_capacity_is_the_cores_of_this_process_unless_told() -> None:
         assert executor.capacity == usable_cores()
     with closing(open_executor(cores=3)) as executor:
         assert executor.capacity == 3
-        assert "3 threads" in executor.describe()
+        assert executor.describe() == "3 threads in this process"
     with pytest.raises(ValueError, match="cores is 0"):
         ThreadExecutor(0)
+
+
+def test_one_thread_is_said_as_one(one_core: ThreadExecutor) -> None:
+    assert one_core.describe() == "1 thread in this process"
 
 
 def test_embedded_use_never_imports_dask() -> None:

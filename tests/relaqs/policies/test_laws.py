@@ -18,6 +18,8 @@ from tests.relaqs.policies.views import any_job, any_view, every_policy
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
+RESERVING = ("max_sum", "max_min", "index", "utility", "shortest_remaining_time", "weighted_fair")
+
 everyone = pytest.mark.parametrize("policy", every_policy(), ids=lambda policy: policy.name)
 with_a_minimum = pytest.mark.parametrize(
     "policy",
@@ -79,7 +81,7 @@ def test_more_weight_never_means_fewer_cores(policy: Policy, jobs: list[JobView]
 
 @pytest.mark.parametrize(
     "policy",
-    [each for each in every_policy() if each.name not in ("fifo", "shortest_remaining_time")],
+    [each for each in every_policy() if not getattr(each, "serves_in_order", False)],
     ids=lambda policy: policy.name,
 )
 @given(job=any_job("x"), count=st.integers(2, 6), capacity=st.sampled_from([1.0, 8.0, 300.0]))
@@ -88,6 +90,12 @@ def test_equal_jobs_get_equal_shares(policy: Policy, job: JobView, count: int, c
     jobs = Jobs.of([replace(job, id=f"job {i}") for i in range(count)])
     cores = policy.plan(View(100.0, capacity, jobs)).cores
     assert cores == pytest.approx(np.full(count, min(capacity / count, job.cores_most)), rel=1e-6)
+
+
+def test_two_of_our_own_policies_serve_in_order() -> None:
+    in_order = {each.name for each in every_policy() if getattr(each, "serves_in_order", False)}
+    assert in_order >= {"fifo", "shortest_remaining_time"}
+    assert not in_order & {"fair", "weighted_fair", "least_attained_service", "max_sum", "max_min", "index"}
 
 
 @with_a_minimum
@@ -100,7 +108,7 @@ def test_no_job_starves_below_its_minimum_share(policy: Policy, view: View) -> N
 
 @pytest.mark.parametrize(
     "policy",
-    [each for each in every_policy() if each.name in ("max_sum", "max_min", "index", "utility")],
+    [each for each in every_policy() if each.name in RESERVING],
     ids=lambda policy: policy.name,
 )
 @given(view=any_view())
