@@ -3,5 +3,6 @@
 `overhead`: what it costs to see the answer early, beside plain DuckDB. `queries`: how each of the 22 TPC-H
 queries is answered, how soon, and how often its intervals hold. `coverage`: how often they hold as rows and
 clusters are sampled. `distinct`: how often those of COUNT(DISTINCT) do. `flights`: a real-world table.
+`first_answer`: how soon files are answered that nobody prepared, beside plain DuckDB.
 Records go to `results/`, data that was made is kept in `results/data/`.
 """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from relaqs.executors import open_executor
 from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
+from relaqs.queries import notices
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.session import Session
 from relaqs.sharing.policy import Policy
@@ -38,12 +38,13 @@ def connect(
     policy: str | Policy = DEFAULT_POLICY,
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
+    background_layouts: bool = True,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
     Plain files are read whole, as DuckDB would, and there is no estimate before the end. Where the cache has
-    a layout of the files as they are now, it is read instead, and gives estimates. On a cluster plain files
-    are laid out into the cache first.
+    a layout of the files as they are now, it is read instead, and gives estimates. A large table that is
+    asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first.
 
     Args:
         data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
@@ -64,6 +65,8 @@ def connect(
         security: for a scheduler's address that begins with tls://, a `distributed.Security` or its
             arguments: tls_ca_file, tls_client_cert, tls_client_key. By default what Dask's configuration
             says.
+        background_layouts: whether plain tables that take more than 0.3 seconds to read are laid out into the
+            cache when they are asked about a second time. Later queries then have estimates.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -94,6 +97,7 @@ def connect(
             memory_limit_bytes=limit,
             exact_threads=exact_threads,
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
+            background_layouts=background_layouts,
         )
     except BaseException:
         executor.close()
@@ -129,6 +133,7 @@ _CONNECT_OPTIONS = {
     "policy",
     "result_limit",
     "security",
+    "background_layouts",
 }
 
 
@@ -145,12 +150,10 @@ def _open_catalog(
     laid_out = () if data is None or plain else Catalog.open(data).layouts
     cache = None if cache_directory is None else Path(cache_directory)
     with on_threads() as spread:
-        opened = Catalog.of_sources(plain | dict(tables), cache, _announce, lay_out=lay_out, spread=spread)
+        opened = Catalog.of_sources(
+            plain | dict(tables), cache, notices.announce, lay_out=lay_out, spread=spread
+        )
     return Catalog((*laid_out, *opened.layouts))
-
-
-def _announce(message: str) -> None:
-    print(f"relaqs: {message}", file=sys.stderr)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

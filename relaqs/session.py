@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
+import threading
 import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from types import TracebackType
@@ -16,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig, open_for_reading
-from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.plain import PlainTable, measured
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.outputs import OutputKind
 
 from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
@@ -32,10 +33,12 @@ from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.queries import notices
+from relaqs.queries.background_layout import BackgroundLayouts
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.options import ErrorFunction, Fallback, QueryOptions, Watch, watched
+from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
@@ -78,23 +81,52 @@ class Session:
         memory_limit_bytes: int,
         exact_threads: int,
         result_limit_bytes: int | None = None,
+        background_layouts: bool = True,
     ) -> None:
         self._catalog = catalog
         self._executor = executor
-        state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._planner = Planner(catalog, views, state_bytes=state_bytes)
-        config = _database_config(memory_limit_bytes - state_bytes, result_limit_bytes)
-        self._config = replace(config, readable=catalog.readable_directories, files=catalog.readable_files)
+        self._views = views
+        self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
+        self._config = _database_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
-        self._states = Database(_database_config(state_bytes, result_limit_bytes))
-        self._running = RunningJobs(self)
+        self._opened_configs: set[DatabaseConfig] = set()
+        self._changing = threading.Lock()
         self._is_closed = False
+        self._open(catalog)
+        self._states = Database(_database_config(self._state_bytes, result_limit_bytes))
+        self._running = RunningJobs(self)
+        self._layouts = None
+        if background_layouts:
+            adopt = weakref.WeakMethod(self._adopt)  # the thread must not keep a forgotten session
+            self._layouts = BackgroundLayouts(
+                executor.capacity, notices.announce, lambda layout: (adopt() or _ignore)(layout)
+            )
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(executor.close, "relaqs-close")
+        close = background_thread(partial(_let_go, executor, self._layouts), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
+
+    def _open(self, catalog: Catalog) -> None:
+        """Plan over these tables from now on. What was planned before can still read its files."""
+        files = tuple(dict.fromkeys((*self._config.files, *catalog.readable_files)))
+        readable = catalog.readable_directories
+        self._config = replace(self._config, readable=readable, files=files)
+        self._exact_config = replace(self._exact_config, readable=readable, files=files)
+        self._opened_configs |= {self._config, self._exact_config}
+        self._catalog = catalog
+        self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes)  # last: others plan now
+
+    def _adopt(self, layout: Layout) -> None:
+        """Read this layout in the place of the plain table that it was made of."""
+        with self._changing:
+            if self._is_closed:
+                return
+            others = (
+                each for each in self._catalog.layouts if each.table != layout.table or not each.is_plain
+            )
+            self._open(Catalog((*others, layout)))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -278,8 +310,9 @@ class Session:
         True
         """
         self._planner.check_open()
+        self._note_question(plan)
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
-        names = _watched_columns(plan, options.watch)
+        names = watched_columns(plan, options.watch)
         job = query_job(
             uuid.uuid4().hex[:12],
             plan,
@@ -313,6 +346,41 @@ class Session:
         query.start()
         return query
 
+    def _note_question(self, plan: OnlinePlan) -> None:
+        tables = map(self._catalog.table, plan.plain_tables)
+        if self._layouts is not None:
+            self._layouts.asked(table for table in tables if isinstance(table, PlainTable))
+
+    def lay_out(self, table: str) -> Layout:
+        """Lay a plain table out now, and return its layout. Later queries of this session sample it.
+
+        The layout is kept in the cache, where later sessions find it. A table that has a layout is returned
+        as it is.
+
+        Args:
+            table: its name.
+
+        Raises:
+            SqlError: there is no such table.
+            DataError: its files changed since the session was opened.
+            LayoutError: it cannot be written.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", cache_directory="cache", threads=1)
+        >>> db.lay_out("numbers").is_sampled
+        True
+        >>> db.plan("SELECT avg(x) AS mean FROM numbers").mode.value
+        'mergeable'
+        """
+        self._planner.check_open()
+        found = self._catalog.table(table)
+        if not isinstance(found, PlainTable):
+            return found
+        layout = lay_out(found, LayingOut(notices.announce))
+        self._adopt(layout)
+        return layout
+
     def train(
         self,
         job: TrainingJob,
@@ -325,7 +393,8 @@ class Session:
     ) -> TrainingRun:
         """Start training a model on the rows of the job's SELECT, and return its handle at once.
 
-        Without a target, a timeout or a limit it stops when it has converged.
+        Without a target, a timeout or a limit it stops when it has converged. Plain tables that the SELECT
+        reads are laid out first.
 
         Args:
             job: one of `relaqs.training`, or a `TrainingJob` of your own.
@@ -355,6 +424,10 @@ class Session:
 
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
         plan = self.plan(checked_job(job).sql, intervals=False)
+        if not plan.is_estimated and plan.plain_tables:
+            for table in plan.plain_tables:
+                self.lay_out(table)
+            plan = self.plan(job.sql, intervals=False)
         run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._running)
         run.start()
         return run
@@ -478,13 +551,16 @@ class Session:
         >>> db
         <Session of numbers: closed>
         """
-        self._planner.close()
-        self._is_closed = True
+        if self._layouts is not None:
+            self._layouts.stop()
+        with self._changing:
+            self._planner.close()
+            self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
         self._running.close(_CLOSE_SECONDS)
         self._executor.close()
-        for config in (self._config, self._exact_config):
+        for config in self._opened_configs:
             worker.close_database(config)
         self._states.close()
 
@@ -504,28 +580,18 @@ class Session:
         return f"<Session of {', '.join(self.tables)}: {place}>"
 
 
+def _let_go(executor: Executor, layouts: BackgroundLayouts | None) -> None:
+    """Free what a session held that was forgotten without being closed."""
+    if layouts is not None:
+        layouts.stop()
+    executor.close()
+
+
+def _ignore(layout: Layout) -> None:
+    """Do nothing with a layout whose session was forgotten."""
+
+
 def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
     """Return the configuration of a database that may read nothing yet."""
     spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
     return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)
-
-
-def _watched_columns(
-    plan: OnlinePlan, watch: tuple[str, ...] | ErrorFunction | None
-) -> tuple[str, ...] | None:
-    """Return the names as the answer has them; None where all columns or a function are watched."""
-    if watch is None or callable(watch):
-        return None
-    known = {
-        output.name.lower(): output.name
-        for output in plan.outputs
-        if not plan.is_estimated or output.kind is not OutputKind.KEY
-    }
-    for name in watch:
-        if name.lower() not in known:
-            near = difflib.get_close_matches(name.lower(), known, cutoff=0.5)
-            raise SqlError(
-                f"watch names {name!r}; the approximate columns are {', '.join(known.values()) or 'none'}",
-                candidates=tuple(known[each] for each in near),
-            )
-    return tuple(known[name.lower()] for name in watch)

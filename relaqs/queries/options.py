@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from relaqs_engine.errors import SqlError
 from relaqs_engine.execution.headline import Judge, Weighting
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
 
 from relaqs.arguments import (
     ArgumentError,
@@ -89,3 +93,24 @@ def watched(watch: Watch | None) -> tuple[str, ...] | ErrorFunction | None:
     if not names or not all(isinstance(name, str) for name in names):
         raise refusal("watch", watch, "names of approximate columns, or a function of two snapshots")
     return names
+
+
+def watched_columns(
+    plan: OnlinePlan, watch: tuple[str, ...] | ErrorFunction | None
+) -> tuple[str, ...] | None:
+    """Return the names as the answer has them; None where all columns or a function are watched."""
+    if watch is None or callable(watch):
+        return None
+    known = {
+        output.name.lower(): output.name
+        for output in plan.outputs
+        if not plan.is_estimated or output.kind is not OutputKind.KEY
+    }
+    for name in watch:
+        if name.lower() not in known:
+            near = difflib.get_close_matches(name.lower(), known, cutoff=0.5)
+            raise SqlError(
+                f"watch names {name!r}; the approximate columns are {', '.join(known.values()) or 'none'}",
+                candidates=tuple(known[each] for each in near),
+            )
+    return tuple(known[name.lower()] for name in watch)

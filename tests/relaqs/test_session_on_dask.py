@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
@@ -52,6 +54,18 @@ def test_snapshots_are_those_of_an_embedded_run(cluster: LocalCluster, tpch_ware
                 assert away.table.equals(here.table)
                 assert (away.fraction, away.is_exact) == (here.fraction, here.is_exact)
         assert client.status == "running"  # a client that was handed in stays open
+
+
+def test_plain_files_are_laid_out_for_a_cluster(cluster: LocalCluster, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"fare": range(20_000)}), tmp_path / "trips.parquet")
+    with connect(
+        tmp_path / "trips.parquet",
+        cluster=cluster.scheduler_address,
+        cache_directory=tmp_path / "cache",
+    ) as db:
+        assert db.tables["trips"].is_sampled
+        answer = db.online_sql("SELECT sum(fare) AS fare FROM trips").result()
+    assert (answer.mode, answer.estimate["fare"].to_pylist()) == ("mergeable", [20_000 * 19_999 // 2])
 
 
 def test_a_query_that_runs_as_a_whole(cluster: LocalCluster, tpch_warehouse: Path) -> None:

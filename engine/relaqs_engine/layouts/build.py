@@ -119,7 +119,12 @@ class Build:
 
 @contextmanager
 def building(
-    source: TableSource, into: str | Path, *, force: bool, memory_limit_bytes: int, threads: int | None
+    source: TableSource | ParquetSource,
+    into: str | Path,
+    *,
+    force: bool,
+    memory_limit_bytes: int,
+    threads: int | None,
 ) -> Iterator[Build]:
     """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened."""
     with writing(into, force=force) as target:

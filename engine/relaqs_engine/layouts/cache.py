@@ -1,19 +1,13 @@
 """The user's files as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
 Parquet files are read where they lie, until there is a layout of them. CSV files are first copied to Parquet.
-The cache has both:
-
-    CACHE/trips-<digest of the files' paths>/<digest of their sizes and times>/trips/    the layout
-    CACHE/trips-<digest of the files' paths>/<digest of their sizes and times>/staged/   the copy of CSV files
-
-The cache may be deleted at any time. Only the newest state of the same files is kept.
+The cache has both, see `cached_files.py`. It may be deleted at any time. Only the newest state of the same
+files is kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
 import re
 import shutil
@@ -23,9 +17,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from relaqs_engine.duck import FileState, open_for_reading, open_for_writing
+from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, building
+from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
+from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
@@ -76,54 +71,6 @@ def plain_files(data: Path) -> dict[str, Path]:
     return tables
 
 
-@dataclass(frozen=True, slots=True)
-class CachedFiles:
-    """Files of the user's, and where the cache keeps what is made of their present state.
-
-    Attributes:
-        table: the name of their table.
-        source: what the user named.
-        files: the files.
-        states: their states.
-        home: the folder of these files, for all of their states.
-    """
-
-    table: str
-    source: PathLike
-    files: tuple[Path, ...]
-    states: tuple[FileState, ...]
-    home: Path
-
-    @classmethod
-    def of(cls, table: str, source: PathLike, cache_directory: Path) -> CachedFiles:
-        """Return the files that a path names. Raises LayoutError where there are none."""
-        files = find_files(source)
-        states = fingerprint(files)
-        home = Path(os.path.abspath(cache_directory)) / f"{table}-{_digest([path for path, *_ in states])}"
-        return cls(table, source, files, states, home)
-
-    @property
-    def layout(self) -> Path:
-        """Return the folder of the layout."""
-        return self.home / _digest(self.states) / self.table
-
-    @property
-    def staged(self) -> Path:
-        """Return the folder of the copy."""
-        return self.home / _digest(self.states) / "staged"
-
-    @property
-    def in_words(self) -> str:
-        size = sum(byte_count for _, byte_count, _ in self.states)
-        return f"{self.table} ({_counted(self.files)}, {_size(size)})"
-
-    def forget_other_states(self) -> None:
-        """Remove what was made of earlier states, and what writers that died have left."""
-        for entry in self.home.iterdir():
-            if entry != self.layout.parent:
-                shutil.rmtree(entry, ignore_errors=True)
-
-
 def opened_table(
     table: str, source: PathLike, cache_directory: Path, announce: Callable[[str], None]
 ) -> Layout:
@@ -158,17 +105,68 @@ def laid_out_once(
     Processes that need the same table wait for the one that lays it out. Arguments and errors are those of
     `opened_table`. `spread` gives threads to do so on.
     """
-    _check_table_name(table)
-    if (folder := _layout_folder(source)) is not None:
-        return dataclasses.replace(read_manifest(folder), table=table)
-    cached = CachedFiles.of(table, source, cache_directory)
+    opened = opened_table(table, source, cache_directory, announce)
+    return lay_out(opened, LayingOut(announce, spread=spread)) if isinstance(opened, PlainTable) else opened
+
+
+@dataclass(frozen=True, slots=True)
+class LayingOut:
+    """How a plain table is laid out.
+
+    Attributes:
+        announce: called with a sentence before it begins.
+        waits: whether to wait for another process that lays out the same files. If not, LayoutError is
+            raised.
+        threads: of DuckDB. The default is one for each core.
+        memory_limit_bytes: what DuckDB may take.
+        begun: called with the cursor that does the work. The caller may interrupt it until `ended` is called.
+        ended: called when the work is done, or has failed.
+        progress: told how far the work is. It may raise, which ends the work and leaves nothing.
+        spread: threads of the caller's, to do so on.
+    """
+
+    announce: Callable[[str], None]
+    waits: bool = True
+    threads: int | None = None
+    memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
+    begun: Callable[[Cursor], None] = lambda cursor: None
+    ended: Callable[[], None] = lambda: None
+    progress: Progress = lambda share, doing: None
+    spread: Spread = in_turn
+
+
+def lay_out(table: PlainTable, how: LayingOut) -> Layout:
+    """Return the layout of a plain table, which the cache has from now on.
+
+    Processes that lay out the same files take turns, and the second finds the layout of the first. Raises
+    DataError if the files are not as they were when the table was opened, and LayoutError as `shuffle` does.
+    """
+    cached = table.cached
+    assert cached is not None
     cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=True):
+    with locked(cached.home, wait=how.waits):
         if not (cached.layout / MANIFEST_NAME).is_file():
-            announce(f"laying out {cached.in_words} once into {cached.layout}")
-            _lay_out(source, cached.layout, spread)
+            how.announce(f"laying out {cached.in_words} once into {cached.layout}")
+            _write_layout(table, cached, how)
             cached.forget_other_states()
     return read_manifest(cached.layout)
+
+
+def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
+    memory, threads = how.memory_limit_bytes, how.threads
+    with building(
+        table.opened, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
+    ) as build:
+        if build.state != table.states:
+            raise DataError(f"{table.source} changed since it was opened; open it again")
+        try:
+            how.begun(build.cursor)
+            if table.row_count < _STATIC_BELOW_ROWS:
+                store_whole(build)
+            else:
+                sample(build, suitable_partitions(table.row_count), progress=how.progress, spread=how.spread)
+        finally:
+            how.ended()
 
 
 def _check_table_name(table: str) -> None:
@@ -183,7 +181,7 @@ def _layout_folder(source: PathLike) -> Path | None:
 def _as_they_lie(cached: CachedFiles) -> PlainTable:
     with closing(open_for_reading()) as cursor:
         opened = parquet_source(cached.files, cursor, source_names(cached.source))
-        return plain_table(cached.table, opened, cached.states, cursor)
+        return plain_table(cached, opened, cached.states, cursor)
 
 
 def _staged(cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
@@ -197,7 +195,7 @@ def _staged(cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
         opened = parquet_source(files, cursor, source_names(cached.source), is_staged=True)
-        return plain_table(cached.table, opened, fingerprint(files), cursor)
+        return plain_table(cached, opened, fingerprint(files), cursor)
 
 
 def _stage(cached: CachedFiles) -> None:
@@ -223,25 +221,3 @@ def _stage(cached: CachedFiles) -> None:
 def suitable_partitions(row_count: int) -> int:
     """Return how many partitions keep a task short, and yet worth its fixed cost of a millisecond or two."""
     return min(max(row_count // 10_000, 20), max(100, row_count // 1_000_000), 1_000)
-
-
-def _lay_out(source: PathLike, into: Path, spread: Spread) -> Layout:
-    with building(
-        source, into, force=True, memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES, threads=None
-    ) as build:
-        rows = build.source.row_count
-        if rows < _STATIC_BELOW_ROWS:
-            return store_whole(build)
-        return sample(build, suitable_partitions(rows), spread=spread)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
-
-
-def _counted(files: tuple[Path, ...]) -> str:
-    return "1 file" if len(files) == 1 else f"{len(files)} files"
-
-
-def _size(byte_count: int) -> str:
-    return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e9 else f"{byte_count / 1e6:.1f} MB"

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from relaqs_engine.duck import Cursor, FileState
+from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
@@ -39,10 +40,12 @@ class PlainTable(Layout):
     Attributes:
         modified_ns: for each file the time of its last change in nanoseconds.
         is_staged: the file is a copy of our own, made of a CSV file, say.
+        cached: what the user named, and where a layout of it would be.
     """
 
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
+    cached: CachedFiles | None = None
 
     @property
     def has_hive_columns(self) -> bool:
@@ -55,18 +58,29 @@ class PlainTable(Layout):
         return tuple((part.file, part.byte_count, modified_ns) for part, modified_ns in sized)
 
     @property
+    def opened(self) -> ParquetSource:
+        """Return the files as a source, to be measured or laid out."""
+        columns = tuple((column.name, column.type) for column in self.columns)
+        byte_count = sum(part.byte_count for part in self.partitions)
+        return ParquetSource(
+            self.paths, columns, self.row_count, byte_count, self.source, is_staged=self.is_staged
+        )
+
+    @property
     def scan_core_seconds(self) -> float:
         """Return about how long one core takes to read the table whole."""
         byte_count = sum(part.byte_count for part in self.partitions)
         return (byte_count + _BYTES_OF_A_ROW * self.row_count) / _BYTES_PER_CORE_SECOND
 
 
-def plain_table(table: str, source: ParquetSource, states: Sequence[FileState], cursor: Cursor) -> PlainTable:
+def plain_table(
+    cached: CachedFiles, source: ParquetSource, states: Sequence[FileState], cursor: Cursor
+) -> PlainTable:
     """Return a table over Parquet files as they are.
 
     Args:
-        table: its name.
-        source: the files, opened.
+        cached: what the user named.
+        source: the Parquet files, opened.
         states: of the files, taken before they were opened.
         cursor: of a DuckDB that may read them.
     """
@@ -75,7 +89,7 @@ def plain_table(table: str, source: ParquetSource, states: Sequence[FileState], 
         for path, byte_count, _ in states
     )
     found = PlainTable(
-        table=table,
+        table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
         kind="plain",
         columns=tuple(_unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
@@ -91,15 +105,15 @@ def plain_table(table: str, source: ParquetSource, states: Sequence[FileState], 
         created_with="",
         modified_ns=tuple(modified_ns for _, _, modified_ns in states),
         is_staged=source.is_staged,
+        cached=cached,
     )
     return measured(found, cursor) if found.row_count < MEASURED_BELOW_ROWS else found
 
 
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
-    columns = [(column.name, column.type) for column in table.columns]
-    source = ParquetSource(table.paths, (), table.row_count, 0, table.source, is_staged=table.is_staged)
-    return replace(table, columns=column_statistics(cursor, table.paths, columns, source.sql))
+    source = table.opened
+    return replace(table, columns=column_statistics(cursor, source.files, source.columns, source.sql))
 
 
 def _unmeasured(name: str, type_text: str, row_count: int) -> Column:

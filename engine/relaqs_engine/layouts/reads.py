@@ -28,8 +28,9 @@ class TableRead:
 
 @dataclass(frozen=True, slots=True)
 class PlainRead:
-    """Files that were not laid out, and their state when the session was opened."""
+    """Files that were not laid out, and their state when the session was opened. table: its name."""
 
+    table: str
     files: tuple[FileState, ...]
 
 
@@ -52,10 +53,15 @@ def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
     """Return the read of the whole table. `names` are those in a query, see `sql/names.py`."""
     if layout.is_plain:
         assert isinstance(layout, PlainTable)
-        return PlainRead(layout.states)
+        return PlainRead(layout.table, layout.states)
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 
 
 def columns_named(layout: Layout, names: frozenset[str] | None) -> tuple[str, ...]:
     """Return the table's columns that a query with these names can read. None stands for all names."""
     return tuple(c.name for c in layout.columns if names is None or c.name.lower() in names)
+
+
+def plain_tables(reads: Iterable[Read]) -> tuple[str, ...]:
+    """Return the names of the plain tables among what is read, each once."""
+    return tuple(dict.fromkeys(read.table for read in reads if isinstance(read, PlainRead)))

@@ -94,13 +94,15 @@ class ParquetSource:
         return hidden
 
 
-def open_source(source: TableSource, cursor: Cursor, scratch: Path) -> ParquetSource:
-    """Return the source as Parquet files. Anything else is copied into `scratch` as Parquet.
+def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Path) -> ParquetSource:
+    """Return the source as Parquet files, itself if it was opened before. All else is copied to `scratch`.
 
     Raises:
         LayoutError: the source is not there, is of no known kind, or cannot be kept in Parquet.
         DataError: it cannot be read, or its files do not have the same columns.
     """
+    if isinstance(source, ParquetSource):
+        return source
     if (folder := _layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
     if isinstance(source, str | os.PathLike | Sequence):

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from relaqs_engine.layouts.reads import plain_tables
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist, Stream
@@ -76,6 +77,11 @@ class OnlinePlan:
     def why_whole(self) -> tuple[str, ...]:
         """Return why it runs as a whole; nothing where it does not."""
         return ()
+
+    @property
+    def plain_tables(self) -> tuple[str, ...]:
+        """Return the plain tables that it reads whole."""
+        return plain_tables(read for hoist in self.hoists for read in hoist.reads)
 
     @property
     def method(self) -> Method:

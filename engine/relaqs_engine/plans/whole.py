@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from relaqs_engine.layouts.reads import Read
+from relaqs_engine.layouts.reads import Read, plain_tables
 from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 
 
@@ -23,6 +23,10 @@ class WholePlan(OnlinePlan):
 
     exact_sql: str
     exact_reads: tuple[Read, ...]
+
+    @property
+    def plain_tables(self) -> tuple[str, ...]:
+        return plain_tables(self.exact_reads)
 
     @property
     def why_whole(self) -> tuple[str, ...]:
