@@ -16,7 +16,7 @@ from relaqs_engine.layouts import Layout
 from relaqs_engine.layouts.spread import Spread
 
 P = ParamSpec("P")
-Item = TypeVar("Item")
+Piece = TypeVar("Piece")
 Made = TypeVar("Made")
 _AHEAD = 2
 """Items under way for each thread, so that none waits while a result is taken."""
@@ -33,8 +33,8 @@ def on_threads(count: int | None = None) -> Iterator[Spread]:
 def _spread(
     pool: ThreadPoolExecutor,
     most_ahead: int,
-    work: Callable[[Item], Made],
-    items: Iterable[Item],
+    work: Callable[[Piece], Made],
+    items: Iterable[Piece],
     most: int,
 ) -> Generator[Made, None, None]:
     """Yield what the work makes of each item, in order; at the end nothing is under way. See `Spread`."""
