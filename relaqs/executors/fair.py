@@ -6,7 +6,7 @@ Pure: no clock and no thread lives here.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -70,10 +70,6 @@ class FairQueue(Generic[Item]):
         """Charge what the item took instead of what was charged in advance."""
         self._shares.settle(turn.job, turn.charged_core_seconds, core_seconds)
         self._preparing.discard(turn.job)
-
-    def set_shares(self, shares: Mapping[str, float]) -> None:
-        """Give jobs other shares, from the next item on."""
-        self._shares.set_shares(shares)
 
     def drop(self, job: str) -> None:
         """Forget the job and its waiting items."""

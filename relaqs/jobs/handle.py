@@ -9,6 +9,7 @@ All three are steered alike, and read alike:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self
@@ -20,7 +21,7 @@ from relaqs.jobs.reader import Reader
 from relaqs.jobs.runner import JobRunner, stop_when_forgotten
 
 
-class Handle(Generic[AnyReport]):
+class Handle(ABC, Generic[AnyReport]):
     """Steers and reads a job: pause, resume, stop, priority, target, wait, `with`, and reading its reports.
 
     Dropping the last reference to it stops the job. So does ctrl-C while waiting for a report.
@@ -148,9 +149,9 @@ class Handle(Generic[AnyReport]):
     ) -> None:
         self.stop()
 
+    @abstractmethod
     def _checked_target(self, target: Any) -> float | None:
         """Return the target as a number. Raises ArgumentError for what is none."""
-        raise NotImplementedError
 
 
 def _stop(runner: JobRunner, feed: Feed[Any]) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaqs.executors.fair import FairQueue
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
 
 
 def serve(queue: FairQueue[float], until_core_seconds: float) -> Counter[str]:
@@ -83,13 +83,14 @@ def test_a_job_that_comes_back_has_a_bounded_credit() -> None:
 
 
 def test_a_new_weight_counts_from_the_next_task() -> None:
-    queue: FairQueue[float] = FairQueue()
+    shares = FairShares()
+    queue: FairQueue[float] = FairQueue(shares)
     queue.enter("a", 1.0)
     queue.add("a", [0.05] * 400)
     queue.enter("b", 1.0)
     queue.add("b", [0.05] * 400)
     serve(queue, until_core_seconds=4.0)
-    queue.set_shares({"a": 4.0})
+    shares.set_shares({"a": 4.0})
     assert serve(queue, until_core_seconds=5.0)["a"] == pytest.approx(4.0, abs=0.2)
 
 
