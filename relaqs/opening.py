@@ -12,7 +12,6 @@ from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import open_executor
-from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
@@ -149,11 +148,17 @@ def _open_catalog(
     plain = {} if data is None else plain_files(Path(data))
     laid_out = () if data is None or plain else Catalog.open(data).layouts
     cache = None if cache_directory is None else Path(cache_directory)
-    with on_threads() as spread:
-        opened = Catalog.of_sources(
-            plain | dict(tables), cache, notices.announce, lay_out=lay_out, spread=spread
-        )
+    sources = plain | dict(tables)
+    opened = _laid_out(sources, cache) if lay_out else Catalog.of_sources(sources, cache, notices.announce)
     return Catalog((*laid_out, *opened.layouts))
+
+
+def _laid_out(sources: Mapping[str, str | Path], cache: Path | None) -> Catalog:
+    """Return the tables, of which those without a layout are laid out now."""
+    from relaqs.laying_out import on_threads
+
+    with on_threads() as spread:
+        return Catalog.of_sources(sources, cache, notices.announce, lay_out=True, spread=spread)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

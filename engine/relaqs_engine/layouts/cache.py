@@ -16,15 +16,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES, Cursor, open_for_reading, open_for_writing
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
-from relaqs_engine.layouts.shuffle import sample
 from relaqs_engine.layouts.sources import (
     PathLike,
     are_csv,
@@ -35,7 +34,9 @@ from relaqs_engine.layouts.sources import (
     source_names,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.static import store_whole
+
+if TYPE_CHECKING:
+    from relaqs_engine.layouts.build import Progress
 
 _PLAIN_SUFFIXES = (".parquet", ".csv")
 _STATIC_BELOW_ROWS = 10_000
@@ -153,6 +154,10 @@ def lay_out(table: PlainTable, how: LayingOut) -> Layout:
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
+    from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
+    from relaqs_engine.layouts.sampled import sample
+    from relaqs_engine.layouts.static import store_whole
+
     memory, threads = how.memory_limit_bytes, how.threads
     with building(
         table.opened, cached.layout, force=True, memory_limit_bytes=memory, threads=threads

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
-from relaqs_engine.duck import Cursor, FileState
+from relaqs_engine.duck import Cursor, FileState, list_literal, one_file
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
@@ -84,10 +82,8 @@ def plain_table(
         states: of the files, taken before they were opened.
         cursor: of a DuckDB that may read them.
     """
-    parts = tuple(
-        Partition(path, rows := pq.read_metadata(path).num_rows, rows, byte_count, "", ())
-        for path, byte_count, _ in states
-    )
+    rows = _row_counts([path for path, _, _ in states], cursor)
+    parts = tuple(Partition(path, rows[path], rows[path], size, "", ()) for path, size, _ in states)
     found = PlainTable(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
@@ -114,6 +110,12 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
     source = table.opened
     return replace(table, columns=column_statistics(cursor, source.files, source.columns, source.sql))
+
+
+def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:
+    """Return the rows of each Parquet file, by its footer."""
+    files = list_literal([one_file(path) for path in paths])
+    return dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({files})"))
 
 
 def _unmeasured(name: str, type_text: str, row_count: int) -> Column:
