@@ -1,4 +1,4 @@
-"""`relaqs sql`: run one query online and print its snapshots."""
+"""`relaqs sql`: run queries online and print their snapshots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relaqs.cli.parameters import SqlCommand, cluster_option, data_option, seconds, share, tls_options
+from relaqs.cli.script import STANDARD_INPUT, saying_which, script_statements
 
 if TYPE_CHECKING:
     from relaqs_engine.execution.headline import Weighting
@@ -17,7 +18,14 @@ if TYPE_CHECKING:
 
 
 @click.command("sql", cls=SqlCommand)
-@click.argument("query", metavar="SELECT")
+@click.argument("query", metavar="SELECT", required=False)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Run the SELECTs of this file, one after another. A semicolon ends each.",
+)
 @data_option
 @cluster_option
 @tls_options
@@ -71,7 +79,8 @@ if TYPE_CHECKING:
 )
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
-    query: str,
+    query: str | None,
+    file: str | None,
     data: Path,
     cluster: str | None,
     security: dict[str, str] | None,
@@ -93,29 +102,43 @@ def sql(
 
     On a terminal the answer sharpens in place. JSON lines have one object a snapshot; a table or CSV that
     goes to a file or a pipe has the last snapshot, or with --every all of them.
+
+    With - in the place of SELECT, SQL is read from standard input. Several SELECTs of a file or of standard
+    input are answered one after another. The first that fails ends the run.
     """
     from relaqs.cli.output import write
     from relaqs.opening import connect
+    from relaqs.queries.options import QueryOptions
 
+    if (query is None) == (file is None):
+        raise click.UsageError("give one SELECT, or - to read from standard input, or --file FILE")
     if within is not None and target is None:
         raise click.UsageError(
             "--within needs a --target to reach by then; to stop after a time give --timeout"
         )
 
+    options = QueryOptions(
+        target=target,
+        within=within,
+        judged_by=judged_by,
+        share=share,
+        confidence=confidence,
+        interval=interval,
+        watch=watch or None,
+        timeout=timeout,
+        seed=seed,
+        batches=batches,
+        fallback=fallback,
+    )
+    script = file or (query if query == STANDARD_INPUT else None)
+    statements = None if script is None else script_statements(script)
     with connect(data, cluster=cluster, security=security) as session:
-        running = session.online_sql(
-            query,
-            target=target,
-            within=within,
-            judged_by=judged_by,
-            share=share,
-            confidence=confidence,
-            interval=interval,
-            watch=watch or None,
-            timeout=timeout,
-            seed=seed,
-            batches=batches,
-            fallback=fallback,
-        )
-        with running:
-            write(running, format_name, every=every)
+        if statements is None:
+            assert query is not None
+            with session.submit(query, options) as running:
+                write(running, format_name, every=every)
+            return
+        for number, statement in enumerate(statements, 1):
+            which = saying_which(statement, number, len(statements))
+            with which, session.submit(statement.sql, options) as running:
+                write(running, format_name, every=every, number=number)
