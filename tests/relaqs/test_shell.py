@@ -94,7 +94,7 @@ def test_the_commands_of_the_prompt(session: relaqs.Session, capsys: pytest.Capt
     assert "trips  3,000  plain" in shown
     assert "Fare paid  BIGINT" in shown
     assert "mode: exact" in said
-    assert "within ± 5 %" in said
+    assert "within ± 5" in said
     assert ".explain SELECT" in shown
 
 
