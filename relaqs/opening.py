@@ -10,7 +10,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import plain_files
 from relaqs_engine.sql.views import check_views
 
-from relaqs.arguments import ArgumentError, check_count
+from relaqs.arguments import ArgumentError, check_count, check_seconds
 from relaqs.executors import open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
@@ -38,6 +38,7 @@ def connect(
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
+    exact_below_seconds: float | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -66,6 +67,10 @@ def connect(
             says.
         background_layouts: whether plain tables that take more than 0.3 seconds to read are laid out into the
             cache when they are asked about a second time. Later queries then have estimates.
+        exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
+            without estimates before. On small tables these cost several times as much as the answer. A query
+            that asks for a target, a timeout, batches or other steps has estimates all the same. With None,
+            the default, all queries have.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -82,6 +87,8 @@ def connect(
     ----
     most: [[999]]
     """
+    if exact_below_seconds is not None:
+        check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     catalog = _open_catalog(data, tables or {}, cache_directory, lay_out=cluster is not None)
     check_views(views or {}, catalog.tables)
@@ -97,6 +104,7 @@ def connect(
             exact_threads=exact_threads,
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            exact_below_seconds=exact_below_seconds,
         )
     except BaseException:
         executor.close()
@@ -133,6 +141,7 @@ _CONNECT_OPTIONS = {
     "result_limit",
     "security",
     "background_layouts",
+    "exact_below_seconds",
 }
 
 

@@ -49,6 +49,9 @@ def seconds(text: str) -> float:
     return value
 
 
+SOON_SECONDS = 0.3
+"""An answer that takes no longer is better given at once than estimated before."""
+
 data_option = click.option(
     "--data",
     required=True,

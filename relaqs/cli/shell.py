@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from relaqs.cli.parameters import cluster_option, data_option, tls_options
+from relaqs.cli.parameters import SOON_SECONDS, cluster_option, data_option, tls_options
 
 
 @click.command("shell")
@@ -27,6 +27,7 @@ def shell(data: Path, cluster: str | None, security: dict[str, str] | None) -> N
     from relaqs.cli.prompt import Prompt
     from relaqs.opening import connect
 
-    with connect(data, cluster=cluster, security=security) as session:
+    opened = connect(data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS)
+    with opened as session:
         click.echo(f"{session}\n.help lists the commands of this prompt; Ctrl-D leaves it.")
         Prompt(session).run()

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import SqlCommand, cluster_option, data_option, seconds, share, tls_options
+from relaqs.cli.parameters import (
+    SOON_SECONDS,
+    SqlCommand,
+    cluster_option,
+    data_option,
+    seconds,
+    share,
+    tls_options,
+)
 from relaqs.cli.script import STANDARD_INPUT, saying_which, script_statements
 
 if TYPE_CHECKING:
@@ -77,6 +86,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="For people, or for other programs.",
 )
+@click.option(
+    "--exact-below",
+    type=seconds,
+    metavar="TIME",
+    help="Answer what one core reads in less time at once, without estimates. By default that is 300ms where "
+    "only the last snapshot is printed, and never elsewhere.",
+)
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
     query: str | None,
@@ -96,6 +112,7 @@ def sql(
     watch: tuple[str, ...],
     fallback: Fallback,
     format_name: str,
+    exact_below: float | None,
     every: bool,
 ) -> None:
     """Answer SELECT online: a first estimate at once, then better ones, at the end the exact answer.
@@ -110,8 +127,12 @@ def sql(
     from relaqs.opening import connect
     from relaqs.queries.options import QueryOptions
 
-    if (query is None) == (file is None):
-        raise click.UsageError("give one SELECT, or - to read from standard input, or --file FILE")
+    if query is None and file is None:
+        raise click.UsageError(
+            "Missing argument 'SELECT'; give one, or - to read from standard input, or --file FILE"
+        )
+    if query is not None and file is not None:
+        raise click.UsageError("there are both SELECT and --file; give one of them")
     if within is not None and target is None:
         raise click.UsageError(
             "--within needs a --target to reach by then; to stop after a time give --timeout"
@@ -132,7 +153,9 @@ def sql(
     )
     script = file or (query if query == STANDARD_INPUT else None)
     statements = None if script is None else script_statements(script)
-    with connect(data, cluster=cluster, security=security) as session:
+    shows_the_last_only = not (every or format_name == "jsonl" or sys.stdout.isatty())
+    at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
+    with connect(data, cluster=cluster, security=security, exact_below_seconds=at_once) as session:
         if statements is None:
             assert query is not None
             with session.submit(query, options) as running:

@@ -244,8 +244,8 @@ def test_an_error_says_which_statement_and_where_it_is(trips: Path) -> None:
     [
         (("-",), "-- nothing;", 1, "standard input has no statement"),
         (("-",), "SELECT 'a", 1, "a quote or a comment is opened and never closed"),
-        ((), None, 2, "give one SELECT, or - to read"),
-        (("SELECT 1", "--file", "-"), "SELECT 1", 2, "give one SELECT, or - to read"),
+        ((), None, 2, "give one, or - to read from standard input"),
+        (("SELECT 1", "--file", "-"), "SELECT 1", 2, "there are both SELECT and --file"),
     ],
 )
 def test_scripts_that_are_none(
