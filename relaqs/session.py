@@ -116,7 +116,8 @@ class Session:
         self._exact_config = replace(self._exact_config, readable=readable, files=files)
         self._opened_configs |= {self._config, self._exact_config}
         self._catalog = catalog
-        self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes)  # last: others plan now
+        cores = self._exact_config.threads  # the planner is last: others plan now
+        self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes, cores=cores)
 
     def _adopt(self, layout: Layout) -> None:
         """Read this layout in the place of the plain table that it was made of."""

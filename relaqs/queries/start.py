@@ -11,6 +11,7 @@ from relaqs_engine.plans.around import AroundPlan, PartPlan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.refined import RefinedPlan
+from relaqs_engine.plans.row_groups import RowGroupPlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.whole import WholePlan
 
@@ -20,12 +21,13 @@ from relaqs.queries.mergeable import MergeableQueryJob
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.refined import RefinedQueryJob
 from relaqs.queries.reporting import Asked
+from relaqs.queries.row_groups import RowGroupQueryJob
 from relaqs.queries.rows import RowsQueryJob
 from relaqs.queries.whole import WholeQueryJob
 from relaqs.sharing.view import Kind
 
 PartQueryJob: TypeAlias = MergeableQueryJob | RowsQueryJob | WholeQueryJob
-QueryJob: TypeAlias = PartQueryJob | AroundQueryJob | RefinedQueryJob
+QueryJob: TypeAlias = PartQueryJob | AroundQueryJob | RefinedQueryJob | RowGroupQueryJob
 
 
 @overload
@@ -79,6 +81,8 @@ def query_job(
         case WholePlan():
             state_cursor.close()
             return WholeQueryJob(id, plan, database_config=exact_config)
+        case RowGroupPlan():
+            return RowGroupQueryJob(id, plan, asked, state_cursor, database_config=exact_config)
         case RefinedPlan():
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():

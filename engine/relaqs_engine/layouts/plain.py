@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from relaqs_engine.duck import Cursor, FileState
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.footers import footer
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
@@ -85,8 +84,7 @@ def plain_table(
         cursor: of a DuckDB that may read them.
     """
     parts = tuple(
-        Partition(path, rows := pq.read_metadata(path).num_rows, rows, byte_count, "", ())
-        for path, byte_count, _ in states
+        Partition(state[0], rows := footer(state).num_rows, rows, state[1], "", ()) for state in states
     )
     found = PlainTable(
         table=cached.table,

@@ -15,6 +15,7 @@ from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.refined_planner import plan_refined
+from relaqs_engine.planning.row_group_plan import RowGroupRules, row_group_plan
 from relaqs_engine.planning.rows_plan import rows_plan
 from relaqs_engine.planning.whole_plan import whole_plan
 from relaqs_engine.plans.around import AroundPlan, PartPlan
@@ -45,19 +46,26 @@ def plan_query(
     intervals: bool = True,
     state_bytes: int | None = None,
     effort: Effort | None = None,
+    row_groups: RowGroupRules | None = None,
 ) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
     intervals: False leaves out everything that only error bars need. state_bytes: the memory that merged
-    states may take; None: enough. effort: what planning may cost, and who may end it.
+    states may take; None: enough. effort: what planning may cost, and who may end it. row_groups: which plain
+    tables are sampled by row groups; None: none.
     """
     effort = effort or Effort()
     with binder.spending(effort) as own:
-        return _planned(sql, catalog, own, intervals, state_bytes)
+        return _planned(sql, catalog, own, intervals, state_bytes, row_groups)
 
 
 def _planned(
-    sql: str, catalog: Catalog, binder: Binder, intervals: bool, state_bytes: int | None
+    sql: str,
+    catalog: Catalog,
+    binder: Binder,
+    intervals: bool,
+    state_bytes: int | None,
+    row_groups: RowGroupRules | None,
 ) -> OnlinePlan:
     try:
         parsed = parse_query(sql, catalog.tables, binder.effort)
@@ -66,22 +74,33 @@ def _planned(
         is_ordered = parsed.tree.args.get("order") is not None
         names = names_in(parsed.tree)
         draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
-        return replace(_plan_of(draft, parsed), is_ordered=is_ordered)
+        return replace(_plan_of(draft, parsed, row_groups), is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
 
 
-def _plan_of(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
+def _plan_of(draft: Draft, parsed: ParsedQuery, row_groups: RowGroupRules | None) -> OnlinePlan:
     """Return the plan of the first kind that the query can have."""
     if row := _row_as_value(parsed, draft.catalog):  # a layout's rows have one more column than the user's
         return whole_plan(parsed, draft.catalog, draft.schema, f"it takes whole rows of {row} as values")
     if why := why_as_it_lies(parsed.tables, draft.catalog):
-        return whole_plan(parsed, draft.catalog, draft.schema, why)
+        return _as_they_lie(draft, parsed, why, row_groups)
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
         found = _around(draft) or _refined(draft, parsed)
         return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
+
+
+def _as_they_lie(draft: Draft, parsed: ParsedQuery, why: str, rules: RowGroupRules | None) -> OnlinePlan:
+    """Return the plan of a query over plain files: by row groups first, or at once as a whole."""
+    whole = whole_plan(parsed, draft.catalog, draft.schema, why)
+    if rules is None or not draft.intervals:
+        return whole
+    try:
+        return row_group_plan(draft, parsed.tables, whole, rules, _applied)
+    except NotOnlineError as reason:
+        return replace(whole, reasons=(*whole.reasons, *filter(None, [str(reason)])))
 
 
 def _row_as_value(parsed: ParsedQuery, catalog: Catalog) -> str | None:

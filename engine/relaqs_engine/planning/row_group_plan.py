@@ -1,0 +1,215 @@
+"""Plans of queries over plain files that take a while: estimates from row groups, then the exact answer.
+
+One table is sampled. It must be read once in the query, and what stands beside it must be small. The estimate
+must be a function of sums: row groups say nothing sound about distinct values and quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
+from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.reads import columns_named
+from relaqs_engine.layouts.row_groups import (
+    MOST_DRAWN,
+    RowGroup,
+    RowGroupTable,
+    drawn_from,
+    scan_core_seconds,
+    table_of_row_groups,
+)
+from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.plans.basis import Basis
+from relaqs_engine.plans.error_bars import ErrorBars, Method
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
+from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in
+from relaqs_engine.rewrite.shape import check_aggregates
+from relaqs_engine.rewrite.zone_maps import far_out, matching
+
+ALL_STATISTICS, SOME_STATISTICS = 8, 20
+"""In how many row groups a group must be found: with the ends of all columns that choose rows, and without."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroupRules:
+    """Which plain tables are sampled by row groups.
+
+    Attributes:
+        cores: that read a table whole.
+        least_seconds: what reading it whole must take, as predicted.
+        fewest: how many row groups there must be to draw from.
+        share: the share of them that is drawn at most.
+    """
+
+    cores: int = 1
+    least_seconds: float = 0.2
+    fewest: int = 64
+    share: float = 0.1
+
+
+Applied = Callable[[Iterable[Rule], Draft], Draft]
+
+
+def row_group_plan(
+    draft: Draft, tables: frozenset[str], whole: WholePlan, rules: RowGroupRules, applied: Applied
+) -> RowGroupPlan:
+    """Return how a query over plain files is estimated. Raises NotOnlineError where it is not.
+
+    Args:
+        draft: the query, before any rule.
+        tables: those that it reads, all plain or static.
+        whole: how it runs at the end.
+        rules: which tables are sampled.
+        applied: returns what rules make of a draft.
+    """
+    plain = _largest(draft.catalog, tables, rules)
+    _check_read_once(draft.tree, plain)
+    table = table_of_row_groups(plain, columns_named(plain, draft.names))
+    if table is None:
+        raise NotOnlineError(f"the row groups of {plain.table} cannot be read one by one")
+    draft = applied((*READING, *SAMPLING), replace(draft, catalog=_with(draft.catalog, table)))
+    draft = check_aggregates(draft, "without aggregates its rows are the answer")
+    draft, table, most_drawn = _framed(draft, table, rules)
+    draft = applied((*AGGREGATING, _by_row_group), draft)
+    return _completed(merge_plan(draft), table, whole, most_drawn)
+
+
+def _largest(catalog: Catalog, tables: frozenset[str], rules: RowGroupRules) -> PlainTable:
+    """Return the table to sample. Raises NotOnlineError where all are small, or several are large."""
+    plain = [table for name in tables if isinstance(table := catalog.table(name), PlainTable)]
+    large = [each for each in plain if each.scan_core_seconds / rules.cores > rules.least_seconds]
+    if len(large) != 1:
+        names = " and ".join(sorted(each.table for each in large))
+        raise NotOnlineError(f"{names} are both large" if large else "")
+    return large[0]
+
+
+def _check_read_once(tree: exp.Expr, plain: PlainTable) -> None:
+    count = sum(table.name.lower() == plain.table.lower() for table in tables_in(tree))
+    if count != 1:
+        raise NotOnlineError(f"{plain.table} is read {count} times")
+
+
+def _with(catalog: Catalog, table: Layout) -> Catalog:
+    return replace(
+        catalog,
+        layouts=tuple(table if each.table == table.table else each for each in catalog.layouts),
+    )
+
+
+def _framed(
+    draft: Draft, table: RowGroupTable, rules: RowGroupRules
+) -> tuple[Draft, RowGroupTable, int]:
+    """Return the draft over the row groups that can matter, and how many of them are drawn."""
+    source = next((each for each in draft.streams if each.layout is table and not each.is_derived), None)
+    if source is None or source.nullable or draft.local_tables:
+        raise NotOnlineError(f"{table.table} stands inside of a subquery or an outer join")
+    columns = columns_named(table, draft.names)
+    groups = matching(table.drawn_from, draft.conjuncts, source.alias, table)
+    if len(groups) < rules.fewest:
+        raise NotOnlineError(f"{len(groups)} of its row groups can match, and {rules.fewest} are needed")
+    if scan_core_seconds(groups, columns) / rules.cores < rules.least_seconds:
+        raise NotOnlineError("")
+    most = min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share)))
+    certain = far_out(groups, _summed(draft.select, source, table), most // 2)
+    framed = drawn_from(table, _without(groups, certain), certain, columns)
+    sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
+    return replace(draft, sources=sources, catalog=_with(draft.catalog, framed)), framed, most
+
+
+def _without(groups: Iterable[RowGroup], certain: Iterable[RowGroup]) -> tuple[RowGroup, ...]:
+    left_out = set(certain)
+    return tuple(group for group in groups if group not in left_out)
+
+
+def _summed(select: exp.Select, source: Source, table: RowGroupTable) -> list[str]:
+    """Return the columns inside of the query's aggregates, by the names that the files have."""
+    named = {
+        column.name.lower()
+        for item in select.expressions
+        for aggregate in item.find_all(exp.AggFunc)
+        for column in aggregate.find_all(exp.Column)
+        if column.table == source.alias
+    }
+    return [column.name for column in table.columns if column.name.lower() in named]
+
+
+def _by_row_group(draft: Draft) -> Draft:
+    """Rule: let row groups be the blocks, and read those that are far out apart.
+
+    Where HAVING or LIMIT picks groups, no group is certain to stay: others may lie in row groups not read.
+    """
+    _check_sums(draft)
+    table = draft.streams[0].layout
+    assert isinstance(table, RowGroupTable)
+    bars = ErrorBars(
+        draft.bars.method,
+        BLOCK_COUNT,
+        counts_every_row=draft.bars.counts_every_row,
+        least_row_groups=_least_row_groups(draft),
+    )
+    membership = replace(draft.membership, is_opaque=draft.membership.picks_groups)
+    return replace(
+        draft,
+        bars=bars,
+        membership=membership,
+        outlier_scan=draft.scan if table.certain else None,
+        notes=(*draft.notes, *_notes(draft)),
+    )
+
+
+def _notes(draft: Draft) -> Iterable[str]:
+    if draft.keys:
+        yield "groups that lie only in row groups not read yet are missing"
+
+
+def _check_sums(draft: Draft) -> None:
+    if draft.distinct is not None:
+        raise NotOnlineError("row groups say nothing sound about numbers of distinct values")
+    if draft.of_values or any(output.kind is OutputKind.QUANTILE for output in draft.outputs):
+        raise NotOnlineError("row groups say nothing sound about quantiles")
+    if not any(output.kind is OutputKind.ESTIMATE for output in draft.outputs):
+        raise NotOnlineError("nothing in it is estimated from sums")
+    if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
+        raise NotOnlineError("how values spread is not estimated from row groups")
+    if draft.bars.method is Method.CLOSED_FORM:
+        raise NotOnlineError("it has too many groups to tell row groups apart")
+
+
+def _least_row_groups(draft: Draft) -> int:
+    """Return in how many row groups a group must be found, by whether footers tell unlike ones apart."""
+    choosing = [*draft.conjuncts, *draft.keys]
+    columns = [column for each in choosing for column in each.find_all(exp.Column)]
+    known = [draft.source(column.table).column(column.name) for column in columns]
+    is_known = all(each is None or each.minimum is not None or each.type == "VARCHAR" for each in known)
+    return ALL_STATISTICS if is_known else SOME_STATISTICS
+
+
+def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_drawn: int) -> RowGroupPlan:
+    count = len(table.drawn_from)
+    reasons = [f"{most_drawn} of {count} row groups of {table.table} are read first, drawn at random"]
+    if table.certain:
+        reasons.append(f"{len(table.certain)} more have values far out, and are counted exactly")
+    reasons.append("at the end it is read whole, as it lies")
+    return RowGroupPlan(
+        sql=sample.sql,
+        outputs=sample.outputs,
+        reasons=tuple(reasons),
+        streams=sample.streams,
+        hoists=sample.hoists,
+        warnings=sample.warnings,
+        leading=sample.leading,
+        sample=sample,
+        whole=replace(whole, outputs=sample.outputs),
+        table=table,
+        most_drawn=most_drawn,
+    )
