@@ -233,7 +233,7 @@ class OpenDatabase:
         return self._of_thread.cursor
 
     def serve_row_groups(self) -> None:
-        """Let statements read single row groups of the files, from now on. The library for it takes a while."""
+        """Let statements read single row groups of the files, from now on."""
         with self._serving:
             if not self._serves_row_groups:
                 from relaqs.executors.row_group_files import RowGroupFileSystem

@@ -23,7 +23,7 @@ from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.queries.reporting import Asked, Reporter, arrow_of
 
 MOST_PARTIAL_ROWS = 20_000
-"""A state with more of them is not estimated from: that would take longer than the exact answer."""
+"""From more of them nothing is estimated: that would take longer than the exact answer."""
 
 
 class RowGroupQueryJob:
@@ -79,7 +79,7 @@ class RowGroupQueryJob:
         return self._folded
 
     def next_step(self) -> Step | None:
-        if self._whole_step is not None:
+        if self._whole_step is not None or self._waits_for_first_fold:
             return None
         index = self._issued
         self._issued += 1
@@ -88,6 +88,11 @@ class RowGroupQueryJob:
         self._whole_step = index
         whole = self._plan.whole
         return self._step(index, [QueryWork(self._config, (), whole.exact_sql, whole.exact_reads)])
+
+    @property
+    def _waits_for_first_fold(self) -> bool:
+        """Whether the first mini-batch must tell whether there are too many groups to go on sampling."""
+        return self._issued == 1 and self._folded == 0 and bool(self._plan.sample.columns.keys)
 
     def _sampling(self, batch: MiniBatch) -> list[QueryWork]:
         """Return the work of a mini-batch of row groups. The first reads those that are far out as well."""
@@ -100,13 +105,13 @@ class RowGroupQueryJob:
 
     def _work(self, sql: str, groups: tuple[RowGroup, ...]) -> QueryWork:
         states = tuple(dict.fromkeys(group.state for group in groups))
-        return QueryWork(
-            self._config, self._plan.sample.hoists, sql, (PlainRead(self._table.table, states),)
-        )
+        return QueryWork(self._config, self._plan.sample.hoists, sql, (PlainRead(self._table.table, states),))
 
     def _step(self, index: int, work: Sequence[QueryWork]) -> Step:
         cores = self._config.threads
-        return Step(index, tuple(Task(TaskKey(self.id, index, i), each, cores) for i, each in enumerate(work)))
+        return Step(
+            index, tuple(Task(TaskKey(self.id, index, i), each, cores) for i, each in enumerate(work))
+        )
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._folded = step.index + 1
@@ -114,10 +119,12 @@ class RowGroupQueryJob:
             self.latest = present_exact(self._plan.whole, arrow_of(results[0]))
             self._cursor.close()
             return self._reporter.report(step, results, self.latest)
-        self._state.fold(self._batches[step.index], [arrow_of(result) for result in results])
-        self._has_too_many_groups = self._state.row_count > MOST_PARTIAL_ROWS
+        partials = [arrow_of(result) for result in results]
+        rows = self._state.row_count + sum(partial.num_rows for partial in partials)
+        self._has_too_many_groups |= rows > MOST_PARTIAL_ROWS
         if self._has_too_many_groups:
             return self._unestimated(step, results)
+        self._state.fold(self._batches[step.index], partials)
         self.latest = self._estimator.estimate()
         return self._reporter.report(step, results, self.latest)
 
@@ -126,7 +133,7 @@ class RowGroupQueryJob:
         return StepReport(
             step=step.index,
             quality=math.inf,
-            work_done=self._estimator.scanned_fraction,
+            work_done=self.fractions[step.index],
             core_seconds=sum(result.core_seconds for result in results),
             is_final=False,
             progress=math.nan,

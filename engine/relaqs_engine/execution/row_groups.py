@@ -4,11 +4,11 @@ Rows of one row group are alike, as they were written together. So a group's row
 rows. What counts is in how many of the row groups it was found, here called m of n.
 
 - **The variance of a total** is that of clusters, as for any block. Row groups without the group count as 0.
-- **The variance of an average** hangs on the m alone. It gets the factor m/(m−1) in the place of n/(n−1), and at
-  most m−1 degrees of freedom. Of averages by the column that a file is sorted by, 74 % were covered without it
-  and 94 to 96 % with it.
-- **Certified** is a group with m ≥ 20, or one that is in at least 8 row groups and in 80 % of those read. m alone,
-  at 8, would certify the groups of which luck has shown too many row groups.
+- **The variance of an average** hangs on the m alone. It gets the factor m/(m−1) in the place of n/(n−1), and
+  at most m−1 degrees of freedom. Without it 74 % of the averages by the column that a file is sorted by were
+  covered, with it 94 to 96 %.
+- **Certified** is a group with m ≥ 20, or one that is in at least 8 row groups and in 80 % of those read. The
+  second alone would certify the groups of which luck has shown too many row groups.
 
 The decision: docs/decisions/0025-row-groups.md.
 """

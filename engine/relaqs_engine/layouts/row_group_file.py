@@ -1,7 +1,7 @@
 """One row group of a Parquet file as a Parquet file of its own, of which only the footer is new.
 
-DuckDB reads all of a file's footer for each statement, and looks at each row group of it. That costs more than
-reading a few row groups. So each is read through a name that stands for the user's file with another end:
+DuckDB looks at each row group that a file's footer names, for each statement. That costs more than reading a
+few of them. So each is read through a name that stands for the user's file with another end:
 
     bytes of the user's file ……………… | a footer of this row group and the columns that are read
 

@@ -118,7 +118,9 @@ def drawn_from(
         unit_count=len(groups),
         max_unit_rows=max((group.row_count for group in groups), default=1),
         typical_unit_rows=sum(group.row_count**2 for group in groups) / max(rows, 1),
-        columns=tuple(_column(each, groups, rows) if each.name in columns else each for each in table.columns),
+        columns=tuple(
+            _column(each, groups, rows) if each.name in columns else each for each in table.columns
+        ),
     )
 
 
@@ -163,9 +165,7 @@ def _column(column: Column, groups: Sequence[RowGroup], rows: int) -> Column:
     """Return what the footers say of a column in some row groups together."""
     found = [group.zone(column.name) for group in groups]
     nulls = [zone.null_count for zone in found]
-    filled = [
-        zone for zone, group in zip(found, groups, strict=True) if zone.null_count != group.row_count
-    ]
+    filled = [zone for zone, group in zip(found, groups, strict=True) if zone.null_count != group.row_count]
     low, high = ends(column.type, filled)
     return replace(
         column,
@@ -191,23 +191,21 @@ def ends(type_text: str, filled: Sequence[Zone]) -> tuple[Scalar, Scalar]:
 
 def is_sound(type_text: str, zone: Zone) -> bool:
     """Whether both ends of a zone are known, and are what values of this type can be."""
-    low, high = zone.low, zone.high
-    if low is None or high is None or type(low) is not type(high):
+    low, high, kind = zone.low, zone.high, _kind(type_text)
+    if type(low) is not kind or type(high) is not kind or low > high:  # type: ignore[operator]
         return False
-    if type_text in WHOLE_NUMBERS:
-        fits = isinstance(low, int) and not isinstance(low, bool)
-        signed = not type_text.startswith("U") or number(low) is not None and float(low) >= 0  # type: ignore[arg-type]
-    else:
-        fits, signed = isinstance(low, _kind(type_text)), True
-        fits &= not isinstance(low, datetime) or type_text == "TIMESTAMP" and low.tzinfo is None
-        fits &= number(low) is not None and number(high) is not None if type_text in FLOATS else True
-    return fits and signed and low <= high  # type: ignore[operator]
+    if isinstance(low, datetime):
+        return low.tzinfo is None
+    if type_text in FLOATS:
+        return number(low) is not None and number(high) is not None
+    return not type_text.startswith("U") or low >= 0  # type: ignore[operator]
 
 
-def _kind(type_text: str) -> type | tuple[type, ...]:
-    """Return the Python type that ends of a column come in."""
+def _kind(type_text: str) -> type | None:
+    """Return the Python type that the ends of a column come in, None where they are of no use."""
     if type_text.startswith("DECIMAL("):
         return Decimal
     if type_text in FLOATS:
         return float
-    return {"DATE": date, "TIMESTAMP": datetime, "VARCHAR": str, "BOOLEAN": bool}.get(type_text, ())
+    kinds = {"DATE": date, "TIMESTAMP": datetime, "VARCHAR": str}
+    return int if type_text in WHOLE_NUMBERS else kinds.get(type_text)

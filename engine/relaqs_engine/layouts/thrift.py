@@ -1,8 +1,8 @@
 """The bits of Thrift's compact protocol that a Parquet footer is written in.
 
-A number is a varint: seven bits a byte, the lowest first. A signed one is zigzag: 0, −1, 1, −2 become 0, 1, 2,
-3. A struct is a row of fields and a 0. Before each field stands a byte with the distance of its number from
-that of the field before, and its type.
+A number is a varint: seven bits a byte, the lowest first. A signed one is zigzag: 0, −1, 1, −2 become 0, 1,
+2, 3. A struct is a row of fields and a 0. Before each field stands a byte with its type and the distance of its
+number from that of the field before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 I32, I64, BINARY, LIST, STRUCT = 5, 6, 8, 9, 12
-_TRUE_FALSE, _BYTE, _DOUBLE = (1, 2), 3, 7
+_TRUE_FALSE, _BYTE, _I16, _DOUBLE, _SET = (1, 2), 3, 4, 7, 10
 _SHORT = 15  # lists of fewer items have their length in the first byte
 
 Field = tuple[int, int, bytes]
@@ -116,13 +116,13 @@ class Reader:
         """Go past a field's value. Raises ValueError for a type that no footer has."""
         if kind in _TRUE_FALSE:
             return
-        if kind == _BYTE or kind == _DOUBLE:
+        if kind in (_BYTE, _DOUBLE):
             self.at += 1 if kind == _BYTE else 8
-        elif kind in (4, I32, I64):
+        elif kind in (_I16, I32, I64):
             self.varint()
         elif kind == BINARY:
             self.binary()
-        elif kind in (LIST, LIST + 1):
+        elif kind in (LIST, _SET):
             count, of = self.length()
             for _ in range(count):
                 self.at += 1 if of in _TRUE_FALSE else 0

@@ -36,7 +36,7 @@ from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.zone_maps import far_out, matching
 
 ALL_STATISTICS, SOME_STATISTICS = 8, 20
-"""In how many row groups a group must be found: with the ends of all columns that choose rows, and without."""
+"""In how many row groups a group must be found: with ends of all columns that choose rows, and without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class RowGroupRules:
     cores: int = 1
     least_seconds: float = 0.2
     fewest: int = 64
-    share: float = 0.1
+    share: float = 0.05
 
 
 Applied = Callable[[Iterable[Rule], Draft], Draft]
@@ -106,9 +106,7 @@ def _with(catalog: Catalog, table: Layout) -> Catalog:
     )
 
 
-def _framed(
-    draft: Draft, table: RowGroupTable, rules: RowGroupRules
-) -> tuple[Draft, RowGroupTable, int]:
+def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[Draft, RowGroupTable, int]:
     """Return the draft over the row groups that can matter, and how many of them are drawn."""
     source = next((each for each in draft.streams if each.layout is table and not each.is_derived), None)
     if source is None or source.nullable or draft.local_tables:

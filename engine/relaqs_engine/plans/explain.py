@@ -88,8 +88,8 @@ def _whole(plan: WholePlan) -> Iterator[str]:
 @_explained.register
 def _row_groups(plan: RowGroupPlan) -> Iterator[str]:
     """Yield how row groups are estimated from, then how the query runs at the end."""
-    share = plan.most_drawn / len(plan.table.drawn_from)
-    yield f"not seen: a row group unlike all others is missed in {1 - share:.0%} of cases, if its footer does not tell"
+    missed = 1 - plan.most_drawn / len(plan.table.drawn_from)
+    yield f"not seen: a row group unlike all others, in {missed:.0%} of cases, if its footer does not tell"
     yield from _explained(plan.sample)
     yield from _titled("exact SQL, over whole tables:", plan.whole.sql)
 

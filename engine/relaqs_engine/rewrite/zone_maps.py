@@ -16,12 +16,19 @@ from relaqs_engine.layouts.footers import End
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.number_types import FLOATS
 from relaqs_engine.layouts.row_groups import RowGroup, is_sound, number
+from relaqs_engine.sql.parse import DIALECT
 
 FAR_OUT = 3.0
 """A row group is far out if its largest value is more than this many times that of the median one."""
 
 _MOST_DIGITS = 15
-_TURNED = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE, exp.EQ: exp.EQ}
+_TURNED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.EQ: exp.EQ,
+}
 _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)
 
 
@@ -112,8 +119,8 @@ def _wanted(
 def _value(literal: exp.Expr, type_text: str) -> End | None:
     """Return a literal as a value of a column's type, None where it is none."""
     if isinstance(literal, exp.Cast):
-        wanted = literal.to.sql("duckdb")
-        return _value(literal.this, type_text) if wanted == type_text and wanted in ("DATE", "TIMESTAMP") else None
+        is_time = literal.to.sql(DIALECT) == type_text and type_text in ("DATE", "TIMESTAMP")
+        return _value(literal.this, type_text) if is_time else None
     if isinstance(literal, exp.Neg):
         value = _value(literal.this, type_text)
         return -value if isinstance(value, Decimal) else None
