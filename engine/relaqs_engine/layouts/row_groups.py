@@ -61,13 +61,15 @@ class RowGroupTable(Layout):
 
     Attributes:
         drawn_from: the row groups that are drawn from.
-        certain: those that every estimate reads, as their values are far out.
+        certain: those that every estimate reads, as they are unlike the others.
+        are_alike: whether a few of `drawn_from` tell of all.
         table_rows: the rows of the whole table.
     """
 
     drawn_from: tuple[RowGroup, ...] = ()
     certain: tuple[RowGroup, ...] = ()
     table_rows: int = 0
+    are_alike: bool = True
 
     @property
     def has_row_units(self) -> bool:

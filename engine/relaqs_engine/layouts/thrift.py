@@ -1,8 +1,8 @@
 """The bits of Thrift's compact protocol that a Parquet footer is written in.
 
 A number is a varint: seven bits a byte, the lowest first. A signed one is zigzag: 0, −1, 1, −2 become 0, 1,
-2, 3. A struct is a row of fields and a 0. Before each field stands a byte with its type and the distance of its
-number from that of the field before.
+2, 3. A struct is a row of fields and a 0. Before each field stands a byte: by how much its number is larger
+than that of the field before, and its type.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ must be a function of sums: row groups say nothing sound about distinct values a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -33,10 +33,13 @@ from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in
 from relaqs_engine.rewrite.shape import check_aggregates
-from relaqs_engine.rewrite.zone_maps import far_out, matching
+from relaqs_engine.rewrite.zone_maps import Edges, edges, far_out, matching, wanted_of
 
 ALL_STATISTICS, SOME_STATISTICS = 8, 20
 """In how many row groups a group must be found: with ends of all columns that choose rows, and without."""
+
+EXPECTED_EDGES = 2.0
+"""So many of the rarer kind of row groups are expected in the first mini-batch, or nothing is certified."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +115,28 @@ def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[D
     if source is None or source.nullable or draft.local_tables:
         raise NotOnlineError(f"{table.table} stands inside of a subquery or an outer join")
     columns = columns_named(table, draft.names)
-    groups = matching(table.drawn_from, draft.conjuncts, source.alias, table)
+    wanted = wanted_of(draft.conjuncts, source.alias, table)
+    groups = matching(table.drawn_from, wanted)
     if len(groups) < rules.fewest:
         raise NotOnlineError(f"{len(groups)} of its row groups can match, and {rules.fewest} are needed")
     if scan_core_seconds(groups, columns) / rules.cores < rules.least_seconds:
         raise NotOnlineError("")
     most = min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share)))
-    certain = far_out(groups, _summed(draft.select, source, table), most // 2)
+    certain, are_alike = _certain(groups, edges(groups, wanted), most // 2)
+    certain += far_out(
+        _without(groups, certain), _summed(draft.select, source, table), most // 2 - len(certain)
+    )
     framed = drawn_from(table, _without(groups, certain), certain, columns)
+    framed = replace(framed, are_alike=are_alike)
     sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
     return replace(draft, sources=sources, catalog=_with(draft.catalog, framed)), framed, most
+
+
+def _certain(groups: Sequence[RowGroup], found: Edges, most: int) -> tuple[tuple[RowGroup, ...], bool]:
+    """Return the edges if they are few, and whether a sample of the rest can be trusted."""
+    if len(found.groups) <= most:
+        return tuple(group for group in groups if group in found.groups), True
+    return (), found.share * FIRST_DRAWN >= EXPECTED_EDGES
 
 
 def _without(groups: Iterable[RowGroup], certain: Iterable[RowGroup]) -> tuple[RowGroup, ...]:
@@ -156,8 +171,10 @@ def _by_row_group(draft: Draft) -> Draft:
         least_row_groups=_least_row_groups(draft),
     )
     membership = replace(draft.membership, is_opaque=draft.membership.picks_groups)
+    outputs = (replace(each, certifiable=each.certifiable and table.are_alike) for each in draft.outputs)
     return replace(
         draft,
+        outputs=tuple(outputs),
         bars=bars,
         membership=membership,
         outlier_scan=draft.scan if table.certain else None,
@@ -196,7 +213,11 @@ def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_d
     count = len(table.drawn_from)
     reasons = [f"{most_drawn} of {count} row groups of {table.table} are read first, drawn at random"]
     if table.certain:
-        reasons.append(f"{len(table.certain)} more have values far out, and are counted exactly")
+        reasons.append(f"{len(table.certain)} more are unlike the others, and are counted exactly")
+    if not table.are_alike:
+        reasons.append(
+            "nothing is certified: its row groups are too unlike in how many rows meet a condition"
+        )
     reasons.append("at the end it is read whole, as it lies")
     return RowGroupPlan(
         sql=sample.sql,

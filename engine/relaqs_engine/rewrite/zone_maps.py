@@ -6,7 +6,7 @@ A condition that is not understood leaves every row group in.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 
@@ -34,12 +34,23 @@ _UPWARD, _DOWNWARD = (exp.GT, exp.GTE), (exp.LT, exp.LTE)
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a condition asks of one column: a value between two ends, each of them allowed. None: no end."""
+    """What a condition asks of one column: a value between two ends.
+
+    Attributes:
+        column: the column's name.
+        type: its type.
+        low: the lower end, None for no end.
+        high: the upper end, None for no end.
+        is_open: whether the one end that there is fails the condition itself, as in `x < 5`.
+        is_whole: whether each value between the ends meets the condition. Of `x IN (1, 9)` it is False.
+    """
 
     column: str
     type: str
     low: End | None
     high: End | None
+    is_open: bool = False
+    is_whole: bool = True
 
     def may_be_in(self, group: RowGroup) -> bool:
         """Whether a row group may hold such a value."""
@@ -48,17 +59,58 @@ class Wanted:
             return False
         if not is_sound(self.type, zone):
             return True
-        above = self.low is None or zone.high >= self.low  # type: ignore[operator]
-        below = self.high is None or zone.low <= self.high  # type: ignore[operator]
-        return above and below
+        return self._is_above(zone.high, self.low) and self._is_above(self.high, zone.low)
+
+    def is_all_of(self, group: RowGroup) -> bool:
+        """Whether each row of a row group has such a value."""
+        zone = group.zone(self.column)
+        if not self.is_whole or zone.null_count != 0 or not is_sound(self.type, zone):
+            return False
+        return self._is_above(zone.low, self.low) and self._is_above(self.high, zone.high)
+
+    def _is_above(self, upper: End | None, lower: End | None) -> bool:
+        if upper is None or lower is None:
+            return True
+        return bool(upper > lower if self.is_open else upper >= lower)  # type: ignore[operator]
 
 
-def matching(
-    groups: Iterable[RowGroup], conditions: Iterable[exp.Expr], alias: str, layout: Layout
-) -> tuple[RowGroup, ...]:
-    """Return the row groups that may hold rows that meet all conditions on one table."""
-    wanted = [each for condition in conditions if (each := wanted_by(condition, alias, layout))]
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Row groups unlike most others in how many of their rows meet a condition.
+
+    A file that is sorted by time has two such row groups in a year: where it begins and where it ends. A sample
+    without them would be sure of itself, and wrong.
+
+    Attributes:
+        groups: those row groups.
+        share: the largest share of them for any one condition.
+    """
+
+    groups: frozenset[RowGroup]
+    share: float
+
+
+def wanted_of(conditions: Iterable[exp.Expr], alias: str, layout: Layout) -> tuple[Wanted, ...]:
+    """Return what the conditions on one table ask, those that are understood."""
+    return tuple(each for condition in conditions if (each := wanted_by(condition, alias, layout)))
+
+
+def matching(groups: Iterable[RowGroup], wanted: Sequence[Wanted]) -> tuple[RowGroup, ...]:
+    """Return the row groups that may hold rows that meet all conditions."""
     return tuple(group for group in groups if all(each.may_be_in(group) for each in wanted))
+
+
+def edges(groups: Sequence[RowGroup], wanted: Sequence[Wanted]) -> Edges:
+    """Return, for each condition that all rows of some row groups meet, the rarer kind of row group."""
+    found: set[RowGroup] = set()
+    share = 0.0
+    for each in wanted:
+        whole = [group for group in groups if each.is_all_of(group)]
+        rest = set(groups).difference(whole)
+        rarer = min(rest, set(whole), key=len)
+        found |= rarer
+        share = max(share, len(rarer) / len(groups))
+    return Edges(frozenset(found), share)
 
 
 def far_out(groups: Sequence[RowGroup], columns: Iterable[str], most: int) -> tuple[RowGroup, ...]:
@@ -92,13 +144,14 @@ def wanted_by(condition: exp.Expr, alias: str, layout: Layout) -> Wanted | None:
         left, right, kind = right, left, _TURNED[kind]
     low = None if kind in _DOWNWARD else right
     high = None if kind in _UPWARD else right
-    return _wanted(left, low, high, alias, layout)
+    asked = _wanted(left, low, high, alias, layout)
+    return None if asked is None else replace(asked, is_open=kind in (exp.LT, exp.GT))
 
 
 def _hull(found: Sequence[Wanted]) -> Wanted:
     low = min(each.low for each in found)  # type: ignore[type-var]
     high = max(each.high for each in found)  # type: ignore[type-var]
-    return Wanted(found[0].column, found[0].type, low, high)
+    return Wanted(found[0].column, found[0].type, low, high, is_whole=len(found) == 1)
 
 
 def _wanted(
@@ -113,7 +166,7 @@ def _wanted(
     ends = [None if each is None else _value(each.unnest(), column.type) for each in (low, high)]
     if any(end is None and given is not None for end, given in zip(ends, (low, high), strict=True)):
         return None
-    return Wanted(column.name, column.type, *ends)
+    return Wanted(column.name, column.type, ends[0], ends[1])
 
 
 def _value(literal: exp.Expr, type_text: str) -> End | None:
