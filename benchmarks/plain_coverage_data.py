@@ -42,7 +42,8 @@ _LINEITEM = (
     "SELECT sum(l_extendedprice * l_discount) AS r, count(*) AS n FROM t "
     "WHERE l_shipdate >= DATE '1994-01-01' AND l_shipdate < DATE '1995-01-01' AND l_quantity < 24",
     "SELECT sum(l_quantity) AS q, count(*) AS n, avg(l_tax) AS x FROM t WHERE l_partkey < 400",
-    "SELECT l_shipmode, sum(l_tax) AS x, count(*) AS n FROM t WHERE l_commitdate > DATE '1996-03-10' GROUP BY 1",
+    "SELECT l_shipmode, sum(l_tax) AS x, count(*) AS n FROM t WHERE l_commitdate > DATE '1996-03-10' "
+    "GROUP BY 1",
     "SELECT sum(l_tax) AS x, count(*) AS n FROM t WHERE l_receiptdate BETWEEN DATE '1993-03-10' AND "
     "DATE '1994-02-10'",
 )
@@ -65,8 +66,9 @@ ROWS = (
     Rows("flights by time", "FROM {flights} WHERE hash(date, origin) % 5 = 0 ORDER BY date", _FLIGHTS),
     Rows(
         "Zipf keys in runs",
-        "SELECT (1000 ** u)::INTEGER AS k, x * (1 + i / 400000) AS x FROM (SELECT i, (hash(i // 50) % 1000003) "
-        "/ 1000003 AS u, (hash(i, 7) % 1000) / 10 AS x FROM range(400000) AS r(i)) ORDER BY i",
+        "SELECT (1000 ** u)::INTEGER AS k, x * (1 + i / 400000) AS x FROM (SELECT i, "
+        "(hash(i // 50) % 1000003) / 1000003 AS u, (hash(i, 7) % 1000) / 10 AS x "
+        "FROM range(400000) AS r(i)) ORDER BY i",
         _KEYS,
     ),
     Rows(

@@ -58,12 +58,12 @@ def before_the_end(world: World, sql: str, seed: int = 0) -> list[Estimate]:
     "sql",
     [
         BY_ZONE,
-        "SELECT count(*) AS n, sum(fare) AS s, min(km) AS l, max(id) AS h FROM trips WHERE day BETWEEN 20 AND 90",
-        "SELECT name, sum(fare * km) AS s FROM trips WHERE zone IN (1, 3) GROUP BY name ORDER BY s DESC LIMIT 2",
+        "SELECT count(*) AS n, sum(fare) AS s, min(km) AS l, max(id) AS h FROM trips WHERE day < 90",
+        "SELECT name, sum(fare * km) AS s FROM trips WHERE zone IN (1, 3) GROUP BY 1 ORDER BY s DESC LIMIT 2",
         "SELECT day % 7 AS d, count(*) AS n FROM trips GROUP BY 1 HAVING count(*) > 28000 ORDER BY 1",
         "SELECT zone, grouping(name) AS g, count(*) AS n FROM trips GROUP BY ROLLUP (zone, name)",
-        "SELECT city, sum(fare) AS s, count(km) AS n FROM trips JOIN zones ON trips.zone = zones.zone GROUP BY 1",
-        "SELECT sum(fare) / sum(km) AS ratio, count(*) FILTER (WHERE name = 'a') AS n FROM trips WHERE id > 1000",
+        "SELECT city, sum(fare) AS s, count(km) AS n FROM trips t JOIN zones z ON t.zone = z.zone GROUP BY 1",
+        "SELECT sum(fare) / sum(km) AS r, count(*) FILTER (WHERE name = 'a') AS n FROM trips WHERE id > 9000",
     ],
 )
 def test_estimates_are_sound_and_the_end_is_duckdbs_answer(world: World, sql: str) -> None:

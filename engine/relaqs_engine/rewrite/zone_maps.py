@@ -78,8 +78,8 @@ class Wanted:
 class Edges:
     """Row groups unlike most others in how many of their rows meet a condition.
 
-    A file that is sorted by time has two such row groups in a year: where it begins and where it ends. A sample
-    without them would be sure of itself, and wrong.
+    A file that is sorted by time has two such row groups in a year: where it begins and where it ends. A
+    sample without them would be sure of itself, and wrong.
 
     Attributes:
         groups: those row groups.
