@@ -121,7 +121,7 @@ def projection(select: exp.Select, source: Source, layout: Layout, conditions: l
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(_files(layout), layout.table, quoted=True, table=True)
+        exp.alias_(_rows_of(layout), layout.table, quoted=True, table=True)
     )
     if conditions:
         query = query.where(*(_about_table(condition, source, layout) for condition in conditions))
@@ -137,7 +137,11 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
     return condition
 
 
-def _files(layout: Layout) -> exp.Expr:
+def _rows_of(layout: Layout) -> exp.Expr:
+    if layout.relation:
+        *above, name = (exp.to_identifier(each, quoted=True) for each in layout.relation)
+        places = dict(zip(("db", "catalog"), reversed(above), strict=False))
+        return exp.Table(this=name, **places)
     paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
     arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
     if not layout.has_hive_columns:
@@ -148,7 +152,7 @@ def _files(layout: Layout) -> exp.Expr:
 def whole_table(layout: Layout) -> exp.Subquery:
     """Return a derived table that reads all partitions of a layout, without the columns we added."""
     columns = [exp.column(column.name, quoted=True) for column in layout.columns]
-    return exp.select(*columns).from_(_files(layout)).subquery(copy=False)
+    return exp.select(*columns).from_(_rows_of(layout)).subquery(copy=False)
 
 
 def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
