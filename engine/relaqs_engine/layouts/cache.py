@@ -25,6 +25,7 @@ from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_fil
 from relaqs_engine.layouts.file_kinds import kind_of
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.in_memory import held, in_words
+from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.lent import table_in_file, table_in_memory
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
@@ -36,10 +37,10 @@ from relaqs_engine.layouts.sources import (
     find_files,
     fingerprint,
     is_path,
+    lake_files,
     layout_folder,
     open_source,
     parquet_source,
-    source_names,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.static import store_whole
@@ -83,6 +84,8 @@ def opened_table(table: str, source: TableSource, place: Place, announce: Callab
         source = duck_table(Path(os.path.abspath(source)), table)
     if isinstance(source, DuckTable):
         return _in_duck_file(source, CachedFiles.of_part(table, source, place.cache))
+    if (lake := lake_table(source)) is not None:
+        return _of_lake(lake, CachedFiles.of_lake(table, lake, place.cache), announce)
     if is_path(source):
         return _of_files(table, source, place.cache, announce)
     return _of_session(table, source, place.session)
@@ -96,7 +99,19 @@ def _of_files(
     cached = CachedFiles.of(table, source, cache_directory)
     if (cached.layout / MANIFEST_NAME).is_file():
         return read_manifest(cached.layout)
-    return _staged(cached, announce) if kind_of(cached.files).is_text else _as_they_lie(cached)
+    return _staged(cached, source, announce) if kind_of(cached.files).is_text else _as_they_lie(cached)
+
+
+def _of_lake(lake: LakeTable, cached: CachedFiles, announce: Callable[[str], None]) -> Layout:
+    """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
+    if (cached.layout / MANIFEST_NAME).is_file():
+        return read_manifest(cached.layout)
+    with closing(open_for_reading()) as cursor:
+        if (opened := lake_files(lake, cursor)) is not None:
+            return plain_table(cached, opened, fingerprint(lake.files), cursor)
+    if lake.dataset is not None:
+        return table_in_memory(lake.dataset, lake.in_words, cached, fingerprint(lake.files))
+    return _staged(cached, lake, announce)
 
 
 def _in_duck_file(source: DuckTable, cached: CachedFiles) -> Layout:
@@ -202,33 +217,33 @@ def _check_table_name(table: str) -> None:
 
 def _as_they_lie(cached: CachedFiles) -> PlainTable:
     with closing(open_for_reading()) as cursor:
-        opened = parquet_source(cached.files, cursor, source_names(cached.source))
+        opened = parquet_source(cached.files, cursor, cached.source_in_words)
         return plain_table(cached, opened, cached.states, cursor)
 
 
-def _staged(cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
-    """Return the table of CSV or JSON files, over the Parquet file that they are copied to once."""
+def _staged(cached: CachedFiles, source: TableSource, announce: Callable[[str], None]) -> PlainTable:
+    """Return a table over the Parquet file that its source is copied to once."""
     cached.home.mkdir(parents=True, exist_ok=True)
     with locked(cached.home, wait=True):
         if not cached.staged.is_dir():
             announce(f"copying {cached.in_words} once into {cached.staged}")
-            _stage(cached)
+            _stage(cached, source)
             cached.forget_other_states()
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
-        opened = parquet_source(files, cursor, source_names(cached.source), is_staged=True)
+        opened = parquet_source(files, cursor, cached.source_in_words, is_staged=True)
         return plain_table(cached, opened, fingerprint(files), cursor)
 
 
-def _stage(cached: CachedFiles) -> None:
-    """Copy the files to one Parquet file, in a folder that appears whole or not at all."""
+def _stage(cached: CachedFiles, source: TableSource) -> None:
+    """Copy the source to one Parquet file, in a folder that appears whole or not at all."""
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
         with closing(_writing_cursor(scratch)) as cursor:
-            open_source(cached.source, cursor, scratch)
-        if fingerprint(cached.files) != cached.states:
-            raise DataError(f"{source_names(cached.source)} changed while it was being read; open it again")
+            open_source(source, cursor, scratch)
+        if cached.files and fingerprint(cached.files) != cached.states:
+            raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
         cached.staged.parent.mkdir(exist_ok=True)
         scratch.rename(cached.staged)
     finally:

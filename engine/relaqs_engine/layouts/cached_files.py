@@ -15,7 +15,8 @@ from pathlib import Path
 
 from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.duck_tables import DuckTable
-from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint
+from relaqs_engine.layouts.lakes import LakeTable
+from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,16 @@ class CachedFiles:
         digest = _digest([str(part.file), part.schema, part.name])
         home = Path(os.path.abspath(cache_directory)) / f"{table}-{digest}"
         return cls(table, str(part.file), (part.file,), part.states, home)
+
+    @classmethod
+    def of_lake(cls, table: str, lake: LakeTable, cache_directory: Path) -> CachedFiles:
+        """Return one version of a table in a lake."""
+        home = Path(os.path.abspath(cache_directory)) / f"{table}-{_digest([lake.address])}"
+        return cls(table, lake.in_words, (), ((lake.state, 0, 0), *fingerprint(lake.files)), home)
+
+    @property
+    def source_in_words(self) -> str:
+        return source_names(self.source)
 
     @property
     def layout(self) -> Path:

@@ -13,6 +13,7 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.duck_tables import duck_tables, is_duck_file
 from relaqs_engine.layouts.file_kinds import ACCEPTED, is_data
 from relaqs_engine.layouts.in_memory import in_words
+from relaqs_engine.layouts.lakes import is_lake_folder
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.sources import PathLike, TableSource, find_files, is_path
 
@@ -68,6 +69,9 @@ def _in_path(given: str | os.PathLike[str]) -> Iterator[tuple[str, TableSource]]
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, TableSource]]:
+    if is_lake_folder(folder):
+        yield _name_of(Path(os.path.abspath(folder))), folder
+        return
     entries = sorted(entry for entry in folder.iterdir() if not entry.name.startswith((".", "_")))
     if any(entry.is_dir() and _HIVE_FOLDER.fullmatch(entry.name) for entry in entries):
         yield _name_of(Path(os.path.abspath(folder))), folder

@@ -21,6 +21,7 @@ from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_table, is_duck_file
 from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of
 from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
+from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.text_files import check_lines, text_sql
 
@@ -49,7 +50,8 @@ class ParquetSource:
         row_count: the rows of all files.
         byte_count: the bytes of all files.
         description: for people, in the manifest.
-        is_staged: the files are our own, so the names of their folders say nothing about columns.
+        is_staged: the names of the files' folders say nothing about columns: the files are our own, or those
+            of a lake.
         has_blocks: they are a layout's partitions, which have one column of ours beside the table's.
     """
 
@@ -88,6 +90,8 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
         return source
     if (folder := layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
+    if (lake := source if isinstance(source, LakeTable) else lake_table(source)) is not None:
+        return lake_files(lake, cursor) or _lake_copy(lake, cursor, scratch)
     if isinstance(source, str | os.PathLike) and is_duck_file(source):
         source = duck_table(Path(os.path.abspath(source)), Path(source).stem)
     if isinstance(source, DuckTable):
@@ -99,6 +103,28 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     data = held(source)
     with cursor.registered(relaqs_source=streamed(source) if data is None else data):
         return staged("relaqs_source", cursor, scratch, f"{words} in memory")
+
+
+def lake_files(lake: LakeTable, cursor: Cursor) -> ParquetSource | None:
+    """Return a lake's table as its Parquet files, None where it is more or less than these."""
+    if not lake.are_whole:
+        return None
+    with cursor.registered(relaqs_columns=lake.columns.empty_table()):
+        columns = cursor.describe("SELECT * FROM relaqs_columns")
+    try:
+        opened = parquet_source(lake.files, cursor, lake.in_words, is_staged=True)
+    except DataError:  # some files lack a column that was added later
+        return None
+    return opened if sorted(opened.columns) == sorted(columns) else None
+
+
+def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
+    try:
+        rows = lake.read() if lake.dataset is None else lake.dataset
+    except Exception as error:  # of a library that we do not know
+        raise DataError(f"{lake.in_words} cannot be read: {error}; write the table anew") from error
+    with cursor.registered(relaqs_source=rows):
+        return staged("relaqs_source", cursor, scratch, lake.in_words)
 
 
 def is_path(source: object) -> TypeGuard[FileSource]:
