@@ -15,7 +15,7 @@ from relaqs_engine.layouts.file_kinds import ACCEPTED, is_data
 from relaqs_engine.layouts.in_memory import in_words
 from relaqs_engine.layouts.lakes import is_lake_folder
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
-from relaqs_engine.layouts.sources import PathLike, TableSource, find_files, is_path
+from relaqs_engine.layouts.sources import PathLike, TableSource, find_files, is_path, source_names
 
 NAMELESS = "data"
 """The table's name where nothing says it, as of a DataFrame."""
@@ -51,7 +51,10 @@ def found_tables(data: TableSource) -> dict[str, TableSource]:
             )
         found[name] = source
     if not found:
-        raise LayoutError(f"{in_words(data)} names no tables; give {ACCEPTED} files, or folders of such")
+        raise LayoutError(
+            f"{source_names(data) or 'an empty list'} holds no table; give {ACCEPTED} files, a Delta or "
+            "Iceberg table, or a folder of such, or of layouts that `relaqs shuffle` made"
+        )
     return found
 
 
