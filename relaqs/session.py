@@ -22,6 +22,7 @@ from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.plain import PlainTable, measured
+from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
@@ -54,9 +55,7 @@ if TYPE_CHECKING:
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
-# The share of the memory limit that is for the merged states of this session's queries. Tasks have the rest.
-# A query that runs as a whole has no state, so it may take the whole limit.
-_STATE_SHARE = 0.25
+_STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
@@ -82,8 +81,10 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
+        folder: SessionFolder | None = None,
     ) -> None:
         self._catalog = catalog
+        self._folder = folder
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
@@ -110,10 +111,8 @@ class Session:
 
     def _open(self, catalog: Catalog) -> None:
         """Plan over these tables from now on. What was planned before can still read its files."""
-        files = tuple(dict.fromkeys((*self._config.files, *catalog.readable_files)))
-        readable = catalog.readable_directories
-        self._config = replace(self._config, readable=readable, files=files)
-        self._exact_config = replace(self._exact_config, readable=readable, files=files)
+        self._config = catalog.readable_by(self._config)
+        self._exact_config = catalog.readable_by(self._exact_config)
         self._opened_configs |= {self._config, self._exact_config}
         self._catalog = catalog
         self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes)  # last: others plan now
@@ -565,6 +564,8 @@ class Session:
         for config in self._opened_configs:
             worker.close_database(config)
         self._states.close()
+        if self._folder is not None:
+            self._folder.remove()
 
     def __enter__(self) -> Session:
         return self
