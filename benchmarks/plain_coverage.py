@@ -23,11 +23,11 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.planning.row_group_plan import RowGroupRules
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.names import BLOCK
 from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
 from relaqs_engine.plans.schedule import MiniBatch, partition_order

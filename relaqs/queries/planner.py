@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.planning.row_group_plan import RowGroupRules
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.whole import WholePlan
@@ -40,9 +40,7 @@ class Planner:
         cores: that a query which runs as a whole has.
     """
 
-    def __init__(
-        self, catalog: Catalog, views: Mapping[str, str], *, state_bytes: int, cores: int = 1
-    ) -> None:
+    def __init__(self, catalog: Catalog, views: Mapping[str, str], state_bytes: int, cores: int = 1) -> None:
         self._catalog = catalog
         self._views = dict(views)
         self._binder = Binder(catalog)

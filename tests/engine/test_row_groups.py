@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.planning.row_group_plan import RowGroupRules
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.row_groups import RowGroupPlan
 

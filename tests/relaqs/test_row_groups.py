@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from relaqs_engine.errors import DataError
-from relaqs_engine.planning.row_group_plan import RowGroupRules
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.row_groups import RowGroupPlan
 
 import relaqs

@@ -92,12 +92,12 @@ class RowGroupTable(Layout):
 def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTable | None:
     """Return a plain table as row groups of these columns, None where they cannot be read one by one.
 
-    That is so for nested columns, for types whose footers are not understood, and for columns that are the
-    names of folders.
+    That is so for tables that are no files of Parquet, for nested columns, for types whose footers are not
+    understood, and for columns that are the names of folders.
     """
     if any(column.name.lower() == _NAME_OF_FILE_NUMBERS for column in plain.columns):
         return None
-    if not columns or any(not _is_simple(plain.column(name).type) for name in columns):
+    if plain.relation or not columns or any(not _is_simple(plain.column(name).type) for name in columns):
         return None
     if any(not flat_columns(state).keys() >= set(columns) for state in plain.states):
         return None

@@ -7,7 +7,7 @@ must be a function of sums: row groups say nothing sound about distinct values a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -24,6 +24,7 @@ from relaqs_engine.layouts.row_groups import (
     table_of_row_groups,
 )
 from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.basis import Basis
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import MergePlan
@@ -40,23 +41,6 @@ ALL_STATISTICS, SOME_STATISTICS = 8, 20
 
 EXPECTED_EDGES = 2.0
 """So many of the rarer kind of row groups are expected in the first mini-batch, or nothing is certified."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowGroupRules:
-    """Which plain tables are sampled by row groups.
-
-    Attributes:
-        cores: that read a table whole.
-        least_seconds: what reading it whole must take, as predicted.
-        fewest: how many row groups there must be to draw from.
-        share: the share of them that is drawn at most.
-    """
-
-    cores: int = 1
-    least_seconds: float = 0.2
-    fewest: int = 64
-    share: float = 0.05
 
 
 Applied = Callable[[Iterable[Rule], Draft], Draft]
@@ -88,8 +72,7 @@ def row_group_plan(
 
 def _largest(catalog: Catalog, tables: frozenset[str], rules: RowGroupRules) -> PlainTable:
     """Return the table to sample. Raises NotOnlineError where all are small, or several are large."""
-    plain = [table for name in tables if isinstance(table := catalog.table(name), PlainTable)]
-    large = [each for each in plain if each.scan_core_seconds / rules.cores > rules.least_seconds]
+    large = rules.large(catalog, tables)
     if len(large) != 1:
         names = " and ".join(sorted(each.table for each in large))
         raise NotOnlineError(f"{names} are both large" if large else "")
