@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import plain_files
+from relaqs_engine.layouts.cache import Opening, plain_files
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count
@@ -84,7 +86,8 @@ def connect(
     most: [[999]]
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    catalog = _open_catalog(data, tables or {}, cache_directory, lay_out=cluster is not None)
+    use = CacheUse()
+    catalog = _open_catalog(data, tables or {}, cache_directory, use, lay_out=cluster is not None)
     check_views(views or {}, catalog.tables)
     cores = None if threads is None else check_count("threads", threads)
     executor = open_executor(cluster, cores=cores, policy=policy, security=security)
@@ -98,6 +101,7 @@ def connect(
             exact_threads=exact_threads,
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            cache_use=use,
         )
     except BaseException:
         executor.close()
@@ -141,6 +145,7 @@ def _open_catalog(
     data: str | Path | None,
     tables: Mapping[str, str | Path],
     cache_directory: str | Path | None,
+    use: CacheUse,
     *,
     lay_out: bool,
 ) -> Catalog:
@@ -148,11 +153,9 @@ def _open_catalog(
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
     plain = {} if data is None else plain_files(Path(data))
     laid_out = () if data is None or plain else Catalog.open(data).layouts
-    cache = None if cache_directory is None else Path(cache_directory)
     with on_threads() as spread:
-        opened = Catalog.of_sources(
-            plain | dict(tables), cache, notices.announce, lay_out=lay_out, spread=spread
-        )
+        how = Opening(Cache(cache_directory), notices.announce, use, spread)
+        opened = Catalog.of_sources(plain | dict(tables), how, lay_out=lay_out)
     return Catalog((*laid_out, *opened.layouts))
 
 

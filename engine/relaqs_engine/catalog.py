@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
 from relaqs_engine.duck import FileState
 from relaqs_engine.errors import LayoutError, SqlError
-from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once, opened_table
+from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
+from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.spread import Spread, in_turn
 
 LAYOUT_MARK = "@"
 MOST_CHOICES = 16
@@ -69,13 +69,7 @@ class Catalog:
 
     @classmethod
     def of_sources(
-        cls,
-        sources: Mapping[str, str | Path],
-        cache_directory: Path | None = None,
-        announce: Callable[[str], None] = lambda message: None,
-        *,
-        lay_out: bool = False,
-        spread: Spread = in_turn,
+        cls, sources: Mapping[str, str | Path], how: Opening | None = None, *, lay_out: bool = False
     ) -> Catalog:
         """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
 
@@ -84,18 +78,13 @@ class Catalog:
 
         Args:
             sources: path by name.
-            cache_directory: where the layouts are, and the copies of CSV files. The default is the user's
-                cache.
-            announce: called with a sentence before a file is copied or laid out.
+            how: where the cache is, and who uses it. The default is the user's cache.
             lay_out: lay out now what has no layout.
-            spread: threads to do so on.
         """
-        cache = cache_directory or default_cache_directory()
-        if lay_out:
-            return cls(
-                tuple(laid_out_once(name, path, cache, announce, spread) for name, path in sources.items())
-            )
-        return cls(tuple(opened_table(name, path, cache, announce) for name, path in sources.items()))
+        how = how or Opening(Cache())
+        how.cache.sweep()
+        opened = laid_out_once if lay_out else opened_table
+        return cls(tuple(opened(name, path, how) for name, path in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:

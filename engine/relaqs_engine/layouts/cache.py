@@ -1,8 +1,8 @@
 """The user's files as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
 Parquet files are read where they lie, until there is a layout of them. CSV files are first copied to Parquet.
-The cache has both, see `cached_files.py`. It may be deleted at any time. Only the newest state of the same
-files is kept.
+The cache has both, see `cached_files.py`. It may be deleted at any time. Of a source only the newest state is
+kept, and of the same files one layout, whatever names they are opened by.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ import re
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
-from relaqs_engine.layouts.cached_files import CachedFiles
-from relaqs_engine.layouts.folder import locked
+from relaqs_engine.layouts.cache_entry import tidy
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cached_files import CachedFiles, absolute, one_at_a_time
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.shuffle import sample
@@ -37,14 +39,11 @@ from relaqs_engine.layouts.sources import (
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.static import store_whole
 
+Announce = Callable[[str], None]
+
 _PLAIN_SUFFIXES = (".parquet", ".csv")
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
-
-
-def default_cache_directory() -> Path:
-    """Return where plain files are laid out: $RELAQS_CACHE, or ~/.cache/relaqs."""
-    return Path(os.environ.get("RELAQS_CACHE") or Path.home() / ".cache" / "relaqs")
 
 
 def plain_files(data: Path) -> dict[str, Path]:
@@ -71,9 +70,24 @@ def plain_files(data: Path) -> dict[str, Path]:
     return tables
 
 
-def opened_table(
-    table: str, source: PathLike, cache_directory: Path, announce: Callable[[str], None]
-) -> Layout:
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How tables are opened.
+
+    Attributes:
+        cache: where layouts and copies are kept.
+        announce: called with a sentence before anything that takes time.
+        use: what the session uses of the cache.
+        spread: threads to lay tables out on.
+    """
+
+    cache: Cache
+    announce: Announce = lambda message: None
+    use: CacheUse = field(default_factory=CacheUse)
+    spread: Spread = in_turn
+
+
+def opened_table(table: str, source: PathLike, how: Opening) -> Layout:
     """Return the table of a path: the layout of it that there is, or else its files as they lie.
 
     CSV files are copied to Parquet now, once. Raises LayoutError and DataError as `shuffle` does.
@@ -81,32 +95,38 @@ def opened_table(
     Args:
         table: its name.
         source: a file, folder or glob; or the folder of a layout.
-        cache_directory: where layouts and copies are kept.
-        announce: called with a sentence before anything that takes time.
+        how: where the cache is, and who uses it.
     """
     _check_table_name(table)
     if (folder := _layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
-    cached = CachedFiles.of(table, source, cache_directory)
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
-    return _staged(cached, announce) if are_csv(cached.files) else _as_they_lie(cached)
+    cached = CachedFiles.of(table, source, how.cache.directory)
+    if cached.has_layout and how.use.hold(cached.layout):
+        return _laid_out(cached, how.use)
+    return _staged(cached, how) if are_csv(cached.files) else _as_they_lie(cached)
 
 
-def laid_out_once(
-    table: str,
-    source: PathLike,
-    cache_directory: Path,
-    announce: Callable[[str], None],
-    spread: Spread = in_turn,
-) -> Layout:
+def reopened_table(table: Layout, announce: Announce, use: CacheUse) -> Layout:
+    """Return a table as its files, or its layout, are now.
+
+    Raises LayoutError and DataError as `opened_table` does.
+    """
+    cached = table.cached if isinstance(table, PlainTable) else use.source_of(table.table)
+    if cached is None:
+        return dataclasses.replace(read_manifest(table.directory), table=table.table)
+    return opened_table(table.table, cached.source, Opening(Cache(cached.home.parent), announce, use))
+
+
+def laid_out_once(table: str, source: PathLike, how: Opening) -> Layout:
     """Return the layout of plain files or of a table's folder. New or changed files are laid out now.
 
     Processes that need the same table wait for the one that lays it out. Arguments and errors are those of
-    `opened_table`. `spread` gives threads to do so on.
+    `opened_table`.
     """
-    opened = opened_table(table, source, cache_directory, announce)
-    return lay_out(opened, LayingOut(announce, spread=spread)) if isinstance(opened, PlainTable) else opened
+    opened = opened_table(table, source, how)
+    if not isinstance(opened, PlainTable):
+        return opened
+    return lay_out(opened, LayingOut(how.announce, spread=how.spread), how.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +145,7 @@ class LayingOut:
         spread: threads of the caller's, to do so on.
     """
 
-    announce: Callable[[str], None]
+    announce: Announce
     waits: bool = True
     threads: int | None = None
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
@@ -135,24 +155,57 @@ class LayingOut:
     spread: Spread = in_turn
 
 
-def lay_out(table: PlainTable, how: LayingOut) -> Layout:
+def lay_out(table: PlainTable, how: LayingOut, use: CacheUse) -> Layout:
     """Return the layout of a plain table, which the cache has from now on.
 
     Processes that lay out the same files take turns, and the second finds the layout of the first. Raises
-    DataError if the files are not as they were when the table was opened, and LayoutError as `shuffle` does.
+    DataError if the files are not as they were when the table was opened, and LayoutError if the cache's
+    limit leaves no room, or as `shuffle` does.
     """
     cached = table.cached
     assert cached is not None
-    cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=how.waits):
-        if not (cached.layout / MANIFEST_NAME).is_file():
-            how.announce(f"laying out {cached.in_words} once into {cached.layout}")
-            _write_layout(table, cached, how)
-            cached.forget_other_states()
-    return read_manifest(cached.layout)
+    with one_at_a_time(cached.home, wait=how.waits):
+        if not (cached.has_layout and use.hold(cached.layout)):
+            _make(cached, cached.layout, lambda: _write_layout(table, cached, how), how.announce, use)
+        return _laid_out(cached, use)
+
+
+def _make(
+    cached: CachedFiles, folder: Path, write: Callable[[], None], announce: Announce, use: CacheUse
+) -> None:
+    """Write a folder of the cache, hold it, and see to it that the cache stays within its limit."""
+    cache = Cache(cached.home.parent)
+    try:
+        cache.make_room(cached.byte_count, cached.in_words, announce)
+        cached.record()
+        write()
+        use.hold(folder)
+        _keep_within_limit(cache, cached, folder, announce, use)
+    finally:
+        tidy(cached.home)
+    cache.forget_earlier(absolute(cached.source))
+
+
+def _keep_within_limit(
+    cache: Cache, cached: CachedFiles, folder: Path, announce: Announce, use: CacheUse
+) -> None:
+    """Remove what is too much now that the folder has its size, if need be the folder itself."""
+    try:
+        cache.make_room(0, cached.in_words, announce)
+    except LayoutError:
+        use.let_go(folder)
+        shutil.rmtree(folder)
+        raise
+
+
+def _laid_out(cached: CachedFiles, use: CacheUse) -> Layout:
+    cached.record()
+    use.stands_for(cached)
+    return dataclasses.replace(read_manifest(cached.layout), table=cached.table)
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
+    how.announce(f"laying out {cached.in_words} once into {cached.layout}")
     memory, threads = how.memory_limit_bytes, how.threads
     with building(
         table.opened, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
@@ -171,7 +224,7 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
 
 def _check_table_name(table: str) -> None:
     if "/" in table or table in ("", ".", ".."):
-        raise LayoutError(f"{table!r} cannot name a table here: it becomes a folder's name")
+        raise LayoutError(f"{table!r} cannot name a table; choose a name without '/'")
 
 
 def _layout_folder(source: PathLike) -> Path | None:
@@ -184,22 +237,23 @@ def _as_they_lie(cached: CachedFiles) -> PlainTable:
         return plain_table(cached, opened, cached.states, cursor)
 
 
-def _staged(cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
+def _staged(cached: CachedFiles, how: Opening) -> PlainTable:
     """Return the table of CSV files, over the Parquet file that they are copied to once."""
-    cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=True):
-        if not cached.staged.is_dir():
-            announce(f"copying {cached.in_words} once into {cached.staged}")
-            _stage(cached)
-            cached.forget_other_states()
+    if not how.use.hold(cached.staged):
+        with one_at_a_time(cached.home, wait=True):
+            if not how.use.hold(cached.staged):
+                _make(cached, cached.staged, lambda: _stage(cached, how.announce), how.announce, how.use)
+    cached.record()
+    how.use.stands_for(cached)
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
         opened = parquet_source(files, cursor, source_names(cached.source), is_staged=True)
         return plain_table(cached, opened, fingerprint(files), cursor)
 
 
-def _stage(cached: CachedFiles) -> None:
+def _stage(cached: CachedFiles, announce: Announce) -> None:
     """Copy the files to one Parquet file, in a folder that appears whole or not at all."""
+    announce(f"copying {cached.in_words} once into {cached.staged}")
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
@@ -212,7 +266,6 @@ def _stage(cached: CachedFiles) -> None:
             open_source(cached.source, cursor, scratch)
         if fingerprint(cached.files) != cached.states:
             raise DataError(f"{source_names(cached.source)} changed while it was being read; open it again")
-        cached.staged.parent.mkdir(exist_ok=True)
         scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

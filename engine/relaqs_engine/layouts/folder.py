@@ -81,7 +81,7 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
     try:
         with locked(directory, wait=False):
             _check_replaceable(directory, force=force)
-            _sweep(directory)
+            sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
             try:
                 target.parts.mkdir(parents=True)
@@ -94,7 +94,7 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
                     raise LayoutError(f"{directory} cannot be written: {error}") from error
                 raise
             finally:
-                _sweep(directory)
+                sweep(directory)
     finally:
         for folder in created:
             with suppress(OSError):  # a folder that is not empty holds a layout now
@@ -112,8 +112,8 @@ def _make_directory(directory: Path) -> list[Path]:
 
 
 @contextmanager
-def locked(directory: Path, *, wait: bool) -> Iterator[None]:
-    """Hold a folder's lock, which the system drops if this process dies.
+def locked(directory: Path, *, wait: bool) -> Iterator[int]:
+    """Hold a folder's lock, which the system drops if this process dies. Give the folder, opened.
 
     Raises LayoutError if another process holds it and `wait` is not given.
     """
@@ -125,7 +125,7 @@ def locked(directory: Path, *, wait: bool) -> Iterator[None]:
             raise LayoutError(
                 f"{directory} is being written by another process; wait until it has ended"
             ) from None
-        yield
+        yield handle
     finally:
         os.close(handle)
 
@@ -150,8 +150,11 @@ def _check_replaceable(directory: Path, *, force: bool) -> None:
         )
 
 
-def _sweep(directory: Path) -> None:
-    """Remove what earlier and failed writes left: all of our files that the manifest does not name."""
+def sweep(directory: Path) -> None:
+    """Remove what earlier and failed writes left: all of our files that the manifest does not name.
+
+    Only for whoever holds the folder's lock.
+    """
     named = _named_by_manifest(directory)
     for entry in list(directory.iterdir()):
         if not _OURS.fullmatch(entry.name) or (entry.name.startswith("data-") and named is None):
@@ -169,6 +172,16 @@ def _named_by_manifest(directory: Path) -> set[str] | None:
         return set()
     except (ValueError, KeyError, TypeError):
         return None
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a small file in one step. A reader sees the old one or this one."""
+    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _remove(path: Path) -> None:
