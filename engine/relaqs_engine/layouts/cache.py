@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from relaqs_engine.layouts.cache_entry import tidy
 from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.cached_files import CachedFiles, absolute, one_at_a_time
+from relaqs_engine.layouts.folder import write_errors
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.shuffle import sample
@@ -177,13 +178,13 @@ def _make(
     cache = Cache(cached.home.parent)
     try:
         cache.make_room(cached.byte_count, cached.in_words, announce)
-        cached.record()
+        with write_errors(cached.home, cached.home):
+            cached.record()
         write()
         use.hold(folder)
         _keep_within_limit(cache, cached, folder, announce, use)
     finally:
         tidy(cached.home)
-    cache.forget_earlier(absolute(cached.source))
 
 
 def _keep_within_limit(
@@ -199,8 +200,7 @@ def _keep_within_limit(
 
 
 def _laid_out(cached: CachedFiles, use: CacheUse) -> Layout:
-    cached.record()
-    use.stands_for(cached)
+    _note_use(cached, use)
     return dataclasses.replace(read_manifest(cached.layout), table=cached.table)
 
 
@@ -237,14 +237,21 @@ def _as_they_lie(cached: CachedFiles) -> PlainTable:
         return plain_table(cached, opened, cached.states, cursor)
 
 
+def _note_use(cached: CachedFiles, use: CacheUse) -> None:
+    """Note who reads what the cache has of files, and remove what it has of earlier states."""
+    with suppress(OSError):  # a cache that may only be read
+        cached.record()
+    use.stands_for(cached)
+    Cache(cached.home.parent).forget_earlier(absolute(cached.source))
+
+
 def _staged(cached: CachedFiles, how: Opening) -> PlainTable:
     """Return the table of CSV files, over the Parquet file that they are copied to once."""
     if not how.use.hold(cached.staged):
         with one_at_a_time(cached.home, wait=True):
             if not how.use.hold(cached.staged):
                 _make(cached, cached.staged, lambda: _stage(cached, how.announce), how.announce, how.use)
-    cached.record()
-    how.use.stands_for(cached)
+    _note_use(cached, how.use)
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
         opened = parquet_source(files, cursor, source_names(cached.source), is_staged=True)
@@ -257,18 +264,23 @@ def _stage(cached: CachedFiles, announce: Announce) -> None:
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
-        cursor = open_for_writing(
-            threads=os.cpu_count() or 1,
-            memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-            temp_directory=scratch / "spill",
-        )
-        with closing(cursor):
-            open_source(cached.source, cursor, scratch)
-        if fingerprint(cached.files) != cached.states:
-            raise DataError(f"{source_names(cached.source)} changed while it was being read; open it again")
-        scratch.rename(cached.staged)
+        with write_errors(cached.home, scratch):
+            _copy_to(scratch, cached)
+            scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _copy_to(folder: Path, cached: CachedFiles) -> None:
+    cursor = open_for_writing(
+        threads=os.cpu_count() or 1,
+        memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
+        temp_directory=folder / "spill",
+    )
+    with closing(cursor):
+        open_source(cached.source, cursor, folder)
+    if fingerprint(cached.files) != cached.states:
+        raise DataError(f"{source_names(cached.source)} changed while it was being read; open it again")
 
 
 def suitable_partitions(row_count: int) -> int:

@@ -20,7 +20,7 @@ from relaqs_engine.layouts.cache_entry import CacheEntry, entries_in, has_rubbis
 from relaqs_engine.layouts.cached_files import SourceRecord, one_at_a_time, size_in_words
 from relaqs_engine.layouts.folder import locked, write_text
 
-_HOME = re.compile(r".+-[0-9a-f]{16}")
+_HOME = re.compile(r"[^.].*-[0-9a-f]{16}")
 _LIMIT_NAME = "limit.json"
 _REMOVING_PREFIX = ".removing-"
 
@@ -176,7 +176,7 @@ class Cache:
                 folder.rename(aside)
         except FileNotFoundError:
             return True
-        except LayoutError:
+        except (LayoutError, PermissionError):
             return False
         shutil.rmtree(aside, ignore_errors=True)
         if folder.parent != self.directory:
@@ -185,5 +185,5 @@ class Cache:
 
     def _tidy(self, home: Path) -> None:
         """Remove what is of no use in a folder of the cache, unless a process is at work in it."""
-        with suppress(LayoutError), one_at_a_time(home, wait=False):
+        with suppress(LayoutError, OSError), one_at_a_time(home, wait=False):
             tidy(home)

@@ -141,11 +141,21 @@ def one_at_a_time(home: Path, *, wait: bool) -> Iterator[None]:
     Raises LayoutError if another one does and `wait` is not given.
     """
     while True:
-        home.mkdir(parents=True, exist_ok=True)
+        _make_folder(home)
         with locked(home, wait=wait) as handle:
             if is_still(handle, home):  # else it was removed while this process waited
                 yield
                 return
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LayoutError(
+            f"the cache {home.parent} cannot be written: {error.strerror}; name another folder with "
+            "cache_directory, or in RELAQS_CACHE"
+        ) from error
 
 
 def is_still(handle: int, folder: Path) -> bool:

@@ -84,21 +84,34 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
             sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
             try:
-                target.parts.mkdir(parents=True)
-                yield target
-            except (DataError, OSError) as error:
-                if _is_disk_full(error):
-                    written = sum(path.stat().st_size for path in target.scratch.rglob("*") if path.is_file())
-                    raise _no_space(directory, f"{_megabytes(written)} had been written") from error
-                if isinstance(error, OSError):
-                    raise LayoutError(f"{directory} cannot be written: {error}") from error
-                raise
+                with write_errors(directory, target.scratch):
+                    target.parts.mkdir(parents=True)
+                    yield target
             finally:
                 sweep(directory)
     finally:
         for folder in created:
             with suppress(OSError):  # a folder that is not empty holds a layout now
                 folder.rmdir()
+
+
+@contextmanager
+def write_errors(directory: Path, scratch: Path) -> Iterator[None]:
+    """Raise LayoutError if there is no room, or the folder cannot be written. scratch: what is written."""
+    try:
+        yield
+    except (DataError, OSError) as error:
+        if _is_disk_full(error):
+            written = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
+            raise _no_space(directory, f"{_megabytes(written)} had been written") from error
+        if _says(error, errno.EFBIG):
+            raise LayoutError(
+                f"{directory} cannot be written: a file became larger than this system lets a process write; "
+                "raise that limit (ulimit -f), or name a folder elsewhere"
+            ) from error
+        if isinstance(error, OSError):
+            raise LayoutError(f"{directory} cannot be written: {error}") from error
+        raise
 
 
 def _make_directory(directory: Path) -> list[Path]:
@@ -200,8 +213,12 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _is_disk_full(error: DataError | OSError) -> bool:
-    """Whether an error means a full disk. DuckDB says so in its text, Python by number."""
-    return "No space left on device" in str(error) or getattr(error, "errno", None) == errno.ENOSPC
+    return _says(error, errno.ENOSPC) or _says(error, errno.EDQUOT)
+
+
+def _says(error: DataError | OSError, number: int) -> bool:
+    """Whether an error of the system is meant. DuckDB says so in its text, Python by number."""
+    return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
 
 
 def _no_space(directory: Path, what: str) -> LayoutError:

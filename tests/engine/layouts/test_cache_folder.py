@@ -215,7 +215,7 @@ def test_the_next_start_removes_what_was_left(cache: Cache, folder: Path) -> Non
     home = layout.directory.parent
     half = home.with_name("half-0123456789abcdef")
     for left in (
-        cache.directory / ".removing-1",
+        cache.directory / ".removing-0123456789abcdef",
         home / ".copying-1",
         layout.directory / ".writing-0123456789abcdef",
         half / "layout" / ".writing-0123456789abcdef",
@@ -224,6 +224,7 @@ def test_the_next_start_removes_what_was_left(cache: Cache, folder: Path) -> Non
         left.mkdir(parents=True)
         (left / "rubbish").write_text("x")
     before = {path for path in files_in(cache) if path.name != "rubbish"}
+    assert [entry.path for entry in cache.entries()] == [layout.directory]
     assert opened(cache, folder).directory == layout.directory
     assert (set(files_in(cache)), half.exists()) == (before, False)
 
@@ -248,3 +249,33 @@ def test_what_another_version_made_is_shown_as_such(cache: Cache) -> None:
     assert (entry.kind, entry.state, entry.row_count, entry.byte_count) == ("other", "unknown", None, 1)
     cache.remove(cache.find("trips"))
     assert list(cache.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["layout", "copy"])
+def test_a_file_that_may_grow_no_larger_leaves_nothing(cache: Cache, tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "trips.parquet"
+    pq.write_table(pa.table({"text": [f"{i * 7919 % 200_000}" for i in range(200_000)]}), source)
+    if kind == "copy":
+        source = source.with_suffix(".csv")
+        source.write_text("text\n" + "\n".join(f"{i * 7919 % 200_000}" for i in range(200_000)))
+    program = """
+import resource, sys
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+Catalog.of_sources({"trips": sys.argv[2]}, Opening(Cache(sys.argv[1])), lay_out=True)
+"""
+    arguments = [sys.executable, "-c", program, str(cache.directory), str(source)]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
+    assert "LayoutError" in ended.stderr
+    assert "a file became larger than this system lets a process write" in ended.stderr
+    assert files_in(cache) == []
+
+
+def test_a_cache_that_cannot_be_written_is_named(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(
+        LayoutError, match=r"the cache .*/file/cache cannot be written: Not a directory; name"
+    ):
+        lay_out(Cache(tmp_path / "file" / "cache"), folder)
