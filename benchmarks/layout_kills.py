@@ -22,7 +22,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -239,7 +239,8 @@ def _run_and_kill(written: Written, after_seconds: float, signal_number: signal.
         is_over = program.exitcode is not None
         if not is_over:
             assert program.pid is not None
-            os.kill(program.pid, signal_number)
+            with suppress(ProcessLookupError):  # it has ended just now
+                os.kill(program.pid, signal_number)
         program.join(LONGEST_SECONDS)
         if program.exitcode is None:
             raise FoundWrongError(f"{written} did not end after {signal_number.name}")

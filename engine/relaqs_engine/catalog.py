@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
-from relaqs_engine.duck import FileState
+from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
-from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.sources import TableSource
 
 LAYOUT_MARK = "@"
 MOST_CHOICES = 16
@@ -69,22 +69,22 @@ class Catalog:
 
     @classmethod
     def of_sources(
-        cls, sources: Mapping[str, str | Path], how: Opening | None = None, *, lay_out: bool = False
+        cls, sources: Mapping[str, TableSource], how: Opening | None = None, *, lay_out: bool = False
     ) -> Catalog:
-        """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
+        """Return tables given by name: files, data in memory, or the folder of a layout.
 
-        Where the cache has a layout of the files as they are now, it is the table. Else the files are the
+        Where the cache has a layout of the data as they are now, it is the table. Else the data are the
         table, and are read where they lie. Raises LayoutError and DataError as `shuffle` does.
 
         Args:
-            sources: path by name.
+            sources: what there is, by name.
             how: where the cache is, and who uses it. The default is the user's cache.
             lay_out: lay out now what has no layout.
         """
-        how = how or Opening(Cache())
-        how.cache.sweep()
+        how = how or Opening()
+        how.use.cache.sweep()
         opened = laid_out_once if lay_out else opened_table
-        return cls(tuple(opened(name, path, how) for name, path in sources.items()))
+        return cls(tuple(opened(name, each, how) for name, each in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -116,8 +116,21 @@ class Catalog:
     @property
     def readable_files(self) -> tuple[FileState, ...]:
         """Return the single files that queries may read: those of plain tables, in the state they had."""
-        plain = (layout for layout in self.layouts if isinstance(layout, PlainTable))
-        return tuple(dict.fromkeys(state for table in plain for state in table.states))
+        return tuple(dict.fromkeys(state for table in self._plain_tables for state in table.states))
+
+    def readable_by(self, config: DatabaseConfig) -> DatabaseConfig:
+        """Return how a database is opened that may read these tables, and the files that it could read."""
+        lent = (each for table in self._plain_tables for each in table.lent)
+        return replace(
+            config,
+            readable=self.readable_directories,
+            files=tuple(dict.fromkeys((*config.files, *self.readable_files))),
+            lent=tuple(dict.fromkeys((*config.lent, *lent))),
+        )
+
+    @property
+    def _plain_tables(self) -> list[PlainTable]:
+        return [layout for layout in self.layouts if isinstance(layout, PlainTable)]
 
     def is_sampled(self, table: str) -> bool:
         """Whether there is a layout of the table that is sampled. `table` is a name in any case."""

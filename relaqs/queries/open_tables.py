@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterable
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import LayingOut, lay_out, reopened_table
+from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
@@ -71,7 +71,7 @@ class OpenTables:
     def refresh(self, name: str) -> Layout:
         """Return a table as its files are now."""
         old = self.catalog.table(name)
-        new = reopened_table(old, notices.announce, self._use)
+        new = reopened_table(old, Opening(self._use, notices.announce))
         self._replace(old, new)
         return new
 

@@ -14,6 +14,7 @@ from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.layouts.cache import Opening, suitable_partitions
 from relaqs_engine.layouts.cache_folder import Cache, default_cache_directory
+from relaqs_engine.layouts.cache_use import CacheUse
 
 ROWS = pa.table({"id": range(20_000)})
 FEW_ROWS = ROWS.slice(0, 9_999)
@@ -50,7 +51,7 @@ class Cached:
 
     @property
     def _how(self) -> Opening:
-        return Opening(Cache(self.directory), self.announced.append)
+        return Opening(CacheUse(Cache(self.directory)), self.announced.append)
 
 
 @pytest.fixture

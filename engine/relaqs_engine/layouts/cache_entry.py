@@ -11,9 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.cached_files import (
     LAYOUT,
@@ -67,7 +64,7 @@ class CacheEntry:
     @property
     def source(self) -> str:
         """Return what its source was called when it was opened first."""
-        return self.names[0] if self.names else "an unknown source"
+        return self.names[0].replace("\n", ", ") if self.names else "an unknown source"
 
     @property
     def in_words(self) -> str:
@@ -77,8 +74,11 @@ class CacheEntry:
     def is_called(self, name: str) -> bool:
         """Whether people mean this by a name: of its file, or a path of its source or of its own."""
         home = self.path if self.kind == "other" else self.path.parent
-        called = (home.name, home.name.rpartition("-")[0], str(home), str(self.path), *self.names)
-        return name in called or absolute(name) in called
+        own = (home.name, home.name.rpartition("-")[0], str(home), str(self.path))
+        path = absolute(name)
+        return bool({name, path} & {*own, *self.names}) or any(
+            each.startswith(f"{path}:") for each in self.names
+        )
 
 
 def tidy(home: Path) -> None:
@@ -136,6 +136,9 @@ def _entry(path: Path, kind: EntryKind, record: SourceRecord | None) -> CacheEnt
 
 
 def _row_count(path: Path, kind: EntryKind) -> int | None:
+    import pyarrow as pa  # whoever only asks a question does not need them
+    import pyarrow.parquet as pq
+
     if kind == "other":
         return None
     try:

@@ -19,6 +19,7 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.cache_entry import CacheEntry, entries_in, has_rubbish, tidy
 from relaqs_engine.layouts.cached_files import SourceRecord, one_at_a_time, size_in_words
 from relaqs_engine.layouts.folder import locked, write_text
+from relaqs_engine.layouts.session_folder import sweep_sessions
 
 _HOME = re.compile(r"[^.].*-[0-9a-f]{16}")
 _LIMIT_NAME = "limit.json"
@@ -135,11 +136,16 @@ class Cache:
                 f"removed the {entry.kind} of {entry.source} ({size}) to keep the cache within its limit"
             )
 
-    def forget_earlier(self, name: str) -> None:
-        """Remove what was made of earlier states of a source. name: as in `CacheEntry.names`."""
+    def forget_earlier(self, name: str, present: Path) -> None:
+        """Remove what was made of earlier states of a source.
+
+        Args:
+            name: of the source, as in `CacheEntry.names`.
+            present: the folder of what is made of its present state.
+        """
         for home in self._homes():
-            record = SourceRecord.read(home)
-            if record is not None and name in record.names and record.state != "current":
+            record = None if home == present else SourceRecord.read(home)
+            if record is not None and record.is_earlier(name):
                 self.remove(entries_in(home))
 
     def sweep(self) -> None:
@@ -149,6 +155,7 @@ class Cache:
         for home in self._homes():
             if has_rubbish(home):
                 self._tidy(home)
+        sweep_sessions(self.directory)
 
     def _homes(self) -> list[Path]:
         return [path for path in self._inside("") if _HOME.fullmatch(path.name)]

@@ -12,18 +12,28 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cached_files import CachedFiles, is_still
 from relaqs_engine.layouts.file_state import change_in_words
+from relaqs_engine.layouts.session_folder import SessionFolder
 
 _LOOK_SECONDS = 1.0
 
 
 class CacheUse:
-    """The folders of the cache that a session reads, and the files of the user's that they stand for."""
+    """The folders of the cache that a session reads, and what of the user's they stand for.
 
-    def __init__(self) -> None:
+    Attributes:
+        cache: the cache.
+        folder: for copies that no later session recognises.
+    """
+
+    def __init__(self, cache: Cache | None = None) -> None:
+        self.cache = cache or Cache()
+        self.folder = SessionFolder(self.cache.directory)
         self._handles: dict[Path, int] = {}
-        self._sources: dict[str, CachedFiles] = {}
+        self._read: dict[str, CachedFiles] = {}
+        self._named: dict[str, object] = {}
         self._told: set[str] = set()
         self._looked_at = float("-inf")
 
@@ -47,17 +57,31 @@ class CacheUse:
             os.close(handle)
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Hold nothing any more, and remove the folder."""
         for folder in list(self._handles):
             self.let_go(folder)
+        self.folder.remove()
 
     def __del__(self) -> None:
         self.release()
 
-    def stands_for(self, cached: CachedFiles) -> None:
-        """Note that a table is read from the cache in the place of these files."""
-        self._sources[cached.table] = cached
+    def names(self, table: str, source: object) -> None:
+        """Note what the user named as a table."""
+        self._named[table] = source
+
+    def source_of(self, table: str) -> object | None:
+        """Return what the user named as a table, None for a table of a warehouse."""
+        return self._named.get(table)
+
+    def reads(self, cached: CachedFiles) -> None:
+        """Note that a table is read from the cache, and remove what there is of its earlier states."""
+        if cached.home.parent != self.cache.directory:
+            return
+        with suppress(OSError):  # a cache that may only be read
+            cached.record()
+        self._read[cached.table] = cached
         self._told.discard(cached.table)
+        self.cache.forget_earlier(cached.name, cached.home)
 
     def news(self, now_seconds: float) -> Iterator[str]:
         """Yield once, of each table that is read in the place of files that have changed since, what changed.
@@ -67,14 +91,10 @@ class CacheUse:
         if now_seconds - self._looked_at < _LOOK_SECONDS:
             return
         self._looked_at = now_seconds
-        for table, cached in list(self._sources.items()):
+        for table, cached in list(self._read.items()):
             if table not in self._told and (change := _first_change(cached)):
                 self._told.add(table)
                 yield f'{change}; answers stay about the rows of before; db.refresh("{table}") takes the new'
-
-    def source_of(self, table: str) -> CachedFiles | None:
-        """Return the files that a table of the cache stands for, None if it is not one of the cache."""
-        return self._sources.get(table)
 
 
 def _first_change(cached: CachedFiles) -> str | None:

@@ -14,18 +14,20 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import FileState
+from relaqs_engine.duck import FileState, file_state
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.file_state import state_of
+from relaqs_engine.layouts.duck_tables import DuckTable
 from relaqs_engine.layouts.folder import locked, write_text
+from relaqs_engine.layouts.lakes import LakeTable
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
-from relaqs_engine.layouts.sources import PathLike, find_files, fingerprint
+from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
 
 LAYOUT, STAGED, RECORD_NAME = "layout", "staged", "source.json"
+_BETWEEN_PATHS = "\n"
 
 SourceState = Literal["current", "changed", "gone", "unknown"]
 """Files as they were when something was made of them, others or more than then, none left, or not known."""
@@ -33,29 +35,49 @@ SourceState = Literal["current", "changed", "gone", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class CachedFiles:
-    """Files of the user's, and where the cache keeps what is made of their present state.
+    """What the user has, and where the cache keeps what is made of its present state.
 
     Attributes:
-        table: the name of their table.
-        source: what the user named.
-        files: the files.
-        states: their states.
-        home: the folder of what is made of them. It is the same one for all names of the same files.
+        table: the name of the table.
+        source: what the user named, or words for it.
+        files: the files that are the table, () where they are not all of it.
+        states: of the files that it is read from.
+        home: the folder of what is made of it. It is the same one for all names of the same files.
+        name: the name of the source that means the same in every folder.
     """
 
     table: str
-    source: PathLike
+    source: FileSource
     files: tuple[Path, ...]
     states: tuple[FileState, ...]
     home: Path
+    name: str = ""
 
     @classmethod
-    def of(cls, table: str, source: PathLike, cache_directory: Path) -> CachedFiles:
+    def of(cls, table: str, source: FileSource, cache_directory: Path) -> CachedFiles:
         """Return the files that a path names. Raises LayoutError where there are none."""
         files = find_files(source)
         states = fingerprint(files)
-        home = Path(os.path.abspath(cache_directory)) / _home_name(states)
-        return cls(table, source, files, states, home)
+        home = _home(cache_directory, states)
+        return cls(table, source, files, states, home, absolute(source))
+
+    @classmethod
+    def of_part(cls, table: str, part: DuckTable, cache_directory: Path) -> CachedFiles:
+        """Return a table of a DuckDB file."""
+        home = _home(cache_directory, part.states, part.schema, part.name)
+        name = f"{part.file}:{part.schema}.{part.name}"
+        return cls(table, str(part.file), (), part.states, home, name)
+
+    @classmethod
+    def of_lake(cls, table: str, lake: LakeTable, cache_directory: Path) -> CachedFiles:
+        """Return one version of a table in a lake."""
+        states = fingerprint(lake.files)
+        home = _home(cache_directory, states, lake.address, lake.state)
+        return cls(table, lake.in_words, (), states, home, lake.address)
+
+    @property
+    def source_in_words(self) -> str:
+        return source_names(self.source)
 
     @property
     def layout(self) -> Path:
@@ -74,21 +96,22 @@ class CachedFiles:
     @property
     def byte_count(self) -> int:
         """Return the bytes of all files."""
-        return sum(byte_count for _, byte_count, _ in self.states)
+        return sum(max(byte_count, 0) for _, byte_count, _ in self.states)
 
     @property
     def in_words(self) -> str:
+        if not self.files:
+            return f"{self.table} ({self.source})"
         files = "1 file" if len(self.files) == 1 else f"{len(self.files)} files"
         return f"{self.table} ({files}, {size_in_words(self.byte_count)})"
 
     def record(self) -> None:
         """Write down what is here, for whoever looks into the cache."""
         known = SourceRecord.read(self.home)
-        name = absolute(self.source)
         names = known.names if known else ()
-        if name not in names:
+        if self.name not in names:
             files = tuple((os.path.realpath(path), size, modified) for path, size, modified in self.states)
-            SourceRecord((*names, name), files).write(self.home)
+            SourceRecord((*names, self.name), files, is_listed=bool(self.files)).write(self.home)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +119,14 @@ class SourceRecord:
     """What a folder of the cache was made of.
 
     Attributes:
-        names: the names that the files were opened by: absolute paths and patterns.
-        files: the files' states, by their real paths.
+        names: the names that it was opened by: absolute paths and patterns.
+        files: the states of the files that it was read from, by their real paths.
+        is_listed: whether each name stood for these files and no others.
     """
 
     names: tuple[str, ...]
     files: tuple[FileState, ...]
+    is_listed: bool
 
     @classmethod
     def read(cls, home: Path) -> SourceRecord | None:
@@ -109,29 +134,35 @@ class SourceRecord:
         try:
             record = json.loads((home / RECORD_NAME).read_text(encoding="utf-8"))
             files = tuple((str(path), int(size), int(modified)) for path, size, modified in record["files"])
-            return cls(tuple(record["names"]), files)
+            return cls(tuple(record["names"]), files, bool(record["is_listed"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, home: Path) -> None:
-        write_text(home / RECORD_NAME, json.dumps({"names": self.names, "files": self.files}))
+        write_text(home / RECORD_NAME, json.dumps(asdict(self)))
 
     @property
     def state(self) -> SourceState:
         """Return whether the files are as they were."""
-        found = tuple(state_of(path) for path, *_ in self.files)
-        if not any(found):
+        found = tuple(file_state(path) for path, *_ in self.files)
+        if found and all(byte_count < 0 for _, byte_count, _ in found):
             return "gone"
         if found != self.files:
             return "changed"
-        return "current" if any(self._is_all_of(name) for name in self.names) else "changed"
+        is_current = not self.is_listed or any(self._is_all_of(name) for name in self.names)
+        return "current" if is_current else "changed"
+
+    def is_earlier(self, name: str) -> bool:
+        """Whether this was made of a source before it had another state. name: of the source."""
+        return name in self.names and (self.names == (name,) or self.state != "current")
 
     def _is_all_of(self, name: str) -> bool:
         """Whether a name still stands for these files, and for no other beside them."""
         try:
-            return sorted(map(os.path.realpath, find_files(name))) == sorted(path for path, *_ in self.files)
+            found = find_files(name.split(_BETWEEN_PATHS))
         except LayoutError:
             return False
+        return sorted(map(os.path.realpath, found)) == sorted(path for path, *_ in self.files)
 
 
 @contextmanager
@@ -166,9 +197,10 @@ def is_still(handle: int, folder: Path) -> bool:
         return False
 
 
-def absolute(source: PathLike) -> str:
-    """Return the name of a source that means the same in every folder."""
-    return os.path.abspath(Path(source).expanduser())
+def absolute(source: FileSource) -> str:
+    """Return the name of a source that means the same in every folder. A list has a line for each path."""
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    return _BETWEEN_PATHS.join(os.path.abspath(Path(path).expanduser()) for path in paths)
 
 
 def size_in_words(byte_count: int) -> str:
@@ -180,18 +212,19 @@ def size_in_words(byte_count: int) -> str:
     return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e9 else f"{byte_count / 1e6:.1f} MB"
 
 
-def _home_name(states: Sequence[FileState]) -> str:
-    """Return the name of the folder for files in a state, whatever path they were found by.
+def _home(cache_directory: Path, states: Sequence[FileState], *part: str) -> Path:
+    """Return the folder for files in a state, whatever path they were found by.
 
-    Folders such as year=2013 on the path a file was found by are columns of its table, so they count.
+    Folders such as year=2013 on the path a file was found by are columns of its table, so they count. part:
+    which part of the files is meant.
     """
     real = sorted(
         (os.path.realpath(path), _hive_folders(path), size, modified) for path, size, modified in states
     )
-    digest = hashlib.sha256(json.dumps(real).encode()).hexdigest()[:16]
-    first = os.path.basename(os.path.commonpath([path for path, *_ in real]))
-    name = re.sub(r"\W+", "_", first.split(".")[0]).strip("_").lower()[:40]
-    return f"{name or 'data'}-{digest}"
+    digest = hashlib.sha256(json.dumps([real, *part]).encode()).hexdigest()[:16]
+    first = os.path.commonpath([path for path, *_ in real]) if real else part[0]
+    name = re.sub(r"\W+", "_", os.path.basename(first).split(".")[0]).strip("_").lower()[:40]
+    return Path(os.path.abspath(cache_directory)) / f"{name or 'data'}-{digest}"
 
 
 def _hive_folders(path: str) -> list[str]:

@@ -37,19 +37,19 @@ def cache(tmp_path: Path) -> Cache:
 
 
 @pytest.fixture
-def use() -> CacheUse:
+def use(cache: Cache) -> CacheUse:
     """Return what a session uses that is open during the test."""
-    return CacheUse()
+    return CacheUse(cache)
 
 
 def lay_out(cache: Cache, source: str | Path, use: CacheUse | None = None, table: str = "trips") -> Layout:
     """Return a layout from the cache. Without `use` the session that opened it is closed again."""
-    how = Opening(cache, use=use or CacheUse())
+    how = Opening(use or CacheUse(cache))
     return Catalog.of_sources({table: source}, how, lay_out=True).table(table)
 
 
 def opened(cache: Cache, source: str | Path, table: str = "trips") -> Layout:
-    return Catalog.of_sources({table: source}, Opening(cache)).table(table)
+    return Catalog.of_sources({table: source}, Opening(CacheUse(cache))).table(table)
 
 
 def states(cache: Cache) -> list[str]:
@@ -144,7 +144,8 @@ def test_what_another_process_reads_stays_until_that_is_dead(cache: Cache, folde
 import sys
 from relaqs_engine.layouts.cache import Opening, opened_table
 from relaqs_engine.layouts.cache_folder import Cache
-how = Opening(Cache(sys.argv[1]))
+from relaqs_engine.layouts.cache_use import CacheUse
+how = Opening(CacheUse(Cache(sys.argv[1])))
 opened_table("trips", sys.argv[2], how)
 print("reading", flush=True)
 sys.stdin.read()
@@ -236,7 +237,7 @@ def test_what_a_process_is_at_work_on_is_not_swept(cache: Cache, folder: Path) -
         cache.sweep()
         swept.append(message)
 
-    Catalog.of_sources({"trips": folder}, Opening(cache, sweep), lay_out=True)
+    Catalog.of_sources({"trips": folder}, Opening(CacheUse(cache), sweep), lay_out=True)
     assert (len(swept), states(cache)) == (1, ["current"])
 
 
@@ -263,8 +264,9 @@ import resource, sys
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import Opening
 from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-Catalog.of_sources({"trips": sys.argv[2]}, Opening(Cache(sys.argv[1])), lay_out=True)
+Catalog.of_sources({"trips": sys.argv[2]}, Opening(CacheUse(Cache(sys.argv[1]))), lay_out=True)
 """
     arguments = [sys.executable, "-c", program, str(cache.directory), str(source)]
     ended = subprocess.run(arguments, capture_output=True, text=True, timeout=120, check=False)
