@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import plain_files
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
+from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count, check_seconds
@@ -26,9 +32,9 @@ _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 
 
 def connect(
-    data: str | Path | None = None,
+    data: TableSource | None = None,
     *,
-    tables: Mapping[str, str | Path] | None = None,
+    tables: Mapping[str, TableSource] | None = None,
     cluster: str | Client | None = None,
     views: Mapping[str, str] | None = None,
     threads: int | None = None,
@@ -90,28 +96,30 @@ def connect(
     if exact_below_seconds is not None:
         check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    catalog = _open_catalog(data, tables or {}, cache_directory, lay_out=cluster is not None)
-    check_views(views or {}, catalog.tables)
     cores = None if threads is None else check_count("threads", threads)
-    executor = open_executor(cluster, cores=cores, policy=policy, security=security)
-    exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
-    try:
-        return Session(
+    with ExitStack() as undo:
+        use = CacheUse(Cache(cache_directory))
+        undo.callback(use.release)
+        catalog = _open_catalog(data, tables or {}, use, lay_out=cluster is not None)
+        check_views(views or {}, catalog.tables)
+        executor = open_executor(cluster, cores=cores, policy=policy, security=security)
+        undo.callback(executor.close)
+        session = Session(
             catalog,
             views or {},
             executor,
             memory_limit_bytes=limit,
-            exact_threads=exact_threads,
+            exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
             exact_below_seconds=exact_below_seconds,
+            cache_use=use,
         )
-    except BaseException:
-        executor.close()
-        raise
+        undo.pop_all()
+    return session
 
 
-def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:
+def online_sql(sql: str, data: TableSource | None = None, **options: Any) -> OnlineQuery:
     """Start answering one SELECT over `data`, and return its handle at once.
 
     The session behind it closes when the query is no longer referred to.
@@ -146,28 +154,27 @@ _CONNECT_OPTIONS = {
 
 
 def _open_catalog(
-    data: str | Path | None,
-    tables: Mapping[str, str | Path],
-    cache_directory: str | Path | None,
-    *,
-    lay_out: bool,
+    data: TableSource | None, tables: Mapping[str, TableSource], use: CacheUse, *, lay_out: bool
 ) -> Catalog:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    plain = {} if data is None else plain_files(Path(data))
-    laid_out = () if data is None or plain else Catalog.open(data).layouts
-    cache = None if cache_directory is None else Path(cache_directory)
-    sources = plain | dict(tables)
-    opened = _laid_out(sources, cache) if lay_out else Catalog.of_sources(sources, cache, notices.announce)
-    return Catalog((*laid_out, *opened.layouts))
+    found: Mapping[str, TableSource] = {}
+    laid_out = Catalog(())
+    if is_warehouse(data):
+        laid_out = Catalog.open(Path(data))
+    elif data is not None:
+        found = found_tables(data)
+    sources, how = {**found, **tables}, Opening(use, notices.announce)
+    opened = _laid_out(sources, how) if lay_out else Catalog.of_sources(sources, how)
+    return Catalog((*laid_out.layouts, *opened.layouts))
 
 
-def _laid_out(sources: Mapping[str, str | Path], cache: Path | None) -> Catalog:
-    """Return the tables, of which those without a layout are laid out now."""
+def _laid_out(sources: Mapping[str, TableSource], how: Opening) -> Catalog:
+    """Return the tables. Those without a layout are laid out now."""
     from relaqs.laying_out import on_threads
 
     with on_threads() as spread:
-        return Catalog.of_sources(sources, cache, notices.announce, lay_out=True, spread=spread)
+        return Catalog.of_sources(sources, replace(how, spread=spread), lay_out=True)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

@@ -10,8 +10,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from relaqs_engine.duck import Cursor, FileState, list_literal, one_file
+from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
@@ -53,8 +54,23 @@ class PlainTable(Layout):
         return tuple((part.file, part.byte_count, modified_ns) for part, modified_ns in sized)
 
     @property
+    def lent(self) -> tuple[Lent, ...]:
+        """Return what a database must borrow to read the table."""
+        return ()
+
+    @property
+    def origin(self) -> Any:
+        """Return what is laid out: the files, or what the user gave."""
+        return self.opened
+
+    @property
+    def sql(self) -> str:
+        """Return what stands for the table after FROM."""
+        return self.opened.sql
+
+    @property
     def opened(self) -> ParquetSource:
-        """Return the files as a source, to be measured or laid out."""
+        """Return the files as a source."""
         columns = tuple((column.name, column.type) for column in self.columns)
         byte_count = sum(part.byte_count for part in self.partitions)
         return ParquetSource(
@@ -84,7 +100,7 @@ def plain_table(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
         kind="plain",
-        columns=tuple(_unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
+        columns=tuple(unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
         partitions=parts,
         row_count=source.row_count,
         unit_count=source.row_count,
@@ -104,8 +120,9 @@ def plain_table(
 
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
-    source = table.opened
-    return replace(table, columns=column_statistics(cursor, source.files, source.columns, source.sql))
+    cursor.borrow(table.lent)
+    columns = [(column.name, column.type) for column in table.columns]
+    return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
 
 
 def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:
@@ -114,5 +131,6 @@ def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:
     return dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({files})"))
 
 
-def _unmeasured(name: str, type_text: str, row_count: int) -> Column:
+def unmeasured(name: str, type_text: str, row_count: int) -> Column:
+    """Return a column of which nothing is known: all its values may be NULL."""
     return Column(name, type_text, None, None, null_count=row_count, distinct_count=0, byte_count=0)

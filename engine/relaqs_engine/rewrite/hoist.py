@@ -20,7 +20,7 @@ from relaqs_engine.plans.streams import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT
-from relaqs_engine.sql.whole_table import files_of, whole_table
+from relaqs_engine.sql.whole_table import rows_of, whole_table
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ def projection(select: exp.Select, source: Source, layout: Layout, conditions: l
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(files_of(layout), layout.table, quoted=True, table=True)
+        exp.alias_(rows_of(layout), layout.table, quoted=True, table=True)
     )
     if conditions:
         query = query.where(*(_about_table(condition, source, layout) for condition in conditions))
