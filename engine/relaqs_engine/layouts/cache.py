@@ -1,7 +1,7 @@
 """What the user has as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
-Parquet files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
-memory. CSV and JSON files are first copied to Parquet, and so is what can be read only once.
+Files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
+memory. What can be read only once is first copied to Parquet.
 The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Only the newest state
 of the same files is kept.
 """
@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, file_state, open_for_reading, open_for_writing
@@ -24,15 +25,14 @@ from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
 from relaqs_engine.layouts.file_kinds import kind_of
 from relaqs_engine.layouts.folder import locked
-from relaqs_engine.layouts.in_memory import held, in_words
+from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.lent import table_in_file, table_in_memory
+from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_text
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.shuffle import sample
 from relaqs_engine.layouts.sources import (
-    FileSource,
     TableSource,
     find_files,
     fingerprint,
@@ -70,8 +70,8 @@ class Place:
 def opened_table(table: str, source: TableSource, place: Place, announce: Callable[[str], None]) -> Layout:
     """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
-    CSV and JSON files are copied to Parquet now, once. So are readers, lazy frames and relations, for this
-    session. Raises LayoutError and DataError as `shuffle` does.
+    Readers, lazy frames and relations are copied to Parquet now, for this session. Raises LayoutError and
+    DataError as `shuffle` does.
 
     Args:
         table: its name.
@@ -80,32 +80,42 @@ def opened_table(table: str, source: TableSource, place: Place, announce: Callab
         announce: called with a sentence before anything that takes time.
     """
     _check_table_name(table)
+    if (folder := layout_folder(source)) is not None:
+        return dataclasses.replace(read_manifest(folder), table=table)
+    if (recognised := _recognised(table, source, place.cache, announce)) is None:
+        return _of_session(table, source, place.session)
+    cached, open_as_it_lies = recognised
+    if (cached.layout / MANIFEST_NAME).is_file():
+        return read_manifest(cached.layout)
+    return open_as_it_lies()
+
+
+def _recognised(
+    table: str, source: TableSource, cache_directory: Path, announce: Callable[[str], None]
+) -> tuple[CachedFiles, Callable[[], PlainTable]] | None:
+    """Return where the cache keeps a layout of a source, and what opens the source without one.
+
+    None where no later session could tell that it has the same source.
+    """
+    if (lake := lake_table(source)) is not None:
+        cached = CachedFiles.of_lake(table, lake, cache_directory)
+        return cached, partial(_of_lake, lake, cached, announce)
     if isinstance(source, str | os.PathLike) and is_duck_file(source):
         source = duck_table(Path(os.path.abspath(source)), table)
     if isinstance(source, DuckTable):
-        return _in_duck_file(source, CachedFiles.of_part(table, source, place.cache))
-    if (lake := lake_table(source)) is not None:
-        return _of_lake(lake, CachedFiles.of_lake(table, lake, place.cache), announce)
-    if is_path(source):
-        return _of_files(table, source, place.cache, announce)
-    return _of_session(table, source, place.session)
-
-
-def _of_files(
-    table: str, source: FileSource, cache_directory: Path, announce: Callable[[str], None]
-) -> Layout:
-    if (folder := layout_folder(source)) is not None:
-        return dataclasses.replace(read_manifest(folder), table=table)
+        cached = CachedFiles.of_part(table, source, cache_directory)
+        return cached, partial(table_in_file, source, cached)
+    if not is_path(source):
+        return None
     cached = CachedFiles.of(table, source, cache_directory)
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
-    return _staged(cached, source, announce) if kind_of(cached.files).is_text else _as_they_lie(cached)
+    kind = kind_of(cached.files)
+    if not kind.is_text:
+        return cached, partial(_as_they_lie, cached)
+    return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, announce)
 
 
-def _of_lake(lake: LakeTable, cached: CachedFiles, announce: Callable[[str], None]) -> Layout:
+def _of_lake(lake: LakeTable, cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
     """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
     with closing(open_for_reading()) as cursor:
         if (opened := lake_files(lake, cursor)) is not None:
             return plain_table(cached, opened, fingerprint(lake.files), cursor)
@@ -114,19 +124,13 @@ def _of_lake(lake: LakeTable, cached: CachedFiles, announce: Callable[[str], Non
     return _staged(cached, lake, announce)
 
 
-def _in_duck_file(source: DuckTable, cached: CachedFiles) -> Layout:
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
-    return table_in_file(source, cached)
-
-
 def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
     """Return data in memory as a table. What can be read only once is copied to a file of the session."""
-    words, data = in_words(source), held(source)
+    words, data, files = in_words(source), held(source), dataset_files(source)
     home = folder.path / f"{table}-{secrets.token_hex(4)}"
     cached = CachedFiles(table, words, (), (), home)
-    if data is not None:
-        return table_in_memory(data, words, cached)
+    if data is not None or files:
+        return table_in_memory(source if data is None else data, words, cached, fingerprint(files))
     cached.staged.mkdir(parents=True)
     with closing(_writing_cursor(cached.staged)) as cursor:
         opened = open_source(source, cursor, cached.staged)

@@ -10,20 +10,20 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_text
+from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_name, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_table, is_duck_file
 from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of
 from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
-from relaqs_engine.layouts.text_files import check_lines, text_sql
+from relaqs_engine.layouts.text_files import checked_read, whole_read
 
 PathLike = str | os.PathLike[str]
 FileSource: TypeAlias = PathLike | Sequence[PathLike]
@@ -139,10 +139,71 @@ def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetS
     kind = kind_of(files)
     if kind is FileKind.PARQUET:
         return parquet_source(files, cursor, names)
-    if kind is FileKind.CSV:
-        with bad_source(names):
-            check_lines(files, cursor, names)
-    return staged(text_sql(kind, files), cursor, scratch, names)
+    with bad_source(names):
+        checked = checked_read(kind, files, cursor, names)
+    with suppress(DataError):  # a later row is of another type
+        if checked is not None:
+            return staged(checked.sql, cursor, scratch, names)
+    with bad_source(names):
+        whole = whole_read(kind, files, cursor, names)
+    return staged(whole.sql, cursor, scratch, names)
+
+
+def lake_files(lake: LakeTable, cursor: Cursor) -> ParquetSource | None:
+    """Return a lake's table as its Parquet files, None where it is more or less than these."""
+    if not lake.are_whole:
+        return None
+    with cursor.registered(relaqs_columns=lake.columns.empty_table()):
+        columns = cursor.describe("SELECT * FROM relaqs_columns")
+    try:
+        opened = parquet_source(lake.files, cursor, lake.in_words, is_staged=True)
+    except DataError:  # some files lack a column that was added later
+        return None
+    return opened if sorted(opened.columns) == sorted(columns) else None
+
+
+def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
+    try:
+        rows = lake.read() if lake.dataset is None else lake.dataset
+    except Exception as error:  # of a library that we do not know
+        raise DataError(f"{lake.in_words} cannot be read: {error}; write the table anew") from error
+    with cursor.registered(relaqs_source=rows):
+        return staged("relaqs_source", cursor, scratch, lake.in_words)
+
+
+def is_path(source: object) -> TypeGuard[FileSource]:
+    """Whether a source is a path, or a list of paths."""
+    if isinstance(source, list | tuple):
+        return all(isinstance(each, str | os.PathLike) for each in source)
+    return isinstance(source, str | os.PathLike)
+
+
+def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetSource:
+    files, names = find_files(source), source_names(source)
+    kind = kind_of(files)
+    if kind is FileKind.PARQUET:
+        return parquet_source(files, cursor, names)
+    try:
+        return _text_copy(kind, files, cursor, scratch, names)
+    except DataError:  # a row that DuckDB had not looked at is of another type
+        return _text_copy(kind, files, cursor, scratch, names, ALL_ROWS)
+
+
+def _text_copy(
+    kind: FileKind,
+    files: Sequence[Path],
+    cursor: Cursor,
+    scratch: Path,
+    description: str,
+    more: Mapping[str, int] | None = None,
+) -> ParquetSource:
+    table = text_sql(kind, files, more)
+    with bad_source(description):
+        columns = text_columns(kind, files, cursor, description, more)
+    # DuckDB reads whole numbers of JSON as HUGEINT where one of them is below zero.
+    names = [quote_name(name) for name, type_text in columns if type_text == "HUGEINT"]
+    replaced = f" REPLACE ({', '.join(f'{name}::BIGINT AS {name}' for name in names)})" if names else ""
+    return staged(f"(SELECT *{replaced} FROM {table})", cursor, scratch, description)
 
 
 def find_files(source: FileSource) -> tuple[Path, ...]:
@@ -240,6 +301,8 @@ def parquet_source(
 
 
 def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
+    if len(files) > 1 and _have_one_schema(files, cursor):
+        return
     first = _file_columns(files[0], cursor)
     for file in files[1:]:
         columns = _file_columns(file, cursor)
@@ -249,6 +312,20 @@ def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
                     f"the files do not have the same columns: {name!r} is {first.get(name, 'missing')} in "
                     f"{files[0]} and {columns.get(name, 'missing')} in {file}; lay out files of one kind"
                 )
+
+
+def _have_one_schema(files: Sequence[Path], cursor: Cursor) -> bool:
+    """Whether the footers of the files say the same of their columns, in the same order."""
+    schemas = (
+        "SELECT file_name, list((name, type, type_length, num_children, converted_type, scale, precision, "
+        "logical_type) ORDER BY place) AS columns FROM (SELECT *, row_number() OVER () AS place FROM "
+        f"parquet_schema({_list(files)})) GROUP BY file_name"
+    )
+    try:
+        ((count,),) = cursor.rows(f"SELECT count(DISTINCT columns) FROM ({schemas})")
+    except (DataError, SqlError):
+        return False  # one of them cannot be read, and is to be found
+    return bool(count == 1)
 
 
 def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:

@@ -138,10 +138,8 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
 
 
 def _rows_of(layout: Layout) -> exp.Expr:
-    if layout.relation:
-        *above, name = (exp.to_identifier(each, quoted=True) for each in layout.relation)
-        places = dict(zip(("db", "catalog"), reversed(above), strict=False))
-        return exp.Table(this=name, **places)
+    if layout.from_sql:
+        return exp.Table(this=exp.Var(this=layout.from_sql))
     paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
     arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
     if not layout.has_hive_columns:
