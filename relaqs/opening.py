@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import open_executor
-from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
@@ -160,16 +160,23 @@ def _open_catalog(
         laid_out = Catalog.open(Path(data))
     elif data is not None:
         found = found_tables(data)
-    with on_threads() as spread:
-        opened = Catalog.of_sources(
-            {**found, **tables},
-            cache_directory,
-            notices.announce,
-            session_folder=folder,
-            lay_out=lay_out,
-            spread=spread,
-        )
+    open_sources = partial(
+        Catalog.of_sources,
+        {**found, **tables},
+        cache_directory,
+        notices.announce,
+        session_folder=folder,
+    )
+    opened = _laid_out(open_sources) if lay_out else open_sources()
     return Catalog((*laid_out.layouts, *opened.layouts))
+
+
+def _laid_out(open_sources: Callable[..., Catalog]) -> Catalog:
+    """Return the tables, of which those without a layout are laid out now."""
+    from relaqs.laying_out import on_threads
+
+    with on_threads() as spread:
+        return open_sources(lay_out=True, spread=spread)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

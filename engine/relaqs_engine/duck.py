@@ -21,6 +21,7 @@ import pyarrow as pa
 from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
 
 DUCKDB_VERSION: str = duckdb.__version__
+DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
 
 FileState = tuple[str, int, int]

@@ -13,7 +13,6 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,6 +104,8 @@ class IntactFiles:
             for check in due:
                 run(check)
         elif due:
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(min(threads, len(due))) as pool:
                 for _ in pool.map(run, due):
                     pass

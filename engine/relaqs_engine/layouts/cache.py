@@ -17,10 +17,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from relaqs_engine.duck import Cursor, file_state, open_for_reading, open_for_writing
+from relaqs_engine.duck import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
+    Cursor,
+    file_state,
+    open_for_reading,
+    open_for_writing,
+)
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
 from relaqs_engine.layouts.file_kinds import kind_of
@@ -31,7 +37,6 @@ from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.session_folder import SessionFolder
-from relaqs_engine.layouts.shuffle import sample
 from relaqs_engine.layouts.sources import (
     TableSource,
     find_files,
@@ -43,7 +48,9 @@ from relaqs_engine.layouts.sources import (
     parquet_source,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.static import store_whole
+
+if TYPE_CHECKING:
+    from relaqs_engine.layouts.build import Progress
 
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
@@ -198,6 +205,10 @@ def lay_out(table: PlainTable, how: LayingOut) -> Layout:
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
+    from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
+    from relaqs_engine.layouts.sampled import sample
+    from relaqs_engine.layouts.static import store_whole
+
     memory, threads = how.memory_limit_bytes, how.threads
     with building(
         table.origin, cached.layout, force=True, memory_limit_bytes=memory, threads=threads

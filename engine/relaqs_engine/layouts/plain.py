@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
-from relaqs_engine.duck import Cursor, FileState, Lent
+from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
@@ -100,10 +98,8 @@ def plain_table(
         states: of the files, taken before they were opened.
         cursor: of a DuckDB that may read them.
     """
-    parts = tuple(
-        Partition(path, rows := pq.read_metadata(path).num_rows, rows, byte_count, "", ())
-        for path, byte_count, _ in states
-    )
+    rows = _row_counts([path for path, _, _ in states], cursor)
+    parts = tuple(Partition(path, rows[path], rows[path], size, "", ()) for path, size, _ in states)
     found = PlainTable(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
@@ -131,6 +127,12 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     cursor.borrow(table.lent)
     columns = [(column.name, column.type) for column in table.columns]
     return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
+
+
+def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:
+    """Return the rows of each Parquet file, by its footer."""
+    files = list_literal([one_file(path) for path in paths])
+    return dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({files})"))
 
 
 def unmeasured(name: str, type_text: str, row_count: int) -> Column:
