@@ -12,8 +12,8 @@ import dataclasses
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from relaqs_engine.duck import (
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
-from relaqs_engine.layouts.file_kinds import kind_of
+from relaqs_engine.layouts.file_kinds import FileKind, kind_of
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
@@ -46,6 +46,7 @@ from relaqs_engine.layouts.sources import (
     layout_folder,
     open_source,
     parquet_source,
+    the_only,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
 
@@ -87,14 +88,25 @@ def opened_table(table: str, source: TableSource, place: Place, announce: Callab
         announce: called with a sentence before anything that takes time.
     """
     _check_table_name(table)
+    source = the_only(source)
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
     if (recognised := _recognised(table, source, place.cache, announce)) is None:
-        return _of_session(table, source, place.session)
+        with _about(table):
+            return _of_session(table, source, place.session)
     cached, open_as_it_lies = recognised
     if (cached.layout / MANIFEST_NAME).is_file():
         return read_manifest(cached.layout)
     return open_as_it_lies()
+
+
+@contextmanager
+def _about(table: str) -> Iterator[None]:
+    """Say in the block's errors which table they are about: data in memory have no name of their own."""
+    try:
+        yield
+    except (DataError, LayoutError) as error:
+        raise type(error)(f"table {table!r}: {error}") from error
 
 
 def _recognised(
@@ -116,7 +128,7 @@ def _recognised(
         return None
     cached = CachedFiles.of(table, source, cache_directory)
     kind = kind_of(cached.files)
-    if not kind.is_text:
+    if kind is FileKind.PARQUET:
         return cached, partial(_as_they_lie, cached)
     return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, announce)
 

@@ -102,7 +102,9 @@ def in_words(source: object) -> str:
     kind = f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
     if source is None:
         return "None"
-    shown = repr(source) if isinstance(source, str | bytes | int | float | bool | dict | list) else ""
+    if isinstance(source, list | tuple) and source:
+        return f"{kind} of {type(source[0]).__name__}"
+    shown = repr(source) if isinstance(source, str | bytes | int | float | bool | dict) else ""
     return f"{kind} ({shown[:_LONGEST_SHOWN]}{'…' * (len(shown) > _LONGEST_SHOWN)})" if shown else kind
 
 

@@ -81,6 +81,11 @@ class PlainTable(Layout):
         )
 
     @property
+    def answers_alike_laid_out(self) -> bool:
+        """Whether a layout has columns of the same types: an ENUM becomes a text, which has another order."""
+        return not any(column.type.startswith("ENUM(") for column in self.columns)
+
+    @property
     def scan_core_seconds(self) -> float:
         """Return about how long one core takes to read the table whole."""
         byte_count = sum(part.byte_count for part in self.partitions)

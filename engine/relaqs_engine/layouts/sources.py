@@ -10,16 +10,16 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_name, quote_text
+from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_table, is_duck_file
-from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of
+from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of, what_it_looks_like
 from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
@@ -88,6 +88,7 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     """
     if isinstance(source, ParquetSource):
         return source
+    source = the_only(source)
     if (folder := layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
     if (lake := source if isinstance(source, LakeTable) else lake_table(source)) is not None:
@@ -127,6 +128,11 @@ def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
         return staged("relaqs_source", cursor, scratch, lake.in_words)
 
 
+def the_only(source: TableSource) -> TableSource:
+    """Return what a list of one thing holds, and anything else as it is."""
+    return source[0] if isinstance(source, list | tuple) and len(source) == 1 else source
+
+
 def is_path(source: object) -> TypeGuard[FileSource]:
     """Whether a source is a path, or a list of paths."""
     if isinstance(source, list | tuple):
@@ -147,63 +153,6 @@ def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetS
     with bad_source(names):
         whole = whole_read(kind, files, cursor, names)
     return staged(whole.sql, cursor, scratch, names)
-
-
-def lake_files(lake: LakeTable, cursor: Cursor) -> ParquetSource | None:
-    """Return a lake's table as its Parquet files, None where it is more or less than these."""
-    if not lake.are_whole:
-        return None
-    with cursor.registered(relaqs_columns=lake.columns.empty_table()):
-        columns = cursor.describe("SELECT * FROM relaqs_columns")
-    try:
-        opened = parquet_source(lake.files, cursor, lake.in_words, is_staged=True)
-    except DataError:  # some files lack a column that was added later
-        return None
-    return opened if sorted(opened.columns) == sorted(columns) else None
-
-
-def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
-    try:
-        rows = lake.read() if lake.dataset is None else lake.dataset
-    except Exception as error:  # of a library that we do not know
-        raise DataError(f"{lake.in_words} cannot be read: {error}; write the table anew") from error
-    with cursor.registered(relaqs_source=rows):
-        return staged("relaqs_source", cursor, scratch, lake.in_words)
-
-
-def is_path(source: object) -> TypeGuard[FileSource]:
-    """Whether a source is a path, or a list of paths."""
-    if isinstance(source, list | tuple):
-        return all(isinstance(each, str | os.PathLike) for each in source)
-    return isinstance(source, str | os.PathLike)
-
-
-def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetSource:
-    files, names = find_files(source), source_names(source)
-    kind = kind_of(files)
-    if kind is FileKind.PARQUET:
-        return parquet_source(files, cursor, names)
-    try:
-        return _text_copy(kind, files, cursor, scratch, names)
-    except DataError:  # a row that DuckDB had not looked at is of another type
-        return _text_copy(kind, files, cursor, scratch, names, ALL_ROWS)
-
-
-def _text_copy(
-    kind: FileKind,
-    files: Sequence[Path],
-    cursor: Cursor,
-    scratch: Path,
-    description: str,
-    more: Mapping[str, int] | None = None,
-) -> ParquetSource:
-    table = text_sql(kind, files, more)
-    with bad_source(description):
-        columns = text_columns(kind, files, cursor, description, more)
-    # DuckDB reads whole numbers of JSON as HUGEINT where one of them is below zero.
-    names = [quote_name(name) for name, type_text in columns if type_text == "HUGEINT"]
-    replaced = f" REPLACE ({', '.join(f'{name}::BIGINT AS {name}' for name in names)})" if names else ""
-    return staged(f"(SELECT *{replaced} FROM {table})", cursor, scratch, description)
 
 
 def find_files(source: FileSource) -> tuple[Path, ...]:
@@ -269,8 +218,6 @@ def _names_in(folder: Path) -> list[str]:
 
 def layout_folder(source: TableSource) -> Path | None:
     """Return the folder if the source is a single layout, None otherwise."""
-    if isinstance(source, list | tuple) and len(source) == 1:
-        return layout_folder(source[0])
     if not isinstance(source, str | os.PathLike):
         return None
     folder = Path(source)
@@ -335,8 +282,10 @@ def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
         )
     except (DataError, SqlError) as error:
         reason = str(error).splitlines()[0]
+        looks = what_it_looks_like(file)
+        hint = f", and it looks like {looks}" if looks not in ("", FileKind.PARQUET.value) else ""
         raise DataError(
-            f"{file} cannot be read as Parquet ({reason}); write it again or leave it out"
+            f"{file} cannot be read as Parquet ({reason}{hint}); write it again or leave it out"
         ) from error
 
 
@@ -386,8 +335,10 @@ def bad_source(description: str) -> Iterator[None]:
     """Say in the block's errors what could not be read."""
     try:
         yield
-    except SqlError as error:
-        raise DataError(f"{description} cannot be read: {error}") from error
+    except (DataError, SqlError) as error:
+        if description in str(error):
+            raise
+        raise DataError(f"{description} cannot be read: {error}; repair it, or leave it out") from error
 
 
 def source_names(source: FileSource) -> str:

@@ -21,9 +21,9 @@ Columns = Sequence[tuple[str, str]]
 _CSV_SEPARATORS = ",;|\t"
 _WHOLE_NUMBERS = ("BIGINT", "HUGEINT", "UBIGINT")
 _IS_KEPT = {
-    **dict.fromkeys(_WHOLE_NUMBERS, "trim({text}) = {text}::{type}::VARCHAR"),
-    "DATE": "NOT contains({text}, ':')",
-    "TIME": "NOT contains({text}, '-') AND NOT contains({text}, '+')",
+    **dict.fromkeys(_WHOLE_NUMBERS, "trim({text}) = {value}::VARCHAR"),
+    "DATE": "NOT contains({text}, ':') AND {value} IS NOT NULL",
+    "TIME": "NOT contains({text}, '-') AND NOT contains({text}, '+') AND {value} IS NOT NULL",
 }
 """SQL that says whether a text is the same after a cast, by the type that it is cast to."""
 _USUAL_DATES = (None, "", "%Y-%m-%d")
@@ -38,9 +38,9 @@ class TextRead:
 
 
 def checked_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, description: str) -> TextRead | None:
-    """Return how to read the files with types from their first rows, where a value that would change is an error.
+    """Return how to read the files with types from their first rows. A value that would change is an error.
 
-    None where that cannot be told beforehand, as of numbers inside of nested values.
+    None where no such error can be made, as of numbers inside of nested values.
     """
     columns = _columns(kind, files, cursor, description)
     if any(_holds_whole_numbers(type_text) for _, type_text in columns):
@@ -134,13 +134,14 @@ def _read(kind: FileKind, files: Sequence[Path], more: Mapping[str, str]) -> str
 
 def _checked_cast(name: str, type_text: str) -> str:
     text = quote_name(name)
-    is_kept = _IS_KEPT[type_text].format(text=text, type=type_text)
+    value = f"TRY_CAST({text} AS {type_text})"
+    is_kept = _IS_KEPT[type_text].format(text=text, value=value)
     complaint = quote_text(
-        f"the column {name!r} begins with values of type {type_text}, and later has another; lay the table out "
+        f"the first values of column {name!r} are {type_text}, and a later one is not; lay the table out "
         "(`relaqs shuffle`, or lay_out of a session), which takes the type from all rows. The value is "
     )
     return (
-        f"CASE WHEN {text} IS NULL THEN NULL WHEN {is_kept} THEN {text}::{type_text} "
+        f"CASE WHEN {text} IS NULL THEN NULL WHEN {is_kept} THEN {value} "
         f"ELSE error({complaint} || {text}) END AS {text}"
     )
 
