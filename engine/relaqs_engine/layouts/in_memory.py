@@ -60,7 +60,7 @@ def held(source: object) -> Any | None:
     return None
 
 
-def rows_of(data: Any) -> int:
+def row_count_of(data: Any) -> int:
     """Return how many rows data have that `held` returned, or an Arrow dataset."""
     return int(data.count_rows()) if is_a(data, "pyarrow", "Dataset") else len(data)
 

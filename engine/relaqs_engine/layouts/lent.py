@@ -15,7 +15,7 @@ from relaqs_engine.duck import FileState, Lent, LentData, open_for_reading, quot
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.duck_tables import DuckTable
 from relaqs_engine.layouts.file_kinds import FileKind
-from relaqs_engine.layouts.in_memory import rows_of
+from relaqs_engine.layouts.in_memory import row_count_of
 from relaqs_engine.layouts.plain import (
     BYTES_PER_CORE_SECOND,
     MEASURED_BELOW_ROWS,
@@ -91,9 +91,9 @@ def table_in_memory(
         cursor.borrow([lent])
         columns = cursor.describe(f"SELECT * FROM {quote_name(lent.name)}")
         found = LentTable(
-            **_shape(columns, rows_of(data), source, cached),
+            **_shape(columns, row_count_of(data), source, cached),
             rows_sql=quote_name(lent.name),
-            core_seconds=_seconds(columns, rows_of(data)),
+            core_seconds=_seconds(columns, row_count_of(data)),
             watched=states,
             borrowed=(lent,),
             given=data,
