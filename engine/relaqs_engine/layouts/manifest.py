@@ -167,6 +167,16 @@ class Layout:
         return self.kind == "plain"
 
     @property
+    def has_row_units(self) -> bool:
+        """Whether each row is a sampling unit of its own."""
+        return not self.cluster_key
+
+    @property
+    def known_rows(self) -> int:
+        """Return how many rows the table has, whether they are sampled or not."""
+        return self.row_count
+
+    @property
     def from_sql(self) -> str:
         """What stands for the table after FROM, "" where it is read from its files."""
         return ""
