@@ -16,7 +16,7 @@ from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
 
-from relaqs.arguments import ArgumentError, check_count
+from relaqs.arguments import ArgumentError, check_count, check_seconds
 from relaqs.executors import open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
@@ -44,6 +44,7 @@ def connect(
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
+    exact_below_seconds: float | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -72,6 +73,10 @@ def connect(
             says.
         background_layouts: whether plain tables that take more than 0.3 seconds to read are laid out into the
             cache when they are asked about a second time. Later queries then have estimates.
+        exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
+            without estimates before. On small tables these cost several times as much as the answer. A query
+            that asks for a target, a timeout, batches or other steps has estimates all the same. With None,
+            the default, all queries have.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -88,6 +93,8 @@ def connect(
     ----
     most: [[999]]
     """
+    if exact_below_seconds is not None:
+        check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
     with ExitStack() as undo:
@@ -105,6 +112,7 @@ def connect(
             exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            exact_below_seconds=exact_below_seconds,
             cache_use=use,
         )
         undo.pop_all()
@@ -141,6 +149,7 @@ _CONNECT_OPTIONS = {
     "result_limit",
     "security",
     "background_layouts",
+    "exact_below_seconds",
 }
 
 
