@@ -121,12 +121,8 @@ class Session:
     def _adopt(self, layout: Layout) -> None:
         """Read this layout in the place of the plain table that it was made of."""
         with self._changing:
-            if self._is_closed:
-                return
-            others = (
-                each for each in self._catalog.layouts if each.table != layout.table or not each.is_plain
-            )
-            self._open(Catalog((*others, layout)))
+            if not self._is_closed and self._catalog.table(layout.table).is_plain:
+                self._open(self._catalog.with_layout(layout))
 
     @property
     def tables(self) -> Mapping[str, Layout]:

@@ -119,10 +119,18 @@ class Catalog:
         for chosen in islice(product(*ways), MOST_CHOICES):
             yield replace(self, chosen=chosen)
 
+    def with_layout(self, layout: Layout) -> Catalog:
+        """Return this catalog with the layout in the place of the one of the same name."""
+        others = (each for each in self.layouts if each.table != layout.table)
+        return replace(self, layouts=(*others, layout))
+
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
-        return tuple(str(layout.directory) for layout in self.layouts if not layout.is_plain)
+        plain = (layout for layout in self.layouts if isinstance(layout, PlainTable))
+        parts = (table.first_part for table in plain if table.first_part is not None)
+        laid_out = (layout for layout in self.layouts if not layout.is_plain)
+        return tuple(str(layout.directory) for layout in (*laid_out, *parts))
 
     @property
     def readable_files(self) -> tuple[FileState, ...]:

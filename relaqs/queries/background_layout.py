@@ -13,10 +13,12 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 
 from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache import LayingOut, lay_out
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 
@@ -34,7 +36,8 @@ class BackgroundLayouts:
     Args:
         cores: how many cores read a table whole. A table that they read in no time is left as it is.
         announce: called with a sentence when a layout is begun, and when it is there.
-        adopt: called with each layout, on the thread that made it.
+        adopt: called with what a table is from now on, on the thread that lays it out: the plain table with
+            the first part of its layout, then the layout. If that fails, the plain table without.
     """
 
     def __init__(self, cores: int, announce: Callable[[str], None], adopt: Callable[[Layout], None]) -> None:
@@ -100,6 +103,7 @@ class BackgroundLayouts:
             begun=self._begun,
             ended=self._ended,
             progress=lambda share, doing: self._check_wanted(),
+            first_there=lambda part: self._adopt_first(table, part),
         )
         try:
             layout = lay_out(table, how)
@@ -107,10 +111,15 @@ class BackgroundLayouts:
         except Interrupted:
             return
         except RelaqsError as error:
+            self._adopt(table)
             self._announce(f"{table.table} was not laid out: {error}")
             return
         self._adopt(layout)
-        self._announce(f"{table.table} is laid out: from now on it has estimates before the end")
+        self._announce(f"{table.table} is laid out")
+
+    def _adopt_first(self, table: PlainTable, part: FirstPart) -> None:
+        self._adopt(replace(table, first_part=part))
+        self._announce(f"a first part of {table.table} is laid out: it has estimates before the end now")
 
     def _begun(self, cursor: Cursor) -> None:
         with self._changed:

@@ -8,6 +8,7 @@ from typing import TypeAlias, overload
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.plans.around import AroundPlan, PartPlan
+from relaqs_engine.plans.first_part import FirstPartPlan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.refined import RefinedPlan
@@ -16,6 +17,7 @@ from relaqs_engine.plans.whole import WholePlan
 
 from relaqs.jobs.description import JobDescription
 from relaqs.queries.around import AroundQueryJob
+from relaqs.queries.first_part import FirstPartJob
 from relaqs.queries.mergeable import MergeableQueryJob
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.refined import RefinedQueryJob
@@ -25,7 +27,7 @@ from relaqs.queries.whole import WholeQueryJob
 from relaqs.sharing.view import Kind
 
 PartQueryJob: TypeAlias = MergeableQueryJob | RowsQueryJob | WholeQueryJob
-QueryJob: TypeAlias = PartQueryJob | AroundQueryJob | RefinedQueryJob
+QueryJob: TypeAlias = PartQueryJob | AroundQueryJob | RefinedQueryJob | FirstPartJob
 
 
 @overload
@@ -79,6 +81,8 @@ def query_job(
         case WholePlan():
             state_cursor.close()
             return WholeQueryJob(id, plan, database_config=exact_config)
+        case FirstPartPlan():
+            return _first_part_job(id, plan, catalog, asked, state_cursor, exact_config)
         case RefinedPlan():
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
@@ -92,6 +96,20 @@ def query_job(
             ]
             return AroundQueryJob(id, plan, parts, asked, state_cursor)
     raise TypeError(f"{type(plan).__name__} is no kind of plan that has a job")
+
+
+def _first_part_job(
+    id: str,
+    plan: FirstPartPlan,
+    catalog: Catalog,
+    asked: Asked,
+    state_cursor: Cursor,
+    exact_config: DatabaseConfig,
+) -> FirstPartJob:
+    sampled = catalog.with_layout(plan.part)  # the catalog may have the whole layout meanwhile
+    sample = MergeableQueryJob(id, plan.sample, sampled, asked, state_cursor, ends_exact=False)
+    whole = WholeQueryJob(id, plan.whole, database_config=exact_config, step=sample.batch_count)
+    return FirstPartJob(plan, sample, whole)
 
 
 def query_description(

@@ -21,6 +21,7 @@ from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
@@ -123,6 +124,8 @@ class LayingOut:
         ended: called when the work is done, or has failed.
         progress: told how far the work is. It may raise, which ends the work and leaves nothing.
         spread: threads of the caller's, to do so on.
+        first_there: is handed the first part of the layout as soon as it can be asked. None: nobody waits for
+            one, which makes the whole less work.
     """
 
     announce: Callable[[str], None]
@@ -133,6 +136,7 @@ class LayingOut:
     ended: Callable[[], None] = lambda: None
     progress: Progress = lambda share, doing: None
     spread: Spread = in_turn
+    first_there: Callable[[FirstPart], None] | None = None
 
 
 def lay_out(table: PlainTable, how: LayingOut) -> Layout:
@@ -164,7 +168,13 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
             if table.row_count < _STATIC_BELOW_ROWS:
                 store_whole(build)
             else:
-                sample(build, suitable_partitions(table.row_count), progress=how.progress, spread=how.spread)
+                sample(
+                    build,
+                    suitable_partitions(table.row_count),
+                    progress=how.progress,
+                    spread=how.spread,
+                    first_there=how.first_there,
+                )
         finally:
             how.ended()
 

@@ -167,6 +167,11 @@ class Layout:
         return self.kind == "plain"
 
     @property
+    def is_first_part(self) -> bool:
+        """Whether only the first of its partitions are there yet (see `layouts/first_part.py`)."""
+        return False
+
+    @property
     def has_hive_columns(self) -> bool:
         """Whether the names of its files' folders may be columns, as in year=2013/trips.parquet."""
         return False

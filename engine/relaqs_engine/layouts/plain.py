@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from relaqs_engine.duck import Cursor, FileState
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
@@ -41,11 +42,13 @@ class PlainTable(Layout):
         modified_ns: for each file the time of its last change in nanoseconds.
         is_staged: the file is a copy of our own, made of a CSV file, say.
         cached: what the user named, and where a layout of it would be.
+        first_part: of the layout that is being made of it. None where there is none yet.
     """
 
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
     cached: CachedFiles | None = None
+    first_part: FirstPart | None = None
 
     @property
     def has_hive_columns(self) -> bool:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
 from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
 from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.layouts.one_pass import write_in_one_pass
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
@@ -87,8 +89,13 @@ def sample(
     seed: int = 0,
     progress: Progress = lambda share, doing: None,
     spread: Spread = in_turn,
+    first_there: Callable[[FirstPart], None] | None = None,
 ) -> Layout:
-    """Write an opened source as a sampled layout, and return it."""
+    """Write an opened source as a sampled layout, and return it.
+
+    first_there: is handed the first part of the layout as soon as it can be asked. That makes the whole a
+    third more work. Where the sampling unit is no row, or DuckDB alone reads the source, it is not called.
+    """
     key = _cluster_key(cluster_by, build.source)
     job = PartitionJob(
         build.cursor,
@@ -98,8 +105,11 @@ def sample(
         key=tuple(name for name, _ in key),
         progress=lambda share, doing: progress(_SHARE_OF_WRITING * share, doing),
     )
+    on_first = None
+    if first_there is not None and not key:
+        on_first = partial(_announce_first, build, job, first_there)
     memory_limit_bytes = build.memory_limit_bytes
-    written = write_in_one_pass(job, memory_limit_bytes, spread) or PartitionWriter(job).write(
+    written = write_in_one_pass(job, memory_limit_bytes, spread, on_first) or PartitionWriter(job).write(
         memory_limit_bytes
     )
     progress(_SHARE_OF_WRITING, "counting distinct values")
@@ -113,6 +123,22 @@ def sample(
         max_unit_rows=written.max_unit_rows,
         typical_unit_rows=written.typical_unit_rows,
         columns=_known_columns(build, job, written),
+    )
+
+
+def _announce_first(
+    build: Build, job: PartitionJob, first_there: Callable[[FirstPart], None], written: WrittenPartitions
+) -> None:
+    columns = _known_columns(build, job, written)
+    assert columns is not None  # what one pass writes was seen
+    first_there(
+        build.first_part(
+            written.partitions,
+            columns,
+            seed=job.assignment.seed,
+            hash_scheme=HASH_SCHEME,
+            hash_probe=hash_probe(build.cursor),
+        )
     )
 
 

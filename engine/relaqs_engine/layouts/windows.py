@@ -66,7 +66,7 @@ def windows(
     size = 0
     for position, piece in enumerate(gathered):
         window.append(replace(piece, rows=_recoded(piece.rows, texts)))
-        size += piece.rows.nbytes
+        size += piece.byte_count
         if position in plan.last_pieces or size > plan.most_bytes:
             yield [replace(each, rows=_with_texts(each.rows, texts, encodings)) for each in window]
             window, size = [], 0

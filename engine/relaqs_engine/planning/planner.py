@@ -11,6 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.planning.first_part_plan import first_part_plan
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.planning.reasons import why_as_it_lies
@@ -76,7 +77,8 @@ def _plan_of(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     if row := _row_as_value(parsed, draft.catalog):  # a layout's rows have one more column than the user's
         return whole_plan(parsed, draft.catalog, draft.schema, f"it takes whole rows of {row} as values")
     if why := why_as_it_lies(parsed.tables, draft.catalog):
-        return whole_plan(parsed, draft.catalog, draft.schema, why)
+        whole = whole_plan(parsed, draft.catalog, draft.schema, why)
+        return first_part_plan(draft, parsed.tables, whole, _aggregation) or whole
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
@@ -99,16 +101,16 @@ def _refined(draft: Draft, parsed: ParsedQuery) -> RefinedPlan | None:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
             draft = replace(flatten(draft), may_read_outliers=False)
-            return plan_refined(draft, parsed.tables, plan_stage=_plan_stage)
+            return plan_refined(draft, parsed.tables, plan_stage=_aggregation)
     except NotOnlineError:
         return None
 
 
-def _plan_stage(draft: Draft) -> MergePlan:
-    """Return the plan of an inner query, with the layouts that are chosen. Raises NotOnlineError."""
+def _aggregation(draft: Draft) -> MergePlan:
+    """Return the plan of an aggregation, with the layouts that are chosen. Raises NotOnlineError."""
     draft = replace(draft, may_read_outliers=False)  # what is kept of a stage is told apart by partition
     draft = _applied((*READING, *SAMPLING), draft)
-    draft = check_aggregates(draft, "an inner query without aggregates is known at the end only")
+    draft = check_aggregates(draft, "a query without aggregates is known at the end only")
     draft = _applied(AGGREGATING, draft)
     with _bound_by_duckdb():
         return merge_plan(draft)

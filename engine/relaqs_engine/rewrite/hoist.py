@@ -18,7 +18,15 @@ from relaqs_engine.duck import one_file
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.reads import PlainRead, Read, read_of_table
 from relaqs_engine.plans.streams import Hoist
-from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    Source,
+    aliases_in,
+    column_pair,
+    conjuncts_of,
+    tables_in,
+)
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT
 
@@ -138,6 +146,8 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
 
 
 def _files(layout: Layout) -> exp.Expr:
+    if layout.is_first_part:
+        raise NotOnlineError(f"only a first part of {layout.table} is laid out, and it is read whole")
     paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
     arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
     if not layout.has_hive_columns:
@@ -157,8 +167,8 @@ def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
             layout = draft.catalog.table(table.name)
-            reads.append(read_of_table(layout, draft.names))
             derived = whole_table(layout)
+            reads.append(read_of_table(layout, draft.names))
             derived.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True)))
             table.replace(derived)
     return tuple(dict.fromkeys(reads))
