@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import plain_files
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count
-from relaqs.executors import open_executor
+from relaqs.executors import Executor, open_executor
+from relaqs.executors.spreading import OnExecutor
 from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
@@ -44,7 +47,8 @@ def connect(
 
     Plain files are read whole, as DuckDB would, and there is no estimate before the end. Where the cache has
     a layout of the files as they are now, it is read instead, and gives estimates. A large table that is
-    asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first.
+    asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first, by
+    its workers.
 
     Args:
         data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
@@ -84,12 +88,13 @@ def connect(
     most: [[999]]
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    catalog = _open_catalog(data, tables or {}, cache_directory, lay_out=cluster is not None)
-    check_views(views or {}, catalog.tables)
+    sources = _Sources.of(data, tables or {}, cache_directory)
     cores = None if threads is None else check_count("threads", threads)
     executor = open_executor(cluster, cores=cores, policy=policy, security=security)
     exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
     try:
+        catalog = sources.opened(None if cluster is None else executor)
+        check_views(views or {}, catalog.tables)
         return Session(
             catalog,
             views or {},
@@ -137,23 +142,45 @@ _CONNECT_OPTIONS = {
 }
 
 
-def _open_catalog(
-    data: str | Path | None,
-    tables: Mapping[str, str | Path],
-    cache_directory: str | Path | None,
-    *,
-    lay_out: bool,
-) -> Catalog:
-    if data is None and not tables:
-        raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    plain = {} if data is None else plain_files(Path(data))
-    laid_out = () if data is None or plain else Catalog.open(data).layouts
-    cache = None if cache_directory is None else Path(cache_directory)
-    with on_threads() as spread:
-        opened = Catalog.of_sources(
-            plain | dict(tables), cache, notices.announce, lay_out=lay_out, spread=spread
-        )
-    return Catalog((*laid_out, *opened.layouts))
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What the user named, looked at before anything is opened.
+
+    Attributes:
+        laid_out: tables of a warehouse folder.
+        plain: files by table name.
+        cache: where layouts of these are; None for the user's cache.
+    """
+
+    laid_out: tuple[Layout, ...]
+    plain: Mapping[str, str | Path]
+    cache: Path | None
+
+    @classmethod
+    def of(
+        cls,
+        data: str | Path | None,
+        tables: Mapping[str, str | Path],
+        cache_directory: str | Path | None,
+    ) -> _Sources:
+        if data is None and not tables:
+            raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
+        plain = {} if data is None else plain_files(Path(data))
+        laid_out = () if data is None or plain else Catalog.open(data).layouts
+        return cls(laid_out, plain | dict(tables), None if cache_directory is None else Path(cache_directory))
+
+    def opened(self, cluster: Executor | None) -> Catalog:
+        """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
+        with on_threads() as spread:
+            opened = Catalog.of_sources(
+                self.plain,
+                self.cache,
+                notices.announce,
+                lay_out=cluster is not None,
+                spread=spread,
+                processes=None if cluster is None else OnExecutor(cluster, "laying out tables"),
+            )
+        return Catalog((*self.laid_out, *opened.layouts))
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

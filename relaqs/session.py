@@ -33,6 +33,7 @@ from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.laying_out import on_threads
 from relaqs.queries import notices
 from relaqs.queries.background_layout import BackgroundLayouts
 from relaqs.queries.checkpoint import Keeper
@@ -373,7 +374,8 @@ class Session:
         found = self._catalog.table(table)
         if not isinstance(found, PlainTable):
             return found
-        layout = lay_out(found, LayingOut(notices.announce))
+        with on_threads(self._exact_config.threads) as spread:
+            layout = lay_out(found, LayingOut(notices.announce, spread=spread))
         self._adopt(layout)
         return layout
 

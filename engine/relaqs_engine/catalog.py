@@ -76,6 +76,7 @@ class Catalog:
         *,
         lay_out: bool = False,
         spread: Spread = in_turn,
+        processes: Spread | None = None,
     ) -> Catalog:
         """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
 
@@ -89,11 +90,15 @@ class Catalog:
             announce: called with a sentence before a file is copied or laid out.
             lay_out: lay out now what has no layout.
             spread: threads to do so on.
+            processes: other processes to do so on, if they see the files and the cache.
         """
         cache = cache_directory or default_cache_directory()
         if lay_out:
             return cls(
-                tuple(laid_out_once(name, path, cache, announce, spread) for name, path in sources.items())
+                tuple(
+                    laid_out_once(name, path, cache, announce, spread, processes)
+                    for name, path in sources.items()
+                )
             )
         return cls(tuple(opened_table(name, path, cache, announce) for name, path in sources.items()))
 

@@ -14,13 +14,15 @@ import shutil
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
+from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.exchange import UnseenHereError
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
@@ -100,14 +102,17 @@ def laid_out_once(
     cache_directory: Path,
     announce: Callable[[str], None],
     spread: Spread = in_turn,
+    processes: Spread | None = None,
 ) -> Layout:
     """Return the layout of plain files or of a table's folder. New or changed files are laid out now.
 
     Processes that need the same table wait for the one that lays it out. Arguments and errors are those of
-    `opened_table`. `spread` gives threads to do so on.
+    `opened_table`. `spread` gives threads to do so on, and `processes` other processes.
     """
     opened = opened_table(table, source, cache_directory, announce)
-    return lay_out(opened, LayingOut(announce, spread=spread)) if isinstance(opened, PlainTable) else opened
+    if not isinstance(opened, PlainTable):
+        return opened
+    return lay_out(opened, LayingOut(announce, spread=spread, processes=processes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,7 @@ class LayingOut:
         ended: called when the work is done, or has failed.
         progress: told how far the work is. It may raise, which ends the work and leaves nothing.
         spread: threads of the caller's, to do so on.
+        processes: other processes to do so on. Where they do not see the files or the cache, it is done here.
         first_there: is handed the first part of the layout as soon as it can be asked. None: nobody waits for
             one, which makes the whole less work.
     """
@@ -136,6 +142,7 @@ class LayingOut:
     ended: Callable[[], None] = lambda: None
     progress: Progress = lambda share, doing: None
     spread: Spread = in_turn
+    processes: Spread | None = None
     first_there: Callable[[FirstPart], None] | None = None
 
 
@@ -168,15 +175,25 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
             if table.row_count < _STATIC_BELOW_ROWS:
                 store_whole(build)
             else:
-                sample(
-                    build,
-                    suitable_partitions(table.row_count),
-                    progress=how.progress,
-                    spread=how.spread,
-                    first_there=how.first_there,
-                )
+                _sample(build, table, how)
         finally:
             how.ended()
+
+
+def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
+    write = partial(
+        sample,
+        build,
+        suitable_partitions(table.row_count),
+        progress=how.progress,
+        spread=how.spread,
+        first_there=how.first_there,
+    )
+    try:
+        write(processes=how.processes)
+    except UnseenHereError as error:
+        how.announce(f"{table.table} is laid out by this process alone: {error}")
+        write()
 
 
 def _check_table_name(table: str) -> None:

@@ -6,10 +6,12 @@ is laid out alike whoever reads it. Within a partition the rows keep the order o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.column_ends import ends_of
 from relaqs_engine.layouts.encodings import Encodings, as_kept
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
-from relaqs_engine.layouts.pieces import Piece, opened
+from relaqs_engine.layouts.pieces import Piece, opened, unreadable
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ROW_NUMBER
 
 MOST_PARTITIONS = 4_096
@@ -76,14 +78,11 @@ class Gatherer:
     encodings: Encodings
     key: tuple[str, ...]
     chosen: range
-    footer_of: Callable[[object], pq.FileMetaData] = field(
-        default_factory=lambda: lru_cache(_FOOTERS_KEPT)(pq.read_metadata)
-    )
 
     def gather(self, piece: Piece) -> Gathered:
         """Return a piece with its rows sorted. Raises DataError where it cannot be read."""
         codes = sorted(self.encodings.codes)
-        with opened(piece.file, metadata=self.footer_of(piece.file), read_dictionary=codes) as file:
+        with opened(piece.file, metadata=footer_of(piece.file), read_dictionary=codes) as file:
             keys = {name: self._column(file, piece, name) for name in self.key}
             partition, block = self._assigned(piece, keys)
             starts = self._starts(partition)
@@ -148,6 +147,20 @@ class Gatherer:
         count = self.assignment.partition_count
         cells = np.bincount(partition.astype(np.int64) * BLOCK_COUNT + block, minlength=count * BLOCK_COUNT)
         return cells.reshape(count, BLOCK_COUNT)
+
+
+def footer_of(file: Path) -> pq.FileMetaData:
+    """Return what stands at the end of a Parquet file. Raises DataError if it cannot be read."""
+    try:
+        state = os.stat(file)
+        return _footer_in_state(file, state.st_size, state.st_mtime_ns)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file, error) from error
+
+
+@lru_cache(_FOOTERS_KEPT)
+def _footer_in_state(file: Path, byte_count: int, modified_ns: int) -> pq.FileMetaData:
+    return pq.read_metadata(file)
 
 
 def _row_names(piece: Piece) -> str:

@@ -11,6 +11,7 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
 from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
 from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.exchange import write_by_tasks
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.layouts.one_pass import write_in_one_pass
@@ -90,11 +91,18 @@ def sample(
     progress: Progress = lambda share, doing: None,
     spread: Spread = in_turn,
     first_there: Callable[[FirstPart], None] | None = None,
+    processes: Spread | None = None,
 ) -> Layout:
     """Write an opened source as a sampled layout, and return it.
 
-    first_there: is handed the first part of the layout as soon as it can be asked. That makes the whole a
-    third more work. Where the sampling unit is no row, or DuckDB alone reads the source, it is not called.
+    Args:
+        build: what is made.
+        partitions: as in `shuffle`, as are `cluster_by`, `seed`, `progress` and `spread`.
+        first_there: is handed the first part of the layout as soon as it can be asked. That makes the whole
+            almost half more work. Where the sampling unit is no row, or DuckDB alone reads the source, it is
+            not called.
+        processes: other processes that see the source and the folder that is written. They do all they can.
+            The bytes are the same.
     """
     key = _cluster_key(cluster_by, build.source)
     job = PartitionJob(
@@ -108,9 +116,11 @@ def sample(
     on_first = None
     if first_there is not None and not key:
         on_first = partial(_announce_first, build, job, first_there)
-    memory_limit_bytes = build.memory_limit_bytes
-    written = write_in_one_pass(job, memory_limit_bytes, spread, on_first) or PartitionWriter(job).write(
-        memory_limit_bytes
+    limit = build.memory_limit_bytes
+    written = (
+        (processes and write_by_tasks(job, limit, processes))
+        or write_in_one_pass(job, limit, spread, on_first)
+        or PartitionWriter(job).write(limit)
     )
     progress(_SHARE_OF_WRITING, "counting distinct values")
     return build.publish(
