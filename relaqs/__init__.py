@@ -16,7 +16,6 @@ are first used, so that `import relaqs` and the command line start at once.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from relaqs_engine.errors import (
@@ -28,6 +27,7 @@ from relaqs_engine.errors import (
     SqlError,
     UnsupportedError,
 )
+from relaqs_engine.first_use import on_first_use
 from relaqs_engine.old_paths import MovedModules
 
 from relaqs.old_paths import MOVED
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
     from relaqs_engine.layouts import Layout, VerifyReport, add_static, verify
+    from relaqs_engine.layouts.cache_entry import CacheEntry
+    from relaqs_engine.layouts.cache_folder import Cache
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from relaqs.plugins import MissingPackageError, PluginError
     from relaqs.policies import PolicyError
     from relaqs.prediction.arrival import Expected
+    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.options import QueryOptions
     from relaqs.queries.publisher import QueryTimeoutError
@@ -57,6 +60,8 @@ __all__ = [
     "Advice",
     "ApproximateColumn",
     "ArgumentError",
+    "Cache",
+    "CacheEntry",
     "ClusterError",
     "ClusterStatus",
     "DataError",
@@ -64,6 +69,7 @@ __all__ = [
     "JobStatus",
     "Layout",
     "LayoutError",
+    "LayoutProgress",
     "MemoryLimitError",
     "MissingPackageError",
     "OnlinePlan",
@@ -95,10 +101,13 @@ _HOMES = {
     "Advice": "relaqs_engine.advisor.advise",
     "ApproximateColumn": "relaqs_engine.execution.estimate",
     "ArgumentError": "relaqs.arguments",
+    "Cache": "relaqs_engine.layouts.cache_folder",
+    "CacheEntry": "relaqs_engine.layouts.cache_entry",
     "ClusterStatus": "relaqs.jobs.status",
     "Expected": "relaqs.prediction.arrival",
     "JobStatus": "relaqs.jobs.status",
     "Layout": "relaqs_engine.layouts",
+    "LayoutProgress": "relaqs.queries.background_layout",
     "MissingPackageError": "relaqs.plugins",
     "OnlinePlan": "relaqs_engine.plans.online_plan",
     "OnlineQuery": "relaqs.queries.online_query",
@@ -125,16 +134,12 @@ _HOMES = {
 sys.meta_path.append(MovedModules(MOVED))
 
 
+_load, __dir__ = on_first_use("relaqs", _HOMES)
+
+
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("relaqs")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'relaqs' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return _load(name)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import plain_files
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
+from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import Executor, open_executor
-from relaqs.executors.spreading import OnExecutor
-from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
@@ -30,9 +32,9 @@ _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 
 
 def connect(
-    data: str | Path | None = None,
+    data: TableSource | None = None,
     *,
-    tables: Mapping[str, str | Path] | None = None,
+    tables: Mapping[str, TableSource] | None = None,
     cluster: str | Client | None = None,
     views: Mapping[str, str] | None = None,
     threads: int | None = None,
@@ -47,8 +49,7 @@ def connect(
 
     Plain files are read whole, as DuckDB would, and there is no estimate before the end. Where the cache has
     a layout of the files as they are now, it is read instead, and gives estimates. A large table that is
-    asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first, by
-    its workers.
+    asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first.
 
     Args:
         data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
@@ -88,28 +89,30 @@ def connect(
     most: [[999]]
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    sources = _Sources.of(data, tables or {}, cache_directory)
     cores = None if threads is None else check_count("threads", threads)
-    executor = open_executor(cluster, cores=cores, policy=policy, security=security)
-    exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
-    try:
-        catalog = sources.opened(None if cluster is None else executor)
+    with ExitStack() as undo:
+        use = CacheUse(Cache(cache_directory))
+        undo.callback(use.release)
+        sources = _sources(data, tables or {})
+        executor = open_executor(cluster, cores=cores, policy=policy, security=security)
+        undo.callback(executor.close)
+        catalog = _open_catalog(sources, use, None if cluster is None else executor)
         check_views(views or {}, catalog.tables)
-        return Session(
+        session = Session(
             catalog,
             views or {},
             executor,
             memory_limit_bytes=limit,
-            exact_threads=exact_threads,
+            exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            cache_use=use,
         )
-    except BaseException:
-        executor.close()
-        raise
+        undo.pop_all()
+    return session
 
 
-def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:
+def online_sql(sql: str, data: TableSource | None = None, **options: Any) -> OnlineQuery:
     """Start answering one SELECT over `data`, and return its handle at once.
 
     The session behind it closes when the query is no longer referred to.
@@ -144,43 +147,41 @@ _CONNECT_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """What the user named, looked at before anything is opened.
+    """What the user named. laid_out: tables of a warehouse folder. found: others by their names."""
 
-    Attributes:
-        laid_out: tables of a warehouse folder.
-        plain: files by table name.
-        cache: where layouts of these are; None for the user's cache.
-    """
+    laid_out: Catalog
+    found: Mapping[str, TableSource]
 
-    laid_out: tuple[Layout, ...]
-    plain: Mapping[str, str | Path]
-    cache: Path | None
 
-    @classmethod
-    def of(
-        cls,
-        data: str | Path | None,
-        tables: Mapping[str, str | Path],
-        cache_directory: str | Path | None,
-    ) -> _Sources:
-        if data is None and not tables:
-            raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-        plain = {} if data is None else plain_files(Path(data))
-        laid_out = () if data is None or plain else Catalog.open(data).layouts
-        return cls(laid_out, plain | dict(tables), None if cache_directory is None else Path(cache_directory))
+def _sources(data: TableSource | None, tables: Mapping[str, TableSource]) -> _Sources:
+    if data is None and not tables:
+        raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
+    found: Mapping[str, TableSource] = {}
+    laid_out = Catalog(())
+    if is_warehouse(data):
+        laid_out = Catalog.open(Path(data))
+    elif data is not None:
+        found = found_tables(data)
+    return _Sources(laid_out, {**found, **tables})
 
-    def opened(self, cluster: Executor | None) -> Catalog:
-        """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
-        with on_threads() as spread:
-            opened = Catalog.of_sources(
-                self.plain,
-                self.cache,
-                notices.announce,
-                lay_out=cluster is not None,
-                spread=spread,
-                processes=None if cluster is None else OnExecutor(cluster, "laying out tables"),
-            )
-        return Catalog((*self.laid_out, *opened.layouts))
+
+def _open_catalog(sources: _Sources, use: CacheUse, cluster: Executor | None) -> Catalog:
+    """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
+    how = Opening(use, notices.announce)
+    if cluster is None:
+        opened = Catalog.of_sources(sources.found, how)
+    else:
+        opened = _laid_out(sources.found, how, cluster)
+    return Catalog((*sources.laid_out.layouts, *opened.layouts))
+
+
+def _laid_out(sources: Mapping[str, TableSource], how: Opening, cluster: Executor) -> Catalog:
+    from relaqs.executors.spreading import OnExecutor
+    from relaqs.laying_out import on_threads
+
+    processes = OnExecutor(cluster, "laying out tables")
+    with on_threads() as spread:
+        return Catalog.of_sources(sources, replace(how, spread=spread, processes=processes), lay_out=True)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
-from relaqs_engine.duck import FileState
+from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
-from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once, opened_table
+from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.spread import Spread, in_turn
+from relaqs_engine.layouts.sources import TableSource
 
 LAYOUT_MARK = "@"
 MOST_CHOICES = 16
@@ -69,38 +69,22 @@ class Catalog:
 
     @classmethod
     def of_sources(
-        cls,
-        sources: Mapping[str, str | Path],
-        cache_directory: Path | None = None,
-        announce: Callable[[str], None] = lambda message: None,
-        *,
-        lay_out: bool = False,
-        spread: Spread = in_turn,
-        processes: Spread | None = None,
+        cls, sources: Mapping[str, TableSource], how: Opening | None = None, *, lay_out: bool = False
     ) -> Catalog:
-        """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
+        """Return tables given by name: files, data in memory, or the folder of a layout.
 
-        Where the cache has a layout of the files as they are now, it is the table. Else the files are the
+        Where the cache has a layout of the data as they are now, it is the table. Else the data are the
         table, and are read where they lie. Raises LayoutError and DataError as `shuffle` does.
 
         Args:
-            sources: path by name.
-            cache_directory: where the layouts are, and the copies of CSV files. The default is the user's
-                cache.
-            announce: called with a sentence before a file is copied or laid out.
+            sources: what there is, by name.
+            how: where the cache is, and who uses it. The default is the user's cache.
             lay_out: lay out now what has no layout.
-            spread: threads to do so on.
-            processes: other processes to do so on, if they see the files and the cache.
         """
-        cache = cache_directory or default_cache_directory()
-        if lay_out:
-            return cls(
-                tuple(
-                    laid_out_once(name, path, cache, announce, spread, processes)
-                    for name, path in sources.items()
-                )
-            )
-        return cls(tuple(opened_table(name, path, cache, announce) for name, path in sources.items()))
+        how = how or Opening()
+        how.use.cache.sweep()
+        opened = laid_out_once if lay_out else opened_table
+        return cls(tuple(opened(name, each, how) for name, each in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -126,22 +110,34 @@ class Catalog:
 
     def with_layout(self, layout: Layout) -> Catalog:
         """Return this catalog with the layout in the place of the one of the same name."""
-        others = (each for each in self.layouts if each.table != layout.table)
-        return replace(self, layouts=(*others, layout))
+        layouts = (layout if each.table == layout.table else each for each in self.layouts)
+        return replace(self, layouts=tuple(layouts))
 
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
-        plain = (layout for layout in self.layouts if isinstance(layout, PlainTable))
-        parts = (table.first_part for table in plain if table.first_part is not None)
+        parts = (table.first_part for table in self._plain_tables if table.first_part is not None)
         laid_out = (layout for layout in self.layouts if not layout.is_plain)
         return tuple(str(layout.directory) for layout in (*laid_out, *parts))
 
     @property
     def readable_files(self) -> tuple[FileState, ...]:
         """Return the single files that queries may read: those of plain tables, in the state they had."""
-        plain = (layout for layout in self.layouts if isinstance(layout, PlainTable))
-        return tuple(dict.fromkeys(state for table in plain for state in table.states))
+        return tuple(dict.fromkeys(state for table in self._plain_tables for state in table.states))
+
+    def readable_by(self, config: DatabaseConfig) -> DatabaseConfig:
+        """Return how a database is opened that may read these tables, and the files that it could read."""
+        lent = (each for table in self._plain_tables for each in table.lent)
+        return replace(
+            config,
+            readable=self.readable_directories,
+            files=tuple(dict.fromkeys((*config.files, *self.readable_files))),
+            lent=tuple(dict.fromkeys((*config.lent, *lent))),
+        )
+
+    @property
+    def _plain_tables(self) -> list[PlainTable]:
+        return [layout for layout in self.layouts if isinstance(layout, PlainTable)]
 
     def is_sampled(self, table: str) -> bool:
         """Whether there is a layout of the table that is sampled. `table` is a name in any case."""

@@ -13,11 +13,12 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.file_state import change_in_words
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
 from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read
 
@@ -26,7 +27,6 @@ HOW_TO_MEND = (
     "are damaged)"
 )
 
-HOW_TO_REOPEN = "open a new session (relaqs.connect) to ask about it as it is now"
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
 _Stamp = tuple[int, int, int]
@@ -104,6 +104,8 @@ class IntactFiles:
             for check in due:
                 run(check)
         elif due:
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(min(threads, len(due))) as pool:
                 for _ in pool.map(run, due):
                     pass
@@ -162,14 +164,17 @@ def check_unchanged(reads: Sequence[Read]) -> None:
 
     Raises DataError naming the first that has changed, UnseenFileError for one that is not there.
     """
-    for read in reads:
-        for path, byte_count, modified_ns in read.files if isinstance(read, PlainRead) else ():
-            try:
-                state = os.stat(path)
-            except OSError as error:
-                raise UnseenFileError(path, HOW_TO_REOPEN) from error
-            if (state.st_size, state.st_mtime_ns) != (byte_count, modified_ns):
-                raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
+    for read in (read for read in reads if isinstance(read, PlainRead)):
+        for state in read.files:
+            if (change := change_in_words(state)) is not None:
+                _fail_on_change(read.table, state[0], change)
+
+
+def _fail_on_change(table: str, path: str, change: str) -> NoReturn:
+    remedy = f'open a new session (relaqs.connect) or call db.refresh("{table}") to ask about it as it is now'
+    if not os.path.exists(path):
+        raise UnseenFileError(path, remedy)
+    raise DataError(f"{path} changed since this session was opened: {change}; {remedy}")
 
 
 def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:

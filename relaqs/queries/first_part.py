@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.plans.first_part import FirstPartPlan
 
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.queries.mergeable import MergeableQueryJob
+from relaqs.queries.reporting import Asked
 from relaqs.queries.whole import WholeQueryJob
 
 
@@ -56,3 +59,18 @@ class FirstPartJob:
     def close(self) -> None:
         """Give back the merged state. Safe to call twice."""
         self._sample.close()
+
+
+def first_part_job(
+    id: str,
+    plan: FirstPartPlan,
+    catalog: Catalog,
+    asked: Asked,
+    state_cursor: Cursor,
+    exact_config: DatabaseConfig,
+) -> FirstPartJob:
+    """Return the job of a plan over a first part. The arguments are those of `query_job`."""
+    sampled = catalog.with_layout(plan.part)  # the catalog may have the whole layout meanwhile
+    sample = MergeableQueryJob(id, plan.sample, sampled, asked, state_cursor, ends_exact=False)
+    whole = WholeQueryJob(id, plan.whole, database_config=exact_config, step=sample.batch_count)
+    return FirstPartJob(plan, sample, whole)

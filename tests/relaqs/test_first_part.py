@@ -68,8 +68,7 @@ def db(tmp_path: Path, held: Held) -> Iterator[relaqs.Session]:
 
 
 def settled(db: relaqs.Session) -> None:
-    assert db._layouts is not None
-    assert db._layouts.wait(60)
+    assert db._open_tables.wait(60)
 
 
 def by_duckdb(sql: str, folder: Path) -> object:
@@ -185,7 +184,7 @@ def test_what_can_be_estimated_is(db: relaqs.Session, tmp_path: Path, sql: str) 
 def test_it_is_explained(db: relaqs.Session) -> None:
     text = db.explain(MEANS)
     assert "why: trips is being laid out: estimates come from its first part" in text
-    assert "exact SQL, at the end:" in text
+    assert "exact SQL, over whole tables:" in text
 
 
 def test_a_target_is_reached_without_reading_the_file_whole(db: relaqs.Session) -> None:

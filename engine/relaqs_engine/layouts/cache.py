@@ -1,118 +1,172 @@
-"""The user's files as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
+"""What the user has as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
-Parquet files are read where they lie, until there is a layout of them. CSV files are first copied to Parquet.
-The cache has both, see `cached_files.py`. It may be deleted at any time. Only the newest state of the same
-files is kept.
+Parquet files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
+memory. CSV and JSON files are first copied to Parquet, and so is what can be read only once.
+The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Of a source only the
+newest state is kept, and of the same files one layout, whatever names they are opened by.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
+import secrets
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
+from relaqs_engine.duck import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
+    Cursor,
+    file_state,
+    open_for_reading,
+    open_for_writing,
+)
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
-from relaqs_engine.layouts.cached_files import CachedFiles
-from relaqs_engine.layouts.exchange import UnseenHereError
-from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.folder import locked
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.layouts.cache_entry import tidy
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cached_files import CachedFiles, one_at_a_time
+from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
+from relaqs_engine.layouts.file_kinds import kind_of
+from relaqs_engine.layouts.folder import write_errors
+from relaqs_engine.layouts.in_memory import held, in_words
+from relaqs_engine.layouts.lakes import LakeTable, lake_table
+from relaqs_engine.layouts.lent import table_in_file, table_in_memory
+from relaqs_engine.layouts.manifest import Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
-from relaqs_engine.layouts.shuffle import sample
+from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (
-    PathLike,
-    are_csv,
+    FileSource,
+    TableSource,
     find_files,
     fingerprint,
+    is_path,
+    lake_files,
+    layout_folder,
     open_source,
     parquet_source,
-    source_names,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.static import store_whole
 
-_PLAIN_SUFFIXES = (".parquet", ".csv")
+if TYPE_CHECKING:
+    from relaqs_engine.layouts.build import Build, Progress
+    from relaqs_engine.layouts.first_part import FirstPart
+
+Announce = Callable[[str], None]
+
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
 
 
-def default_cache_directory() -> Path:
-    """Return where plain files are laid out: $RELAQS_CACHE, or ~/.cache/relaqs."""
-    return Path(os.environ.get("RELAQS_CACHE") or Path.home() / ".cache" / "relaqs")
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """How tables are opened.
 
-
-def plain_files(data: Path) -> dict[str, Path]:
-    """Return the Parquet and CSV files at a path by table name. A file's table is called like the file.
-
-    A layout, or a folder of layouts, gives nothing, because its files are parts of tables. Raises LayoutError
-    where two files would be one table.
+    Attributes:
+        use: where the cache is, and what is held of it.
+        announce: called with a sentence before anything that takes time.
+        spread: threads to lay tables out on.
+        processes: other processes to do so on.
     """
-    if data.is_file():
-        found = [data]
-    elif not data.is_dir() or any(chain(data.glob(MANIFEST_NAME), data.glob(f"*/{MANIFEST_NAME}"))):
-        return {}
-    else:
-        found = sorted(path for path in data.iterdir() if path.suffix in _PLAIN_SUFFIXES)
-    tables: dict[str, Path] = {}
-    for path in found:
-        name = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"
-        if name in tables:
-            raise LayoutError(
-                f"{tables[name]} and {path} would both be table {name!r}; move one elsewhere, "
-                "or name each with connect(tables={…})"
-            )
-        tables[name] = path
-    return tables
+
+    use: CacheUse = field(default_factory=CacheUse)
+    announce: Announce = lambda message: None
+    spread: Spread = in_turn
+    processes: Spread | None = None
 
 
-def opened_table(
-    table: str, source: PathLike, cache_directory: Path, announce: Callable[[str], None]
-) -> Layout:
-    """Return the table of a path: the layout of it that there is, or else its files as they lie.
+def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
+    """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
-    CSV files are copied to Parquet now, once. Raises LayoutError and DataError as `shuffle` does.
+    CSV and JSON files are copied to Parquet now, once. So are readers, lazy frames and relations, for this
+    session. Raises LayoutError and DataError as `shuffle` does.
 
     Args:
         table: its name.
-        source: a file, folder or glob; or the folder of a layout.
-        cache_directory: where layouts and copies are kept.
-        announce: called with a sentence before anything that takes time.
+        source: files, data in memory, or the folder of a layout.
+        how: where the cache is, and who uses it.
     """
     _check_table_name(table)
-    if (folder := _layout_folder(source)) is not None:
+    how.use.names(table, source)
+    cache = how.use.cache.directory
+    if isinstance(source, str | os.PathLike) and is_duck_file(source):
+        source = duck_table(Path(os.path.abspath(source)), table)
+    if isinstance(source, DuckTable):
+        cached = CachedFiles.of_part(table, source, cache)
+        return _found_layout(cached, how.use) or table_in_file(source, cached)
+    if (lake := lake_table(source)) is not None:
+        return _of_lake(lake, CachedFiles.of_lake(table, lake, cache), how)
+    if not is_path(source):
+        return _of_session(table, source, how.use.folder)
+    if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
-    cached = CachedFiles.of(table, source, cache_directory)
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
-    return _staged(cached, announce) if are_csv(cached.files) else _as_they_lie(cached)
+    return _of_files(CachedFiles.of(table, source, cache), source, how)
 
 
-def laid_out_once(
-    table: str,
-    source: PathLike,
-    cache_directory: Path,
-    announce: Callable[[str], None],
-    spread: Spread = in_turn,
-    processes: Spread | None = None,
-) -> Layout:
-    """Return the layout of plain files or of a table's folder. New or changed files are laid out now.
+def reopened_table(table: Layout, how: Opening) -> Layout:
+    """Return a table as its source is now. Raises LayoutError and DataError as `opened_table` does."""
+    source = how.use.source_of(table.table)
+    if source is None:
+        return dataclasses.replace(read_manifest(table.directory), table=table.table)
+    if isinstance(source, DuckTable):
+        source = duck_table(source.file, table.table)
+    return opened_table(table.table, source, how)
+
+
+def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
+    """Return the layout that the cache has of a source in its present state, None where it has none."""
+    if not (cached.has_layout and use.hold(cached.layout)):
+        return None
+    use.reads(cached)
+    return dataclasses.replace(read_manifest(cached.layout), table=cached.table)
+
+
+def _of_files(cached: CachedFiles, source: FileSource, how: Opening) -> Layout:
+    if (layout := _found_layout(cached, how.use)) is not None:
+        return layout
+    return _staged(cached, source, how) if kind_of(cached.files).is_text else _as_they_lie(cached)
+
+
+def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> Layout:
+    """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
+    if (layout := _found_layout(cached, how.use)) is not None:
+        return layout
+    with closing(open_for_reading()) as cursor:
+        if (opened := lake_files(lake, cursor)) is not None:
+            return plain_table(cached, opened, fingerprint(lake.files), cursor)
+    if lake.dataset is not None:
+        return table_in_memory(lake.dataset, lake.in_words, cached, fingerprint(lake.files))
+    return _staged(cached, lake, how)
+
+
+def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
+    """Return data in memory as a table. What can be read only once is copied to a file of the session."""
+    words, data = in_words(source), held(source)
+    home = folder.path / f"{table}-{secrets.token_hex(4)}"
+    cached = CachedFiles(table, words, (), (), home)
+    if data is not None:
+        return table_in_memory(data, words, cached)
+    cached.staged.mkdir(parents=True)
+    with closing(_writing_cursor(cached.staged)) as cursor:
+        opened = open_source(source, cursor, cached.staged)
+    with closing(open_for_reading()) as cursor:
+        return plain_table(cached, opened, fingerprint(opened.files), cursor)
+
+
+def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
+    """Return the layout of a source. New or changed data are laid out now.
 
     Processes that need the same table wait for the one that lays it out. Arguments and errors are those of
-    `opened_table`. `spread` gives threads to do so on, and `processes` other processes.
+    `opened_table`.
     """
-    opened = opened_table(table, source, cache_directory, announce)
+    opened = opened_table(table, source, how)
     if not isinstance(opened, PlainTable):
         return opened
-    return lay_out(opened, LayingOut(announce, spread=spread, processes=processes))
+    return lay_out(opened, LayingOut(how.announce, spread=how.spread, processes=how.processes), how.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +188,7 @@ class LayingOut:
             one, which makes the whole less work.
     """
 
-    announce: Callable[[str], None]
+    announce: Announce
     waits: bool = True
     threads: int | None = None
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
@@ -146,29 +200,61 @@ class LayingOut:
     first_there: Callable[[FirstPart], None] | None = None
 
 
-def lay_out(table: PlainTable, how: LayingOut) -> Layout:
+def lay_out(table: PlainTable, how: LayingOut, use: CacheUse) -> Layout:
     """Return the layout of a plain table, which the cache has from now on.
 
     Processes that lay out the same files take turns, and the second finds the layout of the first. Raises
-    DataError if the files are not as they were when the table was opened, and LayoutError as `shuffle` does.
+    DataError if the files are not as they were when the table was opened, and LayoutError if the cache's
+    limit leaves no room, or as `shuffle` does.
     """
     cached = table.cached
     assert cached is not None
-    cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=how.waits):
-        if not (cached.layout / MANIFEST_NAME).is_file():
-            how.announce(f"laying out {cached.in_words} once into {cached.layout}")
-            _write_layout(table, cached, how)
-            cached.forget_other_states()
-    return read_manifest(cached.layout)
+    with one_at_a_time(cached.home, wait=how.waits):
+        if (layout := _found_layout(cached, use)) is not None:
+            return layout
+        how.announce(f"laying out {cached.in_words} once into {cached.layout}")
+        _make(cached, cached.layout, lambda: _write_layout(table, cached, how), how.announce, use)
+        use.reads(cached)
+        return dataclasses.replace(read_manifest(cached.layout), table=table.table)
+
+
+def _make(
+    cached: CachedFiles, folder: Path, write: Callable[[], None], announce: Announce, use: CacheUse
+) -> None:
+    """Write a folder of the cache, hold it, and see to it that the cache stays within its limit."""
+    is_temporary = cached.home.parent != use.cache.directory
+    try:
+        if not is_temporary:
+            use.cache.make_room(cached.byte_count, cached.in_words, announce)
+            with write_errors(cached.home, cached.home):
+                cached.record()
+        write()
+        use.hold(folder)
+        if not is_temporary:
+            _keep_within_limit(cached, folder, announce, use)
+    finally:
+        tidy(cached.home)
+
+
+def _keep_within_limit(cached: CachedFiles, folder: Path, announce: Announce, use: CacheUse) -> None:
+    """Remove what is too much now that the folder has its size, if need be the folder itself."""
+    try:
+        use.cache.make_room(0, cached.in_words, announce)
+    except LayoutError:
+        use.let_go(folder)
+        shutil.rmtree(folder)
+        raise
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
+    from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
+    from relaqs_engine.layouts.static import store_whole
+
     memory, threads = how.memory_limit_bytes, how.threads
     with building(
-        table.opened, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
+        table.origin, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
     ) as build:
-        if build.state != table.states:
+        if table.states != tuple(file_state(path) for path, *_ in table.states):
             raise DataError(f"{table.source} changed since it was opened; open it again")
         try:
             how.begun(build.cursor)
@@ -181,6 +267,9 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
 
 
 def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
+    from relaqs_engine.layouts.exchange import UnseenHereError
+    from relaqs_engine.layouts.sampled import sample
+
     write = partial(
         sample,
         build,
@@ -198,51 +287,51 @@ def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
 
 def _check_table_name(table: str) -> None:
     if "/" in table or table in ("", ".", ".."):
-        raise LayoutError(f"{table!r} cannot name a table here: it becomes a folder's name")
-
-
-def _layout_folder(source: PathLike) -> Path | None:
-    return Path(source) if (Path(source) / MANIFEST_NAME).is_file() else None
+        raise LayoutError(f"{table!r} cannot name a table; choose a name without '/'")
 
 
 def _as_they_lie(cached: CachedFiles) -> PlainTable:
     with closing(open_for_reading()) as cursor:
-        opened = parquet_source(cached.files, cursor, source_names(cached.source))
+        opened = parquet_source(cached.files, cursor, cached.source_in_words)
         return plain_table(cached, opened, cached.states, cursor)
 
 
-def _staged(cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
-    """Return the table of CSV files, over the Parquet file that they are copied to once."""
-    cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=True):
-        if not cached.staged.is_dir():
-            announce(f"copying {cached.in_words} once into {cached.staged}")
-            _stage(cached)
-            cached.forget_other_states()
+def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTable:
+    """Return a table over the Parquet file that its source is copied to once."""
+    use, announce = how.use, how.announce
+    if not use.hold(cached.staged):
+        with one_at_a_time(cached.home, wait=True):
+            if not use.hold(cached.staged):
+                announce(f"copying {cached.in_words} once into {cached.staged}")
+                _make(cached, cached.staged, lambda: _stage(cached, source), announce, use)
+    use.reads(cached)
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
-        opened = parquet_source(files, cursor, source_names(cached.source), is_staged=True)
+        opened = parquet_source(files, cursor, cached.source_in_words, is_staged=True)
         return plain_table(cached, opened, fingerprint(files), cursor)
 
 
-def _stage(cached: CachedFiles) -> None:
-    """Copy the files to one Parquet file, in a folder that appears whole or not at all."""
+def _stage(cached: CachedFiles, source: TableSource) -> None:
+    """Copy the source to one Parquet file, in a folder that appears whole or not at all."""
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
-        cursor = open_for_writing(
-            threads=os.cpu_count() or 1,
-            memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-            temp_directory=scratch / "spill",
-        )
-        with closing(cursor):
-            open_source(cached.source, cursor, scratch)
-        if fingerprint(cached.files) != cached.states:
-            raise DataError(f"{source_names(cached.source)} changed while it was being read; open it again")
-        cached.staged.parent.mkdir(exist_ok=True)
-        scratch.rename(cached.staged)
+        with write_errors(cached.home, scratch):
+            with closing(_writing_cursor(scratch)) as cursor:
+                open_source(source, cursor, scratch)
+            if fingerprint([Path(path) for path, *_ in cached.states]) != cached.states:
+                raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
+            scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _writing_cursor(scratch: Path) -> Cursor:
+    return open_for_writing(
+        threads=os.cpu_count() or 1,
+        memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
+        temp_directory=scratch / "spill",
+    )
 
 
 def suitable_partitions(row_count: int) -> int:

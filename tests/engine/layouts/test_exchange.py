@@ -16,8 +16,10 @@ import pytest
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, exchange, one_pass, verify, windows
 from relaqs_engine.layouts.build import building
-from relaqs_engine.layouts.cache import laid_out_once
-from relaqs_engine.layouts.shuffle import sample
+from relaqs_engine.layouts.cache import Opening, laid_out_once
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.sampled import sample
 from relaqs_engine.layouts.spread import Spread
 
 ROWS = 10_500
@@ -139,6 +141,6 @@ def test_where_others_do_not_see_the_files_this_process_lays_them_out(source: Pa
         raise exchange.UnseenHereError("a process on luna does not see it")
 
     said: list[str] = []
-    layout = laid_out_once("trips", source, tmp_path, said.append, processes=blind)
+    layout = laid_out_once("trips", source, Opening(CacheUse(Cache(tmp_path)), said.append, processes=blind))
     assert verify(layout.directory).ok
     assert said[1:] == ["trips is laid out by this process alone: a process on luna does not see it"]

@@ -12,7 +12,7 @@ import pytest
 from relaqs_engine.layouts import Layout, one_pass, verify
 from relaqs_engine.layouts.build import building
 from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.shuffle import sample
+from relaqs_engine.layouts.sampled import sample
 
 ROWS = 20_000
 MEMORY_LIMIT_BYTES = 4 << 30

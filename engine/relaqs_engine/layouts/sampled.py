@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
+from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.distinct import distinct_counts
 from relaqs_engine.layouts.exchange import write_by_tasks
 from relaqs_engine.layouts.first_part import FirstPart
