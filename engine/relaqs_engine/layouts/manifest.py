@@ -162,6 +162,11 @@ class Layout:
         return self.kind == "sampled"
 
     @property
+    def is_first_part(self) -> bool:
+        """Whether only the first of its partitions are there yet (see `layouts/first_part.py`)."""
+        return False
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
