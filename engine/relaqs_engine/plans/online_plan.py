@@ -1,9 +1,10 @@
-"""OnlinePlan: what the plans of all queries share. There are five kinds, each in a module beside this one.
+"""OnlinePlan: what the plans of all queries share. There are six kinds, each in a module beside this one.
 
     MergePlan    one aggregation: partial results merge, and every mini-batch gives an estimate
     RowsPlan     no aggregates: the rows found so far are the answer so far
     AroundPlan   SQL around the answers of other plans, its parts
     RefinedPlan  an aggregate over all rows stands inside: it is estimated first, as a stage
+    RowGroupPlan plain files: some row groups give estimates, and then the query runs once, exactly
     WholePlan    no sound estimate is known: the query runs once, exactly
 
 A query's plan is one of these, and `relaqs/queries/start.py` has one job for each. What the rest of the code
