@@ -14,6 +14,7 @@ from typing import Any
 
 from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.layouts.sources import ParquetSource
@@ -37,11 +38,13 @@ class PlainTable(Layout):
         modified_ns: for each file the time of its last change in nanoseconds.
         is_staged: the file is a copy of our own, made of a CSV file, say.
         cached: what the user named, and where a layout of it would be.
+        first_part: of the layout that is being made of it. None where there is none yet.
     """
 
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
     cached: CachedFiles | None = None
+    first_part: FirstPart | None = None
 
     @property
     def has_hive_columns(self) -> bool:
@@ -76,6 +79,11 @@ class PlainTable(Layout):
         return ParquetSource(
             self.paths, columns, self.row_count, byte_count, self.source, is_staged=self.is_staged
         )
+
+    @property
+    def answers_alike_laid_out(self) -> bool:
+        """Whether a layout has columns of the same types: an ENUM becomes a text, which has another order."""
+        return not any(column.type.startswith("ENUM(") for column in self.columns)
 
     @property
     def scan_core_seconds(self) -> float:

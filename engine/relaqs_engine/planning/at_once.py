@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.reads import PlainRead
+from relaqs_engine.layouts.reads import PlainRead, TableRead
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.plans.online_plan import OnlinePlan
 
@@ -27,7 +27,7 @@ def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int,
     for read in (read for hoist in plan.hoists for read in hoist.reads):
         if isinstance(read, PlainRead):
             yield read.table, (sum(size for _, size, _ in read.files), catalog.table(read.table).row_count)
-        elif layout := by_directory.get(read.directory):
+        elif isinstance(read, TableRead) and (layout := by_directory.get(read.directory)):
             yield layout.table, _size(layout, read.columns)
 
 
