@@ -78,7 +78,10 @@ class OpenTables:
         table = self.catalog.table(name)
         if not isinstance(table, PlainTable):
             return table
-        layout = lay_out(table, LayingOut(notices.announce), self._use)
+        from relaqs.laying_out import on_threads
+
+        with on_threads() as spread:
+            layout = lay_out(table, LayingOut(notices.announce, spread=spread), self._use)
         self._replace(table, layout)
         return layout
 

@@ -96,10 +96,11 @@ def test_a_large_table_is_laid_out_when_it_is_asked_about_again(
         assert (first.is_exact, first.mode) == (False, "mergeable")
         assert last.estimate.equals(exact.estimate)
         assert db.start(plan, relaqs.QueryOptions()).result().estimate.equals(exact.estimate)
-    begun, done = announced.messages
+    begun, first_part, done = announced.messages
     assert begun.startswith("laying out trips (1 file, ")
     assert begun.endswith(", while queries go on")
-    assert done == "trips is laid out: from now on it has estimates before the end"
+    assert first_part == "a first part of trips is laid out: it has estimates before the end now"
+    assert done == "trips is laid out"
 
 
 @pytest.mark.usefixtures("all_are_large")
@@ -111,7 +112,7 @@ def test_the_next_session_finds_the_layout(connect: Connect, trips: Path, announ
         assert db.tables["trips"].is_sampled
         ask(db, times=3)
         settled(db)
-    assert len(announced.messages) == 2
+    assert len(announced.messages) == 3
 
 
 def test_a_table_that_is_read_in_no_time_stays_as_it_lies(
