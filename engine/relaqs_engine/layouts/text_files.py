@@ -16,7 +16,7 @@ from relaqs_engine.duck import Cursor, list_literal, one_file, quote_name, quote
 from relaqs_engine.errors import DataError, SqlError
 from relaqs_engine.layouts.file_kinds import FileKind
 
-Columns = Sequence[tuple[str, str]]
+NamedTypes = Sequence[tuple[str, str]]
 
 _CSV_SEPARATORS = ",;|\t"
 _WHOLE_NUMBERS = ("BIGINT", "HUGEINT", "UBIGINT")
@@ -33,7 +33,7 @@ _USUAL_DATES = (None, "", "%Y-%m-%d")
 class TextRead:
     """How text files are read. columns: pairs (name, DuckDB type). sql: what stands for them after FROM."""
 
-    columns: Columns
+    columns: NamedTypes
     sql: str
 
 
@@ -118,7 +118,7 @@ def _csv_with_texts(files: Sequence[Path], texts: Mapping[str, str], cursor: Cur
     return _read(FileKind.CSV, files, more)
 
 
-def _json_with_texts(files: Sequence[Path], columns: Columns, texts: Mapping[str, str]) -> str:
+def _json_with_texts(files: Sequence[Path], columns: NamedTypes, texts: Mapping[str, str]) -> str:
     """Return what reads JSON files with these columns as they are written."""
     types = ((name, "VARCHAR" if name in texts else type_text) for name, type_text in columns)
     listed = ", ".join(f"{quote_text(name)}: {quote_text(type_text)}" for name, type_text in types)
