@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from relaqs.arguments import ArgumentError
     from relaqs.jobs.status import ClusterStatus, JobStatus
-    from relaqs.laying_out import shuffle
+    from relaqs.laying_out import append, shuffle
     from relaqs.opening import connect, online_sql
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError
@@ -82,6 +82,7 @@ __all__ = [
     "UnsupportedError",
     "VerifyReport",
     "add_static",
+    "append",
     "connect",
     "online_sql",
     "report",
@@ -113,6 +114,7 @@ _HOMES = {
     "TrainingRun": "relaqs.training",
     "VerifyReport": "relaqs_engine.layouts",
     "add_static": "relaqs_engine.layouts",
+    "append": "relaqs.laying_out",
     "connect": "relaqs.opening",
     "online_sql": "relaqs.opening",
     "report": "relaqs.pacing",

@@ -1,4 +1,4 @@
-"""Laying tables out on several threads: the engine's `shuffle`, given a pool of threads of this process."""
+"""Laying tables out on several threads: the engine's functions, given a pool of threads of this process."""
 
 from __future__ import annotations
 
@@ -67,3 +67,4 @@ def _with_threads(lay_out: Callable[P, Layout]) -> Callable[P, Layout]:
 
 
 shuffle = _with_threads(layouts.shuffle)
+append = _with_threads(layouts.append)

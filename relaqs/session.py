@@ -7,34 +7,33 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Database, DatabaseConfig, open_for_reading
+from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.layouts.append import appendable
 from relaqs_engine.layouts.cache import LayingOut, lay_out
-from relaqs_engine.layouts.plain import PlainTable, measured
+from relaqs_engine.layouts.plain import PlainTable, all_measured
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
-from relaqs.executors import Executor, ThreadExecutor
+from relaqs.executors import Executor, check_can_pace
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
-from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.laying_out import append
 from relaqs.queries import notices
-from relaqs.queries.background_layout import BackgroundLayouts
+from relaqs.queries.background_layout import BackgroundLayouts, let_go
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
@@ -48,6 +47,7 @@ from relaqs.queries.start import query_description, query_job
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.sources import TableSource
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
@@ -87,7 +87,7 @@ class Session:
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = _database_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
+        self._config = worker.unopened(memory_limit_bytes - self._state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
@@ -95,16 +95,14 @@ class Session:
         self._changing = threading.Lock()
         self._is_closed = False
         self._open(catalog)
-        self._states = Database(_database_config(self._state_bytes, result_limit_bytes))
+        self._states = Database(worker.unopened(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
         self._layouts = None
         if background_layouts:
             adopt = weakref.WeakMethod(self._adopt)  # the thread must not keep a forgotten session
-            self._layouts = BackgroundLayouts(
-                executor.capacity, notices.announce, lambda layout: (adopt() or _ignore)(layout)
-            )
+            self._layouts = BackgroundLayouts(executor.capacity, notices.announce, adopt)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(partial(_let_go, executor, self._layouts), "relaqs-close")
+        close = background_thread(partial(let_go, executor, self._layouts), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
@@ -151,11 +149,7 @@ class Session:
         >>> db.measured_tables()["numbers"].column("x").maximum
         8
         """
-        with closing(open_for_reading(threads=self._exact_config.threads)) as cursor:
-            return {
-                name: measured(table, cursor) if isinstance(table, PlainTable) else table
-                for name, table in self.tables.items()
-            }
+        return all_measured(self.tables, self._exact_config.threads)
 
     def online_sql(
         self,
@@ -310,7 +304,8 @@ class Session:
         True
         """
         self._planner.check_open()
-        self._note_question(plan)
+        if self._layouts is not None:
+            self._layouts.asked(map(self._catalog.table, plan.plain_tables))
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = watched_columns(plan, options.watch)
         job = query_job(
@@ -346,16 +341,10 @@ class Session:
         query.start()
         return query
 
-    def _note_question(self, plan: OnlinePlan) -> None:
-        tables = map(self._catalog.table, plan.plain_tables)
-        if self._layouts is not None:
-            self._layouts.asked(table for table in tables if isinstance(table, PlainTable))
-
     def lay_out(self, table: str) -> Layout:
         """Lay a plain table out now, and return its layout. Later queries of this session sample it.
 
-        The layout is kept in the cache, where later sessions find it. A table that has a layout is returned
-        as it is.
+        It is kept in the cache for later sessions. A table that has a layout is returned as it is.
 
         Args:
             table: its name.
@@ -380,6 +369,42 @@ class Session:
         layout = lay_out(found, LayingOut(notices.announce))
         self._adopt(layout)
         return layout
+
+    def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
+        """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
+
+        Args:
+            source: as `relaqs.append` takes it.
+            table: its name. Plain tables cannot be appended to.
+            batch: a name for these rows, which are appended only once under it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
+        1500
+        """
+        self._planner.check_open()
+        append(source, appendable(self._catalog.table(table)), batch=batch)
+        self.refresh()
+        return self._catalog.table(table)
+
+    def refresh(self) -> tuple[str, ...]:
+        """Read layouts as they are now, and return the names of those that changed. Queries that run go on.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> layout = relaqs.append(duckdb.sql("FROM range(500) AS t(x)"), "data/numbers")
+        >>> db.tables["numbers"].row_count, db.refresh(), db.tables["numbers"].row_count
+        (1000, ('numbers',), 1500)
+        """
+        with self._changing:
+            self._planner.check_open()
+            catalog, changed = self._catalog.refreshed()
+            if changed:
+                self._open(catalog)
+        return changed
 
     def train(
         self,
@@ -455,7 +480,8 @@ class Session:
         """
         from relaqs.pacing.pacer import Pacer
 
-        self._check_can_pace()
+        self._planner.check_open()
+        check_can_pace(self._executor)
         return Pacer(
             self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
         )
@@ -488,18 +514,11 @@ class Session:
         """
         from relaqs.pacing.query_pacer import QueryPacer
 
-        self._check_can_pace()
+        self._planner.check_open()
+        check_can_pace(self._executor)
         return QueryPacer(
             self._executor, columns, priority=priority, target=target, name=name, running=self._running
         )
-
-    def _check_can_pace(self) -> None:
-        self._planner.check_open()
-        if not isinstance(self._executor, ThreadExecutor):
-            raise UnsupportedError(
-                f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
-                "session without a cluster"
-            )
 
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
@@ -578,20 +597,3 @@ class Session:
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
-
-
-def _let_go(executor: Executor, layouts: BackgroundLayouts | None) -> None:
-    """Free what a session held that was forgotten without being closed."""
-    if layouts is not None:
-        layouts.stop()
-    executor.close()
-
-
-def _ignore(layout: Layout) -> None:
-    """Do nothing with a layout whose session was forgotten."""
-
-
-def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
-    """Return the configuration of a database that may read nothing yet."""
-    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)

@@ -17,11 +17,10 @@ from pathlib import Path
 from relaqs_engine.duck import FileState
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import default_cache_directory, laid_out_once, opened_table
-from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.spread import Spread, in_turn
 
-LAYOUT_MARK = "@"
 MOST_CHOICES = 16
 
 
@@ -119,6 +118,15 @@ class Catalog:
         for chosen in islice(product(*ways), MOST_CHOICES):
             yield replace(self, chosen=chosen)
 
+    def refreshed(self) -> tuple[Catalog, tuple[str, ...]]:
+        """Return this catalog with the layouts as they are now, and the names of those that have changed.
+
+        Plain tables stay as they are. Raises LayoutError where a layout is not there any more.
+        """
+        now = tuple(map(_as_it_is_now, self.layouts))
+        changed = [new.table for old, new in zip(self.layouts, now, strict=True) if new is not old]
+        return replace(self, layouts=now), tuple(changed)
+
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
@@ -146,6 +154,14 @@ class Catalog:
         near = tuple(names[match] for match in difflib.get_close_matches(name.lower(), names))
         known = ", ".join(names.values())
         raise SqlError(f"there is no table {name!r} in the catalog, which has: {known}", candidates=near)
+
+
+def _as_it_is_now(layout: Layout) -> Layout:
+    """Return the layout itself where it has not changed."""
+    if layout.is_plain:
+        return layout
+    now = replace(read_manifest(layout.directory), table=layout.table)
+    return layout if now == layout else now
 
 
 def _by_table(layouts: Iterable[Layout]) -> dict[str, list[Layout]]:

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
@@ -27,6 +28,7 @@ from relaqs.executors.intact_files import (
     UnseenFileError,
     check_unchanged,
 )
+from relaqs.jobs.executor import user_name
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -36,6 +38,12 @@ REPEAT_SECONDS = 0.005  # between two interruptions of one statement
 Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
 
 _QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
+
+
+def unopened(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
+    """Return the configuration of a database that may read nothing yet."""
+    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
+    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)
 
 
 class Statements:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile, read_manifest
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
 
 HOW_TO_MEND = (
@@ -47,11 +47,11 @@ class UnseenFileError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """A table's manifest as it was when it had this stamp. partitions: by file."""
+    """A table's manifest as it was when it had this stamp. files: by name."""
 
     stamp: _Stamp
     layout: Layout
-    partitions: dict[str, Partition]
+    files: dict[str, StoredFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class _Check:
     """A check that is due: of some columns of a file that has a stamp."""
 
     path: Path
-    partition: Partition
+    stored: StoredFile
     columns: frozenset[int]
     stamp: _Stamp
 
@@ -113,17 +113,17 @@ class IntactFiles:
         wanted = _positions(manifest.layout, read.columns)
         for file in read.files:
             path = Path(read.directory, file)
-            partition = manifest.partitions.get(file)
-            if partition is None:
+            stored = manifest.files.get(file)
+            if stored is None:
                 raise DataError(
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
             stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
-                yield _Check(path, partition, wanted, stamp)
+                yield _Check(path, stored, wanted, stamp)
             elif missing := wanted - known.columns:
-                yield _Check(path, partition, missing, stamp)
+                yield _Check(path, stored, missing, stamp)
 
     def _manifest(self, directory: str) -> _Manifest:
         path = Path(directory, MANIFEST_NAME)
@@ -134,8 +134,8 @@ class IntactFiles:
             layout = read_manifest(directory)
         except LayoutError as error:
             raise DataError(str(error)) from error
-        files = [*layout.partitions, *([layout.outliers] if layout.outliers else [])]
-        manifest = _Manifest(stamp, layout, {partition.file: partition for partition in files})
+        files = (*layout.files, *(layout.outliers.files if layout.outliers else ()))
+        manifest = _Manifest(stamp, layout, {stored.file: stored for stored in files})
         self._manifests[directory] = manifest
         return manifest
 
@@ -174,15 +174,15 @@ def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
 
 def _fault(check: _Check) -> str:
     """Return what is wrong with a file, in words; "" if nothing is."""
-    path, partition = check.path, check.partition
-    if check.stamp[1] != partition.byte_count:
-        return f"has {check.stamp[1]:,} bytes, not {partition.byte_count:,}"
+    path, stored = check.path, check.stored
+    if check.stamp[1] != stored.byte_count:
+        return f"has {check.stamp[1]:,} bytes, not {stored.byte_count:,}"
     try:
-        if partition.checksums is not None:
-            is_damaged = bool(partition.checksums.damaged(path, check.columns))
+        if stored.checksums is not None:
+            is_damaged = bool(stored.checksums.damaged(path, check.columns))
         else:  # of an older layout all bytes are checked
             with path.open("rb") as file:
-                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != partition.sha256
+                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return "does not hold the bytes that were written" if is_damaged else ""

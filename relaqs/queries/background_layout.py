@@ -20,6 +20,7 @@ from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 
+from relaqs.executors import Executor
 from relaqs.jobs.background import background_thread
 
 QUESTIONS = 2  # about a table, before it is laid out
@@ -34,10 +35,16 @@ class BackgroundLayouts:
     Args:
         cores: how many cores read a table whole. A table that they read in no time is left as it is.
         announce: called with a sentence when a layout is begun, and when it is there.
-        adopt: called with each layout, on the thread that made it.
+        adopt: gives what is called with each layout, on the thread that made it; None where nothing takes
+            layouts any more.
     """
 
-    def __init__(self, cores: int, announce: Callable[[str], None], adopt: Callable[[Layout], None]) -> None:
+    def __init__(
+        self,
+        cores: int,
+        announce: Callable[[str], None],
+        adopt: Callable[[], Callable[[Layout], None] | None],
+    ) -> None:
         self._cores = cores
         self._announce = announce
         self._adopt = adopt
@@ -49,10 +56,12 @@ class BackgroundLayouts:
         self._is_stopped = False
         _OPEN.add(self)
 
-    def asked(self, tables: Iterable[PlainTable]) -> None:
-        """Count a question about these tables."""
+    def asked(self, tables: Iterable[Layout]) -> None:
+        """Count a question about these tables, of which only plain ones count."""
         with self._changed:
             for table in tables:
+                if not isinstance(table, PlainTable):
+                    continue
                 self._questions[table.table] += 1
                 if self._questions[table.table] == QUESTIONS and self._is_large(table):
                     self._due.append(table)
@@ -109,7 +118,8 @@ class BackgroundLayouts:
         except RelaqsError as error:
             self._announce(f"{table.table} was not laid out: {error}")
             return
-        self._adopt(layout)
+        if (adopt := self._adopt()) is not None:
+            adopt(layout)
         self._announce(f"{table.table} is laid out: from now on it has estimates before the end")
 
     def _begun(self, cursor: Cursor) -> None:
@@ -124,6 +134,13 @@ class BackgroundLayouts:
     def _check_wanted(self) -> None:
         if self._is_stopped:
             raise Interrupted("the session is closed")
+
+
+def let_go(executor: Executor, layouts: BackgroundLayouts | None) -> None:
+    """Free what a session held that was forgotten without being closed."""
+    if layouts is not None:
+        layouts.stop()
+    executor.close()
 
 
 _OPEN: weakref.WeakSet[BackgroundLayouts] = weakref.WeakSet()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -66,11 +66,11 @@ class Build:
             raise DataError(
                 f"{self.source.description} changed while it was being laid out; lay it out again"
             )
-        files = self.files_of(partitions)
+        files = self.target.files_of(partitions)
         columns = columns or column_statistics(self.cursor, files, self.source.columns)
         outliers = None
         if kind == "sampled":
-            columns = with_inliers(self.cursor, files, columns, partitions)
+            columns = with_inliers(self.cursor, self.target.files_of, columns, partitions)
             columns, outliers = self._outlier_index(files, columns)
         layout = Layout(
             table=self.target.directory.name,
@@ -92,10 +92,6 @@ class Build:
         )
         self.target.publish(layout)
         return layout
-
-    def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
-        """Return where the files of written partitions are now."""
-        return [self.target.parts / Path(partition.file).name for partition in partitions]
 
     def _outlier_index(
         self, files: Sequence[Path], columns: tuple[Column, ...]
@@ -125,9 +121,13 @@ def building(
     force: bool,
     memory_limit_bytes: int,
     threads: int | None,
+    waits: bool = False,
 ) -> Iterator[Build]:
-    """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened."""
-    with writing(into, force=force) as target:
+    """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened.
+
+    waits: for another process that writes the folder, instead of raising LayoutError.
+    """
+    with writing(into, force=force, waits=waits) as target:
         cursor = open_for_writing(
             threads=threads or os.cpu_count() or 1,
             memory_limit_bytes=memory_limit_bytes,

@@ -9,12 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.sources import PathLike, find_files, fingerprint
+
+_DIGEST = re.compile("[0-9a-f]{16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,13 @@ class CachedFiles:
         for entry in self.home.iterdir():
             if entry != self.layout.parent:
                 shutil.rmtree(entry, ignore_errors=True)
+
+
+def is_cached(layout: Path) -> bool:
+    """Whether a layout's folder is one that the cache made of files of the user's."""
+    state, home = layout.parent.name, layout.parent.parent.name
+    table, _, files = home.rpartition("-")
+    return table == layout.name and all(_DIGEST.fullmatch(digest) for digest in (state, files))
 
 
 def _digest(value: object) -> str:

@@ -13,7 +13,7 @@ Sampling-based estimation of the number of distinct values of an attribute (VLDB
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, list_literal, quote_name
@@ -27,7 +27,7 @@ _UNIT = f"{RESERVED_PREFIX}unit"
 
 def distinct_counts(
     cursor: Cursor,
-    files: Sequence[Path],
+    files_of: Callable[[Sequence[Partition]], Sequence[Path]],
     partitions: Sequence[Partition],
     columns: Sequence[str],
     key: Sequence[str],
@@ -36,14 +36,15 @@ def distinct_counts(
 
     Args:
         cursor: of a database that may read the files.
-        files: of the partitions, in order.
-        partitions: their entries in the manifest.
+        files_of: gives the files of partitions.
+        partitions: all of them, in order.
         columns: names.
         key: SQL of the cluster key's columns; empty where the sampling unit is a row. What is counted is
             units: a value that all rows of a unit share is in the sample with all of them or not at all.
     """
     count, blocks = _size_of_sample(partitions)
-    table = f"read_parquet({list_literal([str(file) for file in files[:count]])}, hive_partitioning = false)"
+    files = list_literal([str(file) for file in files_of(partitions[:count])])
+    table = f"read_parquet({files}, hive_partitioning = false)"
     unit = f"hash({', '.join(key)})" if key else "0"
     cursor.run(
         f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS SELECT *, {unit} AS {_UNIT} FROM {table} "

@@ -18,13 +18,13 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, write_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, write_manifest
 
 _WRITING_PREFIX = ".writing-"
 _OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+")
@@ -53,8 +53,15 @@ class Writing:
         """Return the name that the folder of partitions gets in the table's folder."""
         return "data-" + self.scratch.name.removeprefix(_WRITING_PREFIX)
 
+    def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
+        """Return where the files of partitions are now, those of this write and those of earlier ones."""
+        return [self._place(Path(each.file)) for partition in partitions for each in partition.files]
+
+    def _place(self, file: Path) -> Path:
+        return self.parts / file.name if file.parts[0] == self.data_name else self.directory / file
+
     def publish(self, layout: Layout) -> None:
-        """Make the written partitions the table. Everything in them must be on disk already."""
+        """Make this layout the table. Its written partitions must be on disk already."""
         _sync_directory(self.parts)
         self.parts.rename(self.directory / self.data_name)
         write_manifest(layout)
@@ -68,18 +75,18 @@ class Writing:
 
 
 @contextmanager
-def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
+def writing(into: str | Path, *, force: bool, waits: bool = False) -> Iterator[Writing]:
     """Give a place to write a table's new layout. Afterwards the folder has only what a manifest names.
 
     Raises LayoutError if a layout is there and `force` is not given, if the folder holds anything else, if
-    another process is writing it, and if the disk is full.
+    another process is writing it and it is not to be waited for, and if the disk is full.
     """
     directory = Path(os.path.abspath(into))
     if not directory.name:
         raise LayoutError(f"{directory} is no table's folder; name one, e.g. warehouse/trips")
     created = _make_directory(directory)
     try:
-        with locked(directory, wait=False):
+        with locked(directory, wait=waits):
             _check_replaceable(directory, force=force)
             _sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
@@ -164,7 +171,9 @@ def _named_by_manifest(directory: Path) -> set[str] | None:
     """Return the data folders that the manifest names, None where it cannot be understood."""
     try:
         entries = json.loads((directory / MANIFEST_NAME).read_bytes())
-        return {str(partition["file"]).split("/")[0] for partition in entries["partitions"]}
+        partitions = [*entries["partitions"], *filter(None, [entries.get("outliers")])]
+        files = (file for partition in partitions for file in partition.get("files", [partition]))
+        return {str(file["file"]).split("/")[0] for file in files}
     except FileNotFoundError:
         return set()
     except (ValueError, KeyError, TypeError):

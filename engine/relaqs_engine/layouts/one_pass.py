@@ -24,7 +24,7 @@ from relaqs_engine.layouts.gathering import MOST_PARTITIONS, Gathered, Gatherer
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, Partition
 from relaqs_engine.layouts.parquet import settled
 from relaqs_engine.layouts.partition_file import PartitionFile
-from relaqs_engine.layouts.partitions import PartitionJob, Units, WrittenPartitions, units_of_file
+from relaqs_engine.layouts.partitions import NO_ROWS, PartitionJob, Units, WrittenPartitions, units_of_file
 from relaqs_engine.layouts.pieces import Pieces, pieces_of
 from relaqs_engine.layouts.spread import Spread
 from relaqs_engine.layouts.statistics import SeenValues
@@ -155,6 +155,8 @@ class _OnePass:
         """Write the last window and end the files. Return each one's entry in the manifest, and its units."""
 
         def write(partition: int) -> tuple[Partition, Units]:
+            if not self.job.is_written(course.block_rows[partition].sum()):
+                return NO_ROWS, Units.rows(0)
             files[partition].append(piece.of_partition(partition) for piece in window)
             files[partition].close()
             return self._entry(files[partition].path, course.block_rows[partition])

@@ -80,6 +80,7 @@ class PartitionJob:
 
     Attributes:
         key: the names of the cluster key's columns. Empty where the sampling unit is a row.
+        keeps_empty: whether a partition without rows gets a file.
     """
 
     cursor: Cursor
@@ -88,10 +89,19 @@ class PartitionJob:
     assignment: Assignment
     key: tuple[str, ...]
     progress: Progress
+    keeps_empty: bool = True
 
     def file_of(self, partition: int) -> Path:
         """Return the file that a partition is written to."""
         return self.target.parts / f"part-{partition:05d}.parquet"
+
+    def is_written(self, row_count: int) -> bool:
+        """Whether a partition of so many rows gets a file."""
+        return self.keeps_empty or row_count > 0
+
+
+NO_ROWS = Partition((), 0, 0, (0,) * BLOCK_COUNT)
+"""What is written of a partition that gets no file."""
 
 
 def units_of_file(cursor: Cursor, file: Path, key: Sequence[str]) -> Units:
@@ -181,6 +191,8 @@ class PartitionWriter:
         return dict.fromkeys(chosen, Units(0, 0, 0.0)) | {row[0]: Units(*row[1:]) for row in rows}
 
     def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
+        if not self.job.is_written(sum(block_rows)):
+            return NO_ROWS
         count = self.job.assignment.partition_count
         self.job.progress(partition / count, f"writing partition {partition + 1} of {count}")
         file = self.job.file_of(partition)

@@ -7,15 +7,16 @@ finds a file with others fails. So all answers of a session are about the same r
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from relaqs_engine.duck import Cursor, FileState
+from relaqs_engine.duck import Cursor, FileState, open_for_reading
 from relaqs_engine.layouts.cached_files import CachedFiles
-from relaqs_engine.layouts.manifest import Column, Layout, Partition
+from relaqs_engine.layouts.manifest import Column, Layout, Partition, StoredFile
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
 
@@ -54,8 +55,8 @@ class PlainTable(Layout):
     @property
     def states(self) -> tuple[FileState, ...]:
         """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
-        sized = zip(self.partitions, self.modified_ns, strict=True)
-        return tuple((part.file, part.byte_count, modified_ns) for part, modified_ns in sized)
+        sized = zip(self.files, self.modified_ns, strict=True)
+        return tuple((each.file, each.byte_count, modified_ns) for each, modified_ns in sized)
 
     @property
     def opened(self) -> ParquetSource:
@@ -85,7 +86,7 @@ def plain_table(
         cursor: of a DuckDB that may read them.
     """
     parts = tuple(
-        Partition(path, rows := pq.read_metadata(path).num_rows, rows, byte_count, "", ())
+        Partition((StoredFile(path, rows := pq.read_metadata(path).num_rows, byte_count, ""),), rows, rows)
         for path, byte_count, _ in states
     )
     found = PlainTable(
@@ -114,6 +115,15 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
     source = table.opened
     return replace(table, columns=column_statistics(cursor, source.files, source.columns, source.sql))
+
+
+def all_measured(tables: Mapping[str, Layout], threads: int) -> dict[str, Layout]:
+    """Return tables by name, the plain ones with the statistics of their columns. threads: to read them."""
+    with closing(open_for_reading(threads=threads)) as cursor:
+        return {
+            name: measured(table, cursor) if isinstance(table, PlainTable) else table
+            for name, table in tables.items()
+        }
 
 
 def _unmeasured(name: str, type_text: str, row_count: int) -> Column:

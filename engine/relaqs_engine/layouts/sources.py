@@ -290,6 +290,12 @@ def _staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> 
     return parquet_source((file,), cursor, description, is_staged=True)
 
 
+def copied(select: str, cursor: Cursor, folder: Path, description: str) -> ParquetSource:
+    """Return the rows of a SELECT, in order, copied to one Parquet file in a folder that is made for it."""
+    folder.mkdir()
+    return _staged(f"({select})", cursor, folder, description)
+
+
 @contextmanager
 def _bad_source(description: str) -> Iterator[None]:
     try:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from relaqs_engine.catalog import LAYOUT_MARK, Catalog
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import LAYOUT_MARK
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.scans import streams_of

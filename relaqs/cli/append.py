@@ -1,0 +1,45 @@
+"""The command that adds rows to a table that was laid out: `relaqs append`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from relaqs.cli.parameters import memory_option
+
+
+@click.command("append")
+@click.argument("source", nargs=-1, required=True)
+@click.option(
+    "--into",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR/TABLE",
+    help="Folder of the table.",
+)
+@click.option(
+    "--batch",
+    default="",
+    metavar="NAME",
+    help="A name for these rows. If a batch of this name was appended before, nothing is done.",
+)
+@memory_option
+def append(source: tuple[str, ...], into: Path, batch: str, memory_limit: int) -> None:
+    """Add the rows of SOURCE (Parquet or CSV files, folders, globs) to a table that was laid out.
+
+    Any part of the table stays a random sample of all rows. SOURCE must have the table's columns. Sessions
+    that are open go on with the rows that they began with. Stopped at any point, it has added all rows or
+    none.
+    """
+    from relaqs_engine.layouts import read_manifest
+
+    from relaqs.cli.progress import progress_bar
+    from relaqs.laying_out import append as add_rows
+
+    before = read_manifest(into)
+    with progress_bar() as progress:
+        layout = add_rows(source, into, batch=batch, memory_limit_bytes=memory_limit, progress=progress)
+    if layout.row_count == before.row_count and batch in layout.batches:
+        click.echo(f"batch {batch!r} was appended before; nothing was done")
+    click.echo(layout.summary)
