@@ -111,3 +111,34 @@ def test_verify_of_nothing_is_an_error(run: Run) -> None:
     result = run("verify", "nowhere")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is not a folder" in result.stderr
+
+
+def test_append_adds_rows_and_a_named_batch_only_once(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "lines", "--partitions", "2").exit_code == 0
+    added = run("append", source, source, "--into", "lines", "--batch", "may", "--memory-limit", "512MB")
+    assert (added.exit_code, added.stdout) == (0, f"lines: 8 rows, 2 partitions, in {tmp_path}/lines\n")
+    again = run("append", source, "--into", "lines", "--batch", "may")
+    assert again.exit_code == 0
+    assert again.stdout.splitlines()[0] == "batch 'may' was appended before; nothing was done"
+    assert read_manifest(tmp_path / "lines").row_count == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["nope.parquet", "--into", "lines"], 1, "there is no file nope.parquet"),
+        (["lines.parquet", "--into", "elsewhere"], 1, "holds no layout"),
+        (["other.parquet", "--into", "lines"], 1, "does not fit lines: it lacks the column 'order_id'"),
+        (["lines.parquet"], 2, "Missing option '--into'"),
+    ],
+)
+def test_what_cannot_be_appended_is_said(
+    run: Run, source: str, tmp_path: Path, arguments: list[str], exit_code: int, message: str
+) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
+    assert run("shuffle", source, "--into", "lines", "--partitions", "2").exit_code == 0
+    result = run("append", *arguments)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "elsewhere").exists()

@@ -27,6 +27,11 @@ MOST_GROWN_SHARE = 2 * MOST_SHARE
 step."""
 
 
+DISTINCT_SAMPLE_ROWS = 50_000
+"""A quarter of the sample when a table is laid out: an append should cost little, and the order of magnitude
+is enough."""
+
+
 def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
     """Return the layout with what was written, and all that is known of its rows."""
     target, row_count = build.target, held.row_count + sum(each.row_count for each in written.partitions)
@@ -86,7 +91,9 @@ def _columns(
         new = described(files, columns, extremes, [0] * len(columns))
     key = key_unit([(name, held.column(name).type) for name in held.cluster_key])
     names = [name for name, _ in columns]
-    distinct = distinct_counts(build.cursor, build.target.files_of, partitions, names, key)
+    distinct = distinct_counts(
+        build.cursor, build.target.files_of, partitions, names, key, DISTINCT_SAMPLE_ROWS
+    )
     new_rows = sum(partition.row_count for partition in written.partitions)
     return grown_columns(
         build.cursor, KnownRows(held.columns, held.row_count), KnownRows(new, new_rows), distinct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
@@ -296,19 +296,24 @@ def _read(folder: Path, path: Path) -> Layout:
 
 def write_manifest(layout: Layout) -> None:
     """Write the layout's manifest to disk in one step. A reader sees the old one or this one."""
-    entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
+    entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
     # A table is named by its folder, so that a folder can be moved and renamed.
     del entries["table"], entries["directory"]
     path = layout.directory / MANIFEST_NAME
     draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            file.write(seal(json.dumps(entries, allow_nan=False)))
+            file.write(seal(json.dumps(entries, allow_nan=False, default=_entries)))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _entries(made: Any) -> dict[str, Any]:
+    """Return the fields of a layout or of what is in it, by name."""
+    return {field.name: getattr(made, field.name) for field in fields(made)}
 
 
 def table_folders(warehouse: Path) -> list[Path]:
