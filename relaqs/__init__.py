@@ -35,7 +35,7 @@ from relaqs.old_paths import MOVED
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
-    from relaqs_engine.layouts import Layout, VerifyReport, add_static, verify
+    from relaqs_engine.layouts import Layout, VerifyReport, add_static, compact, verify
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
@@ -83,6 +83,7 @@ __all__ = [
     "VerifyReport",
     "add_static",
     "append",
+    "compact",
     "connect",
     "online_sql",
     "report",
@@ -115,6 +116,7 @@ _HOMES = {
     "VerifyReport": "relaqs_engine.layouts",
     "add_static": "relaqs_engine.layouts",
     "append": "relaqs.laying_out",
+    "compact": "relaqs_engine.layouts",
     "connect": "relaqs.opening",
     "online_sql": "relaqs.opening",
     "report": "relaqs.pacing",

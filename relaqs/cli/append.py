@@ -1,4 +1,4 @@
-"""The command that adds rows to a table that was laid out: `relaqs append`."""
+"""The commands for tables that grow: `relaqs append` and `relaqs compact`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 import click
 
 from relaqs.cli.parameters import memory_option
+
+_MANY_FILES = 20
+"""In a partition: opening them takes about as long as reading them."""
 
 
 @click.command("append")
@@ -42,4 +45,25 @@ def append(source: tuple[str, ...], into: Path, batch: str, memory_limit: int) -
         layout = add_rows(source, into, batch=batch, memory_limit_bytes=memory_limit, progress=progress)
     if layout.row_count == before.row_count and batch in layout.batches:
         click.echo(f"batch {batch!r} was appended before; nothing was done")
+    click.echo(layout.summary)
+    most_files = max(len(partition.files) for partition in layout.partitions)
+    if most_files > _MANY_FILES:
+        click.echo(f"a partition has up to {most_files} files: `relaqs compact {into}` makes one of them")
+
+
+@click.command("compact")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR/TABLE")
+@memory_option
+def compact(directory: Path, memory_limit: int) -> None:
+    """Make one file of the many that appends leave in each partition of a table.
+
+    Queries that run go on over the files that they began with. Stopped at any point, it leaves the table as
+    it was, or compacted.
+    """
+    from relaqs_engine.layouts import compact as make_one_file
+
+    from relaqs.cli.progress import progress_bar
+
+    with progress_bar() as progress:
+        layout = make_one_file(directory, memory_limit_bytes=memory_limit, progress=progress)
     click.echo(layout.summary)

@@ -19,11 +19,11 @@ from tempfile import gettempdir
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.intact import HOW_TO_MEND
 from relaqs_engine.layouts.reads import Read
 from relaqs_engine.plans.streams import Hoist
 
 from relaqs.executors.intact_files import (
-    HOW_TO_MEND,
     IntactFiles,
     UnseenFileError,
     check_unchanged,

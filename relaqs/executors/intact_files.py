@@ -9,7 +9,6 @@ before a statement reads them and after.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.intact import HOW_TO_MEND, fault_of
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile, read_manifest
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
-
-HOW_TO_MEND = (
-    "restore the file, or lay the table out again with relaqs.shuffle (`relaqs verify` names all files that "
-    "are damaged)"
-)
+from relaqs_engine.layouts.retired import retired_states
 
 HOW_TO_REOPEN = "open a new session (relaqs.connect) to ask about it as it is now"
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
@@ -47,7 +43,7 @@ class UnseenFileError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """A table's manifest as it was when it had this stamp. files: by name."""
+    """A table's manifest as it was when it had this stamp. files: by name, also those of retired states."""
 
     stamp: _Stamp
     layout: Layout
@@ -134,13 +130,15 @@ class IntactFiles:
             layout = read_manifest(directory)
         except LayoutError as error:
             raise DataError(str(error)) from error
-        files = (*layout.files, *(layout.outliers.files if layout.outliers else ()))
-        manifest = _Manifest(stamp, layout, {stored.file: stored for stored in files})
+        states = (*retired_states(Path(directory)), layout)
+        manifest = _Manifest(
+            stamp, layout, {stored.file: stored for each in states for stored in each.all_files}
+        )
         self._manifests[directory] = manifest
         return manifest
 
     def _run(self, check: _Check) -> None:
-        if fault := _fault(check):
+        if fault := fault_of(check.path, check.stored, check.columns):
             raise DataError(f"{check.path} {fault}; {HOW_TO_MEND}")
         with self._lock:
             known = self._found.get(check.path)
@@ -170,22 +168,6 @@ def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
     named = set(columns)
     found = {i for i, column in enumerate(layout.columns) if column.name in named}
     return frozenset(found | ({len(layout.columns)} if layout.is_sampled else set()))
-
-
-def _fault(check: _Check) -> str:
-    """Return what is wrong with a file, in words; "" if nothing is."""
-    path, stored = check.path, check.stored
-    if check.stamp[1] != stored.byte_count:
-        return f"has {check.stamp[1]:,} bytes, not {stored.byte_count:,}"
-    try:
-        if stored.checksums is not None:
-            is_damaged = bool(stored.checksums.damaged(path, check.columns))
-        else:  # of an older layout all bytes are checked
-            with path.open("rb") as file:
-                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return "does not hold the bytes that were written" if is_damaged else ""
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -161,3 +162,24 @@ def test_tables_of_one_key_are_joined_over_old_and_new_rows(tmp_path: Path) -> N
     ]
     assert len(snapshots) > 1
     assert rows_of(snapshots[-1]) == expected
+
+
+def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path) -> None:
+    relaqs.append(MORE, warehouse / "trips")
+    with relaqs.connect(warehouse, threads=1) as db:
+        query = db.online_sql(SUM, batches=20)
+        assert not next(iter(query)).is_exact
+        query.pause()
+        old = db.tables["trips"].paths
+        compacted = relaqs.compact(warehouse / "trips")
+        assert len(compacted.files) == 20
+        query.resume()
+        assert rows_of(query.result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert rows_of(db.online_sql("SELECT sum(id) AS i FROM trips").result()) == [(21_000 * 20_999 // 2,)]
+        assert db.refresh() == ("trips",)
+        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert all(path.exists() for path in old)
+    del query  # it may be asked for its plan as long as it is there
+    gc.collect()
+    relaqs.append(MORE, warehouse / "trips")
+    assert not any(path.exists() for path in old)

@@ -142,3 +142,16 @@ def test_what_cannot_be_appended_is_said(
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_compact_makes_one_file_of_each_partition(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "lines", "--partitions", "1").exit_code == 0
+    for _ in range(20):
+        added = run("append", source, "--into", "lines")
+    assert added.stdout.splitlines()[1] == (
+        "a partition has up to 21 files: `relaqs compact lines` makes one of them"
+    )
+    result = run("compact", "lines")
+    assert (result.exit_code, result.stdout) == (0, f"lines: 84 rows, 1 partition, in {tmp_path}/lines\n")
+    assert len(read_manifest(tmp_path / "lines").files) == 1
+    assert run("compact", "nowhere").exit_code == 1

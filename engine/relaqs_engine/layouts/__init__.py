@@ -4,9 +4,10 @@ Nothing here plans or answers a query. DuckDB is reached through `relaqs_engine.
 """
 
 from relaqs_engine.layouts.append import append
+from relaqs_engine.layouts.compact import compact
 from relaqs_engine.layouts.manifest import Layout, read_manifest
 from relaqs_engine.layouts.shuffle import shuffle
 from relaqs_engine.layouts.static import add_static
 from relaqs_engine.layouts.verify import VerifyReport, verify
 
-__all__ = ["Layout", "VerifyReport", "add_static", "append", "read_manifest", "shuffle", "verify"]
+__all__ = ["Layout", "VerifyReport", "add_static", "append", "compact", "read_manifest", "shuffle", "verify"]

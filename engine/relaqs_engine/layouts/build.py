@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, list_literal, open_for_writing, quote_text
+from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, open_for_writing
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
-from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition, with_inliers
-from relaqs_engine.layouts.parquet import copy_to_parquet, settled
+from relaqs_engine.layouts.outlier_files import outlier_index
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
 
@@ -70,8 +69,7 @@ class Build:
         columns = columns or column_statistics(self.cursor, files, self.source.columns)
         outliers = None
         if kind == "sampled":
-            columns = with_inliers(self.cursor, self.target.files_of, columns, partitions)
-            columns, outliers = self._outlier_index(files, columns)
+            columns, outliers = outlier_index(self.cursor, self.target, columns, partitions)
         layout = Layout(
             table=self.target.directory.name,
             directory=self.target.directory,
@@ -92,25 +90,6 @@ class Build:
         )
         self.target.publish(layout)
         return layout
-
-    def _outlier_index(
-        self, files: Sequence[Path], columns: tuple[Column, ...]
-    ) -> tuple[tuple[Column, ...], Partition | None]:
-        """Write the outlier index. Return the columns, with the ends of those in it, and its file or None.
-
-        The ends come from a sample. If they let through more rows than an index may have, no index is
-        written.
-        """
-        if not any(column.has_outliers for column in columns):
-            return columns, None
-        table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
-        file = self.target.parts / "outliers.parquet"
-        copy_to_parquet(self.cursor, f"SELECT * FROM {table} WHERE {outlier_condition(columns)}", file)
-        ((rows,),) = self.cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")
-        if 0 < rows <= MOST_SHARE * self.source.row_count:
-            return columns, settled(self.cursor, self.target, file, rows, unit_count=rows)
-        file.unlink()
-        return tuple(replace(column, inlier_low=None, inlier_high=None) for column in columns), None
 
 
 @contextmanager

@@ -4,6 +4,7 @@
     TABLE/data-<16 hex digits>/      the partitions; a new folder for each write, so that no path is used
                                      twice and caches by path never go stale
     TABLE/.writing-<16 hex digits>/  a write under way: partitions, staged source, spill
+    TABLE/.retired-<16 hex digits>.json   an earlier manifest, whose files are still read (see `retired.py`)
 
 What the manifest does not name was left by a write that died. The next write removes it. A lock on the folder
 keeps two writers apart, and the system drops it when its holder dies.
@@ -25,9 +26,10 @@ from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, write_manifest
+from relaqs_engine.layouts.retired import RETIRED_NAME, forget_unread, retire
 
 _WRITING_PREFIX = ".writing-"
-_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+")
+_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+|{RETIRED_NAME}")
 _SPARE_BYTES = 16 << 20
 
 
@@ -59,6 +61,11 @@ class Writing:
 
     def _place(self, file: Path) -> Path:
         return self.parts / file.name if file.parts[0] == self.data_name else self.directory / file
+
+    def replace(self, layout: Layout) -> None:
+        """Make this layout the table, and keep the files of the present one as long as they are read."""
+        retire(self.directory, self.data_name.removeprefix("data-"))
+        self.publish(layout)
 
     def publish(self, layout: Layout) -> None:
         """Make this layout the table. Its written partitions must be on disk already."""
@@ -158,8 +165,8 @@ def _check_replaceable(directory: Path, *, force: bool) -> None:
 
 
 def _sweep(directory: Path) -> None:
-    """Remove what earlier and failed writes left: all of our files that the manifest does not name."""
-    named = _named_by_manifest(directory)
+    """Remove what earlier and failed writes left: all of our files that no manifest names."""
+    named = _named_by_manifests(directory)
     for entry in list(directory.iterdir()):
         if not _OURS.fullmatch(entry.name) or (entry.name.startswith("data-") and named is None):
             continue
@@ -167,10 +174,19 @@ def _sweep(directory: Path) -> None:
             _remove(entry)
 
 
-def _named_by_manifest(directory: Path) -> set[str] | None:
-    """Return the data folders that the manifest names, None where it cannot be understood."""
+def _named_by_manifests(directory: Path) -> set[str] | None:
+    """Return what the manifest names, and the retired ones that are read. None where it is not understood."""
+    retired = forget_unread(directory)
+    named = [_named_by(manifest) for manifest in (directory / MANIFEST_NAME, *retired)]
+    if None in named:
+        return None
+    return {path.name for path in retired}.union(*filter(None, named))
+
+
+def _named_by(manifest: Path) -> set[str] | None:
+    """Return the data folders that a manifest names, None where it cannot be understood."""
     try:
-        entries = json.loads((directory / MANIFEST_NAME).read_bytes())
+        entries = json.loads(manifest.read_bytes())
         partitions = [*entries["partitions"], *filter(None, [entries.get("outliers")])]
         files = (file for partition in partitions for file in partition.get("files", [partition]))
         return {str(file["file"]).split("/")[0] for file in files}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from relaqs_engine.duck import Cursor, list_literal
 from relaqs_engine.layouts.assignment import Assignment, key_unit
+from relaqs_engine.layouts.intact import check_intact
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 
@@ -53,6 +54,8 @@ def grown_units(cursor: Cursor, held: Layout, new_files: Sequence[Path]) -> Grow
         held: the table without them.
         new_files: those of the new rows.
     """
+    names_of_columns = [column.name for column in held.columns]
+    check_intact(held.directory, held.files, map(names_of_columns.index, held.cluster_key))
     unit = key_unit([(name, held.column(name).type) for name in held.cluster_key])
     assignment = Assignment(unit, held.seed, len(held.partitions))
     names = [f"k{i}" for i in range(len(unit))]

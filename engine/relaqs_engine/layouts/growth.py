@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relaqs_engine.duck import list_literal, quote_text
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.build import Build
 from relaqs_engine.layouts.distinct import distinct_counts
 from relaqs_engine.layouts.grown_columns import KnownRows, grown_columns
 from relaqs_engine.layouts.grown_units import GrownUnits, grown_units
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
-from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition
-from relaqs_engine.layouts.parquet import copy_to_parquet, settled
+from relaqs_engine.layouts.outlier_files import Indexed, without_index, written_outliers
+from relaqs_engine.layouts.outliers import MOST_SHARE
 from relaqs_engine.layouts.partitions import WrittenPartitions
 from relaqs_engine.layouts.statistics import column_statistics, described
 
@@ -100,21 +99,14 @@ def _columns(
     )
 
 
-def _with_outliers(
-    build: Build, layout: Layout, new_files: Sequence[Path]
-) -> tuple[tuple[Column, ...], Partition | None]:
+def _with_outliers(build: Build, layout: Layout, new_files: Sequence[Path]) -> Indexed:
     """Return the columns and the outlier index, with the outliers among the new rows, or without an index."""
     index = layout.outliers
     if index is None:
         return layout.columns, None
-    table = f"read_parquet({list_literal([str(file) for file in new_files])}, hive_partitioning = false)"
-    file = build.target.parts / "outliers.parquet"
-    copy_to_parquet(build.cursor, f"SELECT * FROM {table} WHERE {outlier_condition(layout.columns)}", file)
-    ((rows,),) = build.cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")
-    if index.row_count + rows > MOST_GROWN_SHARE * layout.row_count:
-        file.unlink()
-        return tuple(replace(each, inlier_low=None, inlier_high=None) for each in layout.columns), None
-    if not rows:
-        file.unlink()
+    more = written_outliers(build.cursor, build.target, layout.columns, new_files)
+    if more is None:
         return layout.columns, index
-    return layout.columns, _with_rows(index, settled(build.cursor, build.target, file, rows, rows), rows)
+    if index.row_count + more.row_count > MOST_GROWN_SHARE * layout.row_count:
+        return without_index(layout.columns), None
+    return layout.columns, _with_rows(index, more, more.row_count)

@@ -207,6 +207,11 @@ class Layout:
         return tuple(each for partition in self.partitions for each in partition.files)
 
     @property
+    def all_files(self) -> tuple[StoredFile, ...]:
+        """Return the files of all partitions and of the outlier index."""
+        return (*self.files, *(self.outliers.files if self.outliers else ()))
+
+    @property
     def paths(self) -> tuple[Path, ...]:
         """Return the absolute path of each file of the partitions, in order."""
         return tuple(self.directory / each.file for each in self.files)
@@ -254,11 +259,11 @@ def read_manifest(directory: str | Path) -> Layout:
     try:
         state = path.stat()
     except OSError:
-        return _read(folder, path)
+        return read_state(folder, path)
     stamp = state.st_ino, state.st_size, state.st_mtime_ns
     known = _READ.get(path)
     if known is None or known[0] != stamp:
-        known = _READ[path] = stamp, _read(folder, path)
+        known = _READ[path] = stamp, read_state(folder, path)
     return known[1]
 
 
@@ -266,7 +271,8 @@ def read_manifest(directory: str | Path) -> Layout:
 _READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
 
 
-def _read(folder: Path, path: Path) -> Layout:
+def read_state(folder: Path, path: Path) -> Layout:
+    """Return the layout that a manifest describes, which may have another name than usual in the folder."""
     try:
         text = path.read_bytes()
         was_sealed = is_sealed(text)
