@@ -24,7 +24,7 @@ PACKAGES = {
 # Arrows point downward only, one way. What lies above is found by entry points: see `relaqs/plugins.py`.
 MAY_IMPORT = {
     "relaqs_bootstrap": {"numpy", "scipy"},
-    "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy", "xxhash"},
+    "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy", "xxhash", "pyiceberg"},
     "relaqs": {
         "relaqs_bootstrap",
         "relaqs_engine",

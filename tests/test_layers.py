@@ -33,7 +33,7 @@ FLOORS = {
         {"__main__"},
     ),
     "relaqs_engine": (
-        {"arrow_arrays", "errors", "old_paths"},
+        {"arrow_arrays", "errors", "first_use", "old_paths"},
         {"duck"},
         {"layouts"},
         {"bounds", "catalog"},

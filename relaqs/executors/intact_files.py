@@ -12,10 +12,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from relaqs_engine.duck import file_state
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.intact import HOW_TO_MEND, fault_of
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile, read_manifest
@@ -100,6 +100,8 @@ class IntactFiles:
             for check in due:
                 run(check)
         elif due:
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(min(threads, len(due))) as pool:
                 for _ in pool.map(run, due):
                     pass
@@ -154,13 +156,13 @@ def check_unchanged(reads: Sequence[Read]) -> None:
     Raises DataError naming the first that has changed, UnseenFileError for one that is not there.
     """
     for read in reads:
-        for path, byte_count, modified_ns in read.files if isinstance(read, PlainRead) else ():
-            try:
-                state = os.stat(path)
-            except OSError as error:
-                raise UnseenFileError(path, HOW_TO_REOPEN) from error
-            if (state.st_size, state.st_mtime_ns) != (byte_count, modified_ns):
-                raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
+        for known in read.files if isinstance(read, PlainRead) else ():
+            path, _, _ = known
+            if (found := file_state(path)) == known:
+                continue
+            if found[1] < 0:
+                raise UnseenFileError(path, HOW_TO_REOPEN)
+            raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
 
 
 def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:

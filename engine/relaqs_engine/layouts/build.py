@@ -18,8 +18,6 @@ from relaqs_engine.layouts.outlier_files import outlier_index
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
 
-DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
-
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, in [0, 1], and what is being done now."""
 

@@ -20,9 +20,10 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
+from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.fitting import fitted
 from relaqs_engine.layouts.growth import grown

@@ -8,10 +8,10 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from relaqs_engine.duck import Cursor, list_literal, open_for_writing
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES, Cursor, list_literal, open_for_writing
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.assignment import key_unit
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress
+from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.distinct import distinct_counts
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.intact import check_intact
