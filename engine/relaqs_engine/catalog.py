@@ -22,6 +22,7 @@ from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.layouts.spread import Spread, in_turn
+from relaqs_engine.layouts.together import settle
 
 MOST_CHOICES = 16
 
@@ -66,6 +67,7 @@ class Catalog:
     def open(cls, directory: str | Path) -> Catalog:
         """Return the tables of a warehouse folder. Raises LayoutError if it holds none."""
         folders = table_folders(Path(os.path.abspath(directory)))
+        settle(folders)
         return cls(tuple(read_manifest(folder) for folder in folders))
 
     @classmethod
@@ -128,6 +130,7 @@ class Catalog:
 
         Plain tables stay as they are. Raises LayoutError where a layout is not there any more.
         """
+        settle(layout.directory for layout in self.layouts if not layout.is_plain)
         now = tuple(map(_as_it_is_now, self.layouts))
         changed = [new.table for old, new in zip(self.layouts, now, strict=True) if new is not old]
         return replace(self, layouts=now), tuple(changed)

@@ -15,9 +15,12 @@ is the switch, as it is when a table is laid out. Queries that run go on over th
 
 from __future__ import annotations
 
-import glob
 import hashlib
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
@@ -27,17 +30,13 @@ from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.fitting import fitted
 from relaqs_engine.layouts.growth import grown
-from relaqs_engine.layouts.manifest import (
-    LAYOUT_MARK,
-    MANIFEST_NAME,
-    Layout,
-    read_manifest,
-)
+from relaqs_engine.layouts.manifest import Layout, read_manifest
 from relaqs_engine.layouts.one_pass import write_in_one_pass
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint
 from relaqs_engine.layouts.spread import Spread, in_turn
+from relaqs_engine.layouts.together import layout_folders, publish_together
 
 
 def append(
@@ -52,7 +51,8 @@ def append(
 ) -> Layout:
     """Return the layout of a table after the rows of a source were added to it.
 
-    Two appends to one table take turns. Sessions that are open go on with the rows that they had when they
+    Other layouts of the same table beside it, such as `orders@customer`, get the rows at the same time. Two
+    appends to one table take turns. Sessions that are open go on with the rows that they had when they
     were opened, until `Session.refresh`.
 
     Args:
@@ -81,17 +81,19 @@ def append(
     (1002, 6000, 1002)
     """
     appendable(read_manifest(into))
-    _check_only_layout(Path(into))
     report = progress or (lambda share, doing: None)
     report(0.0, "opening the source")
-    with building(
-        source, into, force=True, memory_limit_bytes=memory_limit_bytes, threads=threads, waits=True
-    ) as build:
-        held = read_manifest(into)
-        if build.source.row_count and (not batch or batch not in held.batches):
-            held = _append(build, held, batch, report, spread)
+    how = partial(building, force=True, memory_limit_bytes=memory_limit_bytes, threads=threads, waits=True)
+    folders = layout_folders(Path(os.path.abspath(into)))
+    with ExitStack() as stack:
+        first = stack.enter_context(how(source, folders[0]))
+        builds = [first, *(stack.enter_context(how(first.source, folder)) for folder in folders[1:])]
+        held = [read_manifest(build.target.directory) for build in builds]
+        _check_same_rows(held)
+        if first.source.row_count and (not batch or batch not in held[0].batches):
+            held = _appended(builds, held, batch, report, spread)
     report(1.0, "done")
-    return held
+    return next(layout for layout in held if layout.table == Path(os.path.abspath(into)).name)
 
 
 def appendable(layout: Layout) -> Path:
@@ -105,18 +107,36 @@ def appendable(layout: Layout) -> Path:
     return layout.directory
 
 
-def _check_only_layout(directory: Path) -> None:
-    table = directory.name.partition(LAYOUT_MARK)[0]
-    folders = [*directory.parent.glob(f"{glob.escape(table)}{LAYOUT_MARK}*"), directory.with_name(table)]
-    others = sorted(each for each in folders if each != directory and (each / MANIFEST_NAME).is_file())
-    if others:
-        raise LayoutError(
-            f"{directory} is one of several layouts of {table}, beside {', '.join(map(str, others))}, which "
-            "must have the same rows; remove those folders, append, and make them again with `relaqs shuffle`"
-        )
+def _check_same_rows(layouts: Sequence[Layout]) -> None:
+    first, *others = layouts
+    for other in others:
+        if other.row_count != first.row_count:
+            raise LayoutError(
+                f"{first.directory} and {other.directory} are two layouts of one table, and hold "
+                f"{first.row_count} and {other.row_count} rows; lay both out from the same data"
+            )
 
 
-def _append(build: Build, held: Layout, batch: str, progress: Progress, spread: Spread) -> Layout:
+def _appended(
+    builds: Sequence[Build], held: Sequence[Layout], batch: str, progress: Progress, spread: Spread
+) -> list[Layout]:
+    """Append to all layouts of a table, and return them."""
+    layouts = []
+    for i, (build, layout) in enumerate(zip(builds, held, strict=True)):
+        share = partial(_share_of, progress, i, len(builds))
+        layout = _written_to(build, layout, share, spread)
+        layouts.append(replace(layout, batches=(*layout.batches, *([batch] if batch else []))))
+    publish_together([(build.target, layout) for build, layout in zip(builds, layouts, strict=True)])
+    return layouts
+
+
+def _share_of(progress: Progress, done: int, count: int, share: float, doing: str) -> None:
+    """Tell how far one of several layouts is. done: how many are."""
+    progress((done + share) / count, doing)
+
+
+def _written_to(build: Build, held: Layout, progress: Progress, spread: Spread) -> Layout:
+    """Write new rows beside a layout, and return what it becomes with them."""
     source = fitted(build.source, held, build.cursor, build.target.scratch)
     written = _written(build, held, source, progress, spread)
     if (
@@ -127,10 +147,7 @@ def _append(build: Build, held: Layout, batch: str, progress: Progress, spread: 
             f"{build.source.description} changed while it was being appended; nothing was, so append it again"
         )
     progress(0.9, "updating what is known of the columns")
-    layout = grown(build, held, written)
-    layout = replace(layout, batches=(*held.batches, *([batch] if batch else [])))
-    build.target.publish(layout)
-    return layout
+    return grown(build, held, written)
 
 
 def _written(

@@ -17,6 +17,7 @@ from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.outlier_files import outlier_index
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.layouts.together import layout_folders, settle
 
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, in [0, 1], and what is being done now."""
@@ -104,6 +105,7 @@ def building(
 
     waits: for another process that writes the folder, instead of raising LayoutError.
     """
+    settle(layout_folders(Path(os.path.abspath(into))))
     with writing(into, force=force, waits=waits) as target:
         cursor = open_for_writing(
             threads=threads or os.cpu_count() or 1,

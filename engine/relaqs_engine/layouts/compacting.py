@@ -19,6 +19,7 @@ from relaqs_engine.layouts.manifest import Layout, Partition, read_manifest
 from relaqs_engine.layouts.outlier_files import outlier_index, without_index
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.statistics import column_bytes
+from relaqs_engine.layouts.together import layout_folders, settle
 
 
 def compact(
@@ -57,6 +58,7 @@ def compact(
     """
     read_manifest(directory)  # an error now, before anything is made
     report = progress or (lambda share, doing: None)
+    settle(layout_folders(Path(os.path.abspath(directory))))
     with writing(directory, force=True, waits=True) as target:
         held = read_manifest(directory)
         if not is_compact(held):

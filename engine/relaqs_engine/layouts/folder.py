@@ -69,10 +69,20 @@ class Writing:
 
     def publish(self, layout: Layout) -> None:
         """Make this layout the table. Its written partitions must be on disk already."""
-        _sync_directory(self.parts)
-        self.parts.rename(self.directory / self.data_name)
+        self._keep_data()
         write_manifest(layout)
         _sync_directory(self.directory)
+
+    def publish_later(self, layout: Layout, name: str) -> Path:
+        """Return a manifest that makes this layout the table once it is renamed. name: until then."""
+        self._keep_data()
+        path = write_manifest(layout, name)
+        _sync_directory(self.directory)
+        return path
+
+    def _keep_data(self) -> None:
+        _sync_directory(self.parts)
+        self.parts.rename(self.directory / self.data_name)
 
     def check_space(self, needed_bytes: int) -> None:
         """Raise LayoutError unless about this many bytes fit on the disk."""
@@ -177,7 +187,8 @@ def _sweep(directory: Path) -> None:
 def _named_by_manifests(directory: Path) -> set[str] | None:
     """Return what the manifest names, and the retired ones that are read. None where it is not understood."""
     retired = forget_unread(directory)
-    named = [_named_by(manifest) for manifest in (directory / MANIFEST_NAME, *retired)]
+    waiting = directory.glob(".next-*.json")  # see `together.py`
+    named = [_named_by(manifest) for manifest in (directory / MANIFEST_NAME, *retired, *waiting)]
     if None in named:
         return None
     return {path.name for path in retired}.union(*filter(None, named))

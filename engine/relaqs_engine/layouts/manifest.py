@@ -305,12 +305,15 @@ def read_state(folder: Path, path: Path) -> Layout:
     return layout
 
 
-def write_manifest(layout: Layout) -> None:
-    """Write the layout's manifest to disk in one step. A reader sees the old one or this one."""
+def write_manifest(layout: Layout, name: str = MANIFEST_NAME) -> Path:
+    """Write the layout's manifest to disk in one step, and return its path.
+
+    A reader sees the old one or this one.
+    """
     entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
     # A table is named by its folder, so that a folder can be moved and renamed.
     del entries["table"], entries["directory"]
-    path = layout.directory / MANIFEST_NAME
+    path = layout.directory / name
     draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
     try:
         with draft.open("wb") as file:
@@ -320,6 +323,7 @@ def write_manifest(layout: Layout) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+    return path
 
 
 def _entries(made: Any) -> dict[str, Any]:

@@ -16,12 +16,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, add_static, append, read_manifest, shuffle, verify
 from relaqs_engine.layouts import one_pass as one_pass_module
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, write_manifest
 from relaqs_engine.layouts.outliers import outlier_condition
 
+from benchmarks.killed_appends import killed_appends
 from tests.engine.layouts.reading import partition_table, rows_in_any_order, stored_rows
 
 Writer = Callable[..., Path]
@@ -308,9 +310,79 @@ def test_two_appends_at_once_take_turns(tmp_path: Path, write: Writer) -> None:
     assert verify(into).ok
 
 
-def test_another_layout_of_the_table_is_named(tmp_path: Path) -> None:
-    shuffle(FIRST, tmp_path / "lines", partitions=2)
-    shuffle(FIRST, tmp_path / "lines@order", partitions=2, cluster_by="order_id")
-    for folder in ("lines", "lines@order"):
-        with pytest.raises(LayoutError, match="is one of several layouts of lines, beside"):
-            append(BATCHES[0], tmp_path / folder)
+def two_layouts(folder: Path) -> tuple[Path, Path]:
+    shuffle(FIRST, folder / "lines", partitions=3)
+    shuffle(FIRST, folder / "lines@order", partitions=2, cluster_by="order_id")
+    shuffle(FIRST, folder / "lines2", partitions=2)  # another table
+    return folder / "lines", folder / "lines@order"
+
+
+@pytest.mark.parametrize("into", ["lines", "lines@order"])
+def test_all_layouts_of_a_table_get_the_rows(tmp_path: Path, into: str) -> None:
+    two_layouts(tmp_path)
+    with duckdb.connect() as connection:
+        connection.register("batch", BATCHES[0])
+        layout = append(connection.sql("FROM batch"), tmp_path / into, batch="may")  # can be read only once
+    assert layout.table == into
+    expected = rows_in_any_order(pa.concat_tables([FIRST, BATCHES[0]]))
+    for name in ("lines", "lines@order"):
+        assert rows_in_any_order(stored_rows(read_manifest(tmp_path / name))) == expected
+    assert read_manifest(tmp_path / "lines2").row_count == len(FIRST)
+    assert len(Catalog.open(tmp_path).tables) == 2
+    assert verify(tmp_path).ok
+
+
+# Appends to a table with two layouts, and kills itself around the switch.
+VICTIM_OF_TWO = """
+import os, signal, sys
+from pathlib import Path
+from relaqs_engine.layouts import append, folder, together
+
+source, into, moment = sys.argv[1:]
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_manifest = folder.write_manifest
+
+def write(layout, name="manifest.json"):
+    if moment == f"before {name[:5]}":
+        die()
+    path = write_manifest(layout, name)
+    if moment == f"after {name[:5]}":
+        die()
+    return path
+
+folder.write_manifest = write
+append(source, into, batch="b")
+"""
+
+
+@pytest.mark.parametrize(
+    ("moment", "is_in"),
+    [("before .next", False), ("after .next", False), ("before manif", False), ("after manif", True)],
+)
+def test_killed_in_the_middle_all_layouts_have_the_rows_or_none(
+    tmp_path: Path, write: Writer, moment: str, is_in: bool
+) -> None:
+    folders = two_layouts(tmp_path / "w")
+    source = write("batch.parquet", BATCHES[0])
+    words = [sys.executable, "-c", VICTIM_OF_TWO, str(source), str(folders[0]), moment]
+    assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+    found = {layout.table: layout.row_count for layout in Catalog.open(tmp_path / "w").layouts}
+    rows = len(FIRST) + is_in * len(BATCHES[0])
+    assert found == {"lines": rows, "lines@order": rows, "lines2": len(FIRST)}
+    assert verify(tmp_path / "w").ok
+    append(source, folders[1], batch="b")
+    for folder in folders:
+        layout = read_manifest(folder)
+        assert layout.row_count == len(FIRST) + len(BATCHES[0])
+        used = {Path(stored.file).parts[0] for stored in layout.all_files}
+        assert {path.name for path in folder.iterdir()} == {MANIFEST_NAME, *used}
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_no_row_is_lost_or_doubled(tmp_path: Path) -> None:
+    outcome = killed_appends(tmp_path, appends=4, kills=12)
+    assert outcome.kills > 0
+    assert (outcome.lost, outcome.doubled, outcome.is_sound) == (0, 0, True)
