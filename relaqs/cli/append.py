@@ -27,8 +27,13 @@ _MANY_FILES = 20
     metavar="NAME",
     help="A name for these rows. If a batch of this name was appended before, nothing is done.",
 )
+@click.option(
+    "--new-files",
+    is_flag=True,
+    help="Take only those files of SOURCE that the table was not made of.",
+)
 @memory_option
-def append(source: tuple[str, ...], into: Path, batch: str, memory_limit: int) -> None:
+def append(source: tuple[str, ...], into: Path, batch: str, new_files: bool, memory_limit: int) -> None:
     """Add the rows of SOURCE (Parquet or CSV files, folders, globs) to a table that was laid out.
 
     Any part of the table stays a random sample of all rows. SOURCE must have the table's columns. Sessions
@@ -42,7 +47,14 @@ def append(source: tuple[str, ...], into: Path, batch: str, memory_limit: int) -
 
     before = read_manifest(into)
     with progress_bar() as progress:
-        layout = add_rows(source, into, batch=batch, memory_limit_bytes=memory_limit, progress=progress)
+        layout = add_rows(
+            source,
+            into,
+            batch=batch,
+            only_new_files=new_files,
+            memory_limit_bytes=memory_limit,
+            progress=progress,
+        )
     if layout.row_count == before.row_count and batch in layout.batches:
         click.echo(f"batch {batch!r} was appended before; nothing was done")
     click.echo(layout.summary)

@@ -31,10 +31,11 @@ from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.fitting import fitted
 from relaqs_engine.layouts.growth import grown
 from relaqs_engine.layouts.manifest import Layout, read_manifest
+from relaqs_engine.layouts.new_files import new_files
 from relaqs_engine.layouts.one_pass import write_in_one_pass
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
-from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint
+from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, is_path
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.together import layout_folders, publish_together
 
@@ -44,6 +45,7 @@ def append(
     into: str | Path,
     *,
     batch: str = "",
+    only_new_files: bool = False,
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES,
     threads: int | None = None,
     progress: Progress | None = None,
@@ -59,6 +61,8 @@ def append(
         source: as `shuffle` takes it. Its columns must be those of the table, in any order.
         into: the table's folder.
         batch: a name for these rows. If a batch of this name was appended before, nothing is done.
+        only_new_files: whether to take only those files of the source that the table was not made of. Where
+            one of the others has changed or is gone, LayoutError is raised.
         memory_limit_bytes: beyond it, disk in `into` is used.
         threads: of DuckDB. The default is all cores.
         progress: called with the share done and what is being done.
@@ -80,7 +84,12 @@ def append(
     >>> layout.row_count, layout.column("fare").maximum, again.row_count
     (1002, 6000, 1002)
     """
-    appendable(read_manifest(into))
+    present = read_manifest(into)
+    appendable(present)
+    if only_new_files:
+        source = new_files(source if is_path(source) else (), present)
+        if not source:
+            return present
     report = progress or (lambda share, doing: None)
     report(0.0, "opening the source")
     how = partial(building, force=True, memory_limit_bytes=memory_limit_bytes, threads=threads, waits=True)
@@ -125,7 +134,9 @@ def _appended(
     for i, (build, layout) in enumerate(zip(builds, held, strict=True)):
         share = partial(_share_of, progress, i, len(builds))
         layout = _written_to(build, layout, share, spread)
-        layouts.append(replace(layout, batches=(*layout.batches, *([batch] if batch else []))))
+        names = (*layout.batches, *([batch] if batch else []))
+        files = (*layout.source_files, *builds[0].given)
+        layouts.append(replace(layout, batches=names, source_files=files))
     publish_together([(build.target, layout) for build, layout in zip(builds, layouts, strict=True)])
     return layouts
 
@@ -166,7 +177,7 @@ def _written(
         _assignment(build, held, source),
         held.cluster_key,
         lambda share, doing: progress(0.8 * share, doing),
-        keeps_empty=False,
+        adds_to_a_table=True,
     )
     memory_limit_bytes = build.memory_limit_bytes
     return write_in_one_pass(job, memory_limit_bytes, spread) or PartitionWriter(job).write(

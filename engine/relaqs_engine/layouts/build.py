@@ -14,6 +14,7 @@ from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, open_for_writi
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
+from relaqs_engine.layouts.new_files import given_files
 from relaqs_engine.layouts.outlier_files import outlier_index
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
@@ -33,6 +34,7 @@ class Build:
         source: the table.
         memory_limit_bytes: the memory that DuckDB may take.
         state: the source's files, sizes and times when they were opened.
+        given: the files that the user named, in the same way; () where the source is none of files.
     """
 
     target: Writing
@@ -40,6 +42,7 @@ class Build:
     source: ParquetSource
     memory_limit_bytes: int
     state: tuple[FileState, ...]
+    given: tuple[FileState, ...] = ()
 
     def publish(
         self,
@@ -86,6 +89,7 @@ class Build:
             source=self.source.description,
             created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
             outliers=outliers,
+            source_files=self.given,
         )
         self.target.publish(layout)
         return layout
@@ -113,7 +117,8 @@ def building(
             temp_directory=target.scratch / "spill",
         )
         with closing(cursor):
+            given = given_files(source)
             opened = open_source(source, cursor, target.scratch)
             state = fingerprint(opened.files)
             target.check_space(opened.byte_count)
-            yield Build(target, cursor, opened, memory_limit_bytes, state)
+            yield Build(target, cursor, opened, memory_limit_bytes, state, given)

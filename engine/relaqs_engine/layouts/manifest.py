@@ -147,6 +147,8 @@ class Layout:
             has 1, which makes the largest unit a likely one.
         batches: the names that appends were given, in order. A batch of a name that is here is not appended
             again.
+        source_files: the files that its rows came from: path, size in bytes, time of the last change in
+            nanoseconds. Empty where they came from elsewhere.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> trips = CATALOG.table("trips")
@@ -171,6 +173,7 @@ class Layout:
     outliers: Partition | None = None
     typical_unit_rows: float = 1.0
     batches: tuple[str, ...] = ()
+    source_files: tuple[tuple[str, int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -353,6 +356,7 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
             partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
             cluster_key=tuple(entries.pop("cluster_key")),
             batches=tuple(entries.pop("batches", ())),
+            source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
             outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
             **entries,
         )

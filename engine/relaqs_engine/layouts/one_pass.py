@@ -172,7 +172,9 @@ class _OnePass:
         rows = int(block_rows.sum())
         with closing(self.job.cursor.another()) as cursor:
             units = (
-                units_of_file(cursor, file, self.job.assignment.unit) if self.job.key else Units.rows(rows)
+                units_of_file(cursor, file, self.job.assignment.unit)
+                if self.job.counts_units
+                else Units.rows(rows)
             )
             counts = tuple(block_rows.tolist())
             return settled(cursor, self.job.target, file, rows, units.count, counts), units

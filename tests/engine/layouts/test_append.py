@@ -386,3 +386,30 @@ def test_killed_at_random_moments_no_row_is_lost_or_doubled(tmp_path: Path) -> N
     outcome = killed_appends(tmp_path, appends=4, kills=12)
     assert outcome.kills > 0
     assert (outcome.lost, outcome.doubled, outcome.is_sound) == (0, 0, True)
+
+
+def test_only_the_new_files_of_a_source_are_taken(tmp_path: Path, write: Writer) -> None:
+    source, into = tmp_path / "days", tmp_path / "t"
+    write("days/1.parquet", {"x": [1, 2]})
+    shuffle(source, into, partitions=1)
+    assert append(source, into, only_new_files=True).row_count == 2
+    write("days/2.parquet", {"x": [3]})
+    write("days/3.parquet", {"x": [4]})
+    assert append(source, into, only_new_files=True).row_count == 4
+    layout = append(str(source / "*.parquet"), into, only_new_files=True)
+    assert rows_in_any_order(stored_rows(layout)) == [(1,), (2,), (3,), (4,)]
+    assert len(layout.source_files) == 3
+    write("days/4.parquet", {"x": [5]})
+    write("days/2.parquet", {"x": [30, 31]})
+    with pytest.raises(LayoutError, match=r"2.parquet changed since its rows went into .*shuffle --force"):
+        append(source, into, only_new_files=True)
+    (source / "2.parquet").unlink()
+    with pytest.raises(LayoutError, match=r"2.parquet is gone since"):
+        append(source, into, only_new_files=True)
+    assert read_manifest(into) == layout
+
+
+def test_a_table_of_rows_in_memory_knows_no_files(tmp_path: Path, write: Writer) -> None:
+    shuffle(FIRST, tmp_path / "t", partitions=2)
+    with pytest.raises(LayoutError, match="does not say of which files it was made"):
+        append(write("more.parquet", BATCHES[0]), tmp_path / "t", only_new_files=True)
