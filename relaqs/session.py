@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 import weakref
@@ -18,30 +17,28 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.layouts.cache import LayingOut, lay_out
-from relaqs_engine.layouts.plain import PlainTable, all_measured
-from relaqs_engine.layouts.session_folder import SessionFolder
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
-from relaqs.executors import Executor, check_can_pace
+from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.queries import notices
-from relaqs.queries.background_layout import BackgroundLayouts, let_go
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
-from relaqs.queries.state_database import StateDatabase
+from relaqs.queries.state_database import StateDatabase, closed_config
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -50,6 +47,7 @@ if TYPE_CHECKING:
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
@@ -79,29 +77,27 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
-        folder: SessionFolder | None = None,
+        exact_below_seconds: float | None = None,
+        cache_use: CacheUse | None = None,
     ) -> None:
+        self._exact_below_seconds = exact_below_seconds
         self._catalog = catalog
-        self._folder = folder
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = worker.unopened(memory_limit_bytes - self._state_bytes, result_limit_bytes)
+        self._config = closed_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._opened_configs: set[DatabaseConfig] = set()
-        self._changing = threading.Lock()
         self._is_closed = False
         self._open(catalog)
-        self._states = StateDatabase(worker.unopened(self._state_bytes, result_limit_bytes))
+        self._states = StateDatabase(closed_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
-        self._layouts = None
-        if background_layouts:
-            adopt = weakref.WeakMethod(self._adopt)  # the thread must not keep a forgotten session
-            self._layouts = BackgroundLayouts(executor.capacity, notices.announce, adopt)
+        cores = executor.capacity if background_layouts else None
+        self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(partial(let_go, executor, self._layouts), "relaqs-close")
+        close = background_thread(partial(let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
@@ -110,16 +106,8 @@ class Session:
         self._config = catalog.readable_by(self._config)
         self._exact_config = catalog.readable_by(self._exact_config)
         self._opened_configs |= {self._config, self._exact_config}
-        self._catalog = catalog
-        self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes)  # last: others plan now
-
-    def _adopt(self, layout: Layout) -> None:
-        """Read this layout in the place of the plain table that it was made of."""
-        with self._changing:
-            if self._is_closed:
-                return
-            others = (old for old in self._catalog.layouts if old.table != layout.table or not old.is_plain)
-            self._open(Catalog((*others, layout)))
+        self._catalog = catalog  # the planner is changed last: others plan now
+        self._planner = Planner(catalog, self._views, self._state_bytes, self._exact_config.threads)
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -245,6 +233,8 @@ class Session:
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
+        if options.wants_the_end_only:
+            plan = self._planner.at_once(plan, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at)
 
     def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
@@ -299,8 +289,7 @@ class Session:
         True
         """
         self._planner.check_open()
-        if self._layouts is not None:
-            self._layouts.asked(map(self._catalog.table, plan.plain_tables))
+        self._open_tables.asked(plan.plain_tables)
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = watched_columns(plan, options.watch)
         job = query_job(
@@ -336,10 +325,23 @@ class Session:
         query.start()
         return query
 
+    @property
+    def layout_progress(self) -> LayoutProgress | None:
+        """How far the layout is that is being made behind the questions, None where there is none.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> print(db.layout_progress)
+        None
+        """
+        return self._open_tables.progress
+
     def lay_out(self, table: str) -> Layout:
         """Lay a plain table out now, and return its layout. Later queries of this session sample it.
 
-        It is kept in the cache for later sessions. A table that has a layout is returned as it is.
+        The layout is kept in the cache, where later sessions find it. A table that has a layout is returned
+        as it is.
 
         Args:
             table: its name.
@@ -358,12 +360,27 @@ class Session:
         'mergeable'
         """
         self._planner.check_open()
-        found = self._catalog.table(table)
-        if not isinstance(found, PlainTable):
-            return found
-        layout = lay_out(found, LayingOut(notices.announce))
-        self._adopt(layout)
-        return layout
+        return self._open_tables.lay_out(table)
+
+    def refresh(self, table: str) -> Layout:
+        """Return a table as its files are now. Later queries of this session are about these rows.
+
+        Queries that run go on, and fail if they read a file that changed.
+
+        Raises:
+            SqlError: there is no such table.
+            DataError: its files cannot be read.
+            LayoutError: they are not there, or its layout is not.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> duckdb.sql("SELECT range AS x FROM range(7)").write_parquet("numbers.parquet")
+        >>> db.refresh("numbers").row_count
+        7
+        """
+        self._planner.check_open()
+        return self._open_tables.refresh(table)
 
     def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
         """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
@@ -379,29 +396,8 @@ class Session:
         >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
         1500
         """
-        from relaqs.laying_out import append_to
-
         self._planner.check_open()
-        append_to(self._catalog.table(table), source, batch)
-        self.refresh()
-        return self._catalog.table(table)
-
-    def refresh(self) -> tuple[str, ...]:
-        """Read layouts as they are now, and return the names of those that changed. Queries that run go on.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> layout = relaqs.append(duckdb.sql("FROM range(500) AS t(x)"), "data/numbers")
-        >>> db.tables["numbers"].row_count, db.refresh(), db.tables["numbers"].row_count
-        (1000, ('numbers',), 1500)
-        """
-        with self._changing:
-            self._planner.check_open()
-            catalog, changed = self._catalog.refreshed()
-            if changed:
-                self._open(catalog)
-        return changed
+        return self._open_tables.append(table, source, batch)
 
     def train(
         self,
@@ -477,8 +473,7 @@ class Session:
         """
         from relaqs.pacing.pacer import Pacer
 
-        self._planner.check_open()
-        check_can_pace(self._executor)
+        self._check_can_pace()
         return Pacer(
             self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
         )
@@ -511,11 +506,18 @@ class Session:
         """
         from relaqs.pacing.query_pacer import QueryPacer
 
-        self._planner.check_open()
-        check_can_pace(self._executor)
+        self._check_can_pace()
         return QueryPacer(
             self._executor, columns, priority=priority, target=target, name=name, running=self._running
         )
+
+    def _check_can_pace(self) -> None:
+        self._planner.check_open()
+        if not isinstance(self._executor, ThreadExecutor):
+            raise UnsupportedError(
+                f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
+                "session without a cluster"
+            )
 
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.
@@ -542,7 +544,7 @@ class Session:
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self.plan(sql))
+        return explain(self._planner.at_once(self.plan(sql), self._exact_below_seconds))
 
     def advise(self, sql: str) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -569,11 +571,9 @@ class Session:
         >>> db
         <Session of numbers: closed>
         """
-        if self._layouts is not None:
-            self._layouts.stop()
-        with self._changing:
-            self._planner.close()
-            self._is_closed = True
+        self._open_tables.close()
+        self._planner.close()
+        self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
         self._running.close(_CLOSE_SECONDS)
@@ -581,8 +581,7 @@ class Session:
         for config in self._opened_configs:
             worker.close_database(config)
         self._states.close()
-        if self._folder is not None:
-            self._folder.remove()
+        self._open_tables.release()
 
     def __enter__(self) -> Session:
         return self

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from relaqs_engine.errors import UnsupportedError
-
 from relaqs.arguments import ArgumentError
 from relaqs.executors.threads import ThreadExecutor
 from relaqs.jobs.executor import Executor
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
     from distributed import Client, Security
 
 
-__all__ = ["Executor", "ThreadExecutor", "check_can_pace", "open_executor"]
+__all__ = ["Executor", "ThreadExecutor", "open_executor"]
 
 
 def open_executor(
@@ -52,12 +50,3 @@ def open_executor(
     from relaqs.executors.dask import DaskExecutor  # half a second, which embedded users never pay
 
     return DaskExecutor(cluster, policy=policy, security=security)
-
-
-def check_can_pace(executor: Executor) -> None:
-    """Return if loops of this process can take turns with other work. Raises UnsupportedError otherwise."""
-    if not isinstance(executor, ThreadExecutor):
-        raise UnsupportedError(
-            f"a loop of this process cannot take turns with {executor.describe()}; pace it in a "
-            "session without a cluster"
-        )

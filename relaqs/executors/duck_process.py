@@ -14,13 +14,18 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 
 import pyarrow as pa
-from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
+from relaqs_engine.duck import (
+    ROW_GROUP_PROTOCOL,
+    Cursor,
+    Database,
+    DatabaseConfig,
+    Interrupted,
+    quote_name,
+)
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.intact import HOW_TO_MEND
-from relaqs_engine.layouts.reads import Read
+from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.streams import Hoist
 
 from relaqs.executors.intact_files import (
@@ -28,7 +33,6 @@ from relaqs.executors.intact_files import (
     UnseenFileError,
     check_unchanged,
 )
-from relaqs.jobs.executor import user_name
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -37,13 +41,8 @@ REPEAT_SECONDS = 0.005  # between two interruptions of one statement
 
 Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
 
+_WRITE_AGAIN = "write the file again, or leave it out"
 _QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
-
-
-def unopened(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
-    """Return the configuration of a database that may read nothing yet."""
-    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)
 
 
 class Statements:
@@ -220,6 +219,9 @@ class OpenDatabase:
 
     def __init__(self, config: DatabaseConfig) -> None:
         self._database = Database(config)
+        self._files = config.files
+        self._serving = threading.Lock()
+        self._serves_row_groups = False
         self._of_thread = _ThreadCursor()
         self.hoists = HoistStore(int(config.memory_limit_bytes * HOIST_SHARE))
         self.uses = 0
@@ -229,6 +231,15 @@ class OpenDatabase:
         if self._of_thread.cursor is None:
             self._of_thread.cursor = self._database.cursor()
         return self._of_thread.cursor
+
+    def serve_row_groups(self) -> None:
+        """Let statements read single row groups of the files, from now on."""
+        with self._serving:
+            if not self._serves_row_groups:
+                from relaqs.executors.row_group_files import RowGroupFileSystem
+
+                self._database.serve(RowGroupFileSystem(self._files))
+                self._serves_row_groups = True
 
     def close(self) -> None:
         self._database.close()
@@ -253,6 +264,8 @@ class Runtime:
             still_wanted = partial(self.statements.check, owner)
             check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
             check(work.reads)
+            if ROW_GROUP_PROTOCOL in sql:
+                database.serve_row_groups()
             cursor = database.cursor()
             interruptible = partial(self.statements.running, owner, cursor)
             held = database.hoists.held(hoists, cursor, interruptible, check)
@@ -313,6 +326,8 @@ class QueryWork:
         except UnseenFileError:
             raise
         except DataError as error:
+            if ROW_GROUP_PROTOCOL in str(error):
+                raise DataError(f"{_of_user(self.reads)} {error}; {_WRITE_AGAIN}") from error
             quoted = [path for _, path in _QUOTED_PATH.findall(str(error))]
             paths = [path for path in quoted if path.startswith(self.config.readable)]
             if unseen := [path for path in paths if not Path(path).exists()]:
@@ -320,8 +335,14 @@ class QueryWork:
             if paths:
                 raise DataError(f"{error}; {HOW_TO_MEND}") from error
             if not {path for path, *_ in self.config.files}.isdisjoint(quoted):
-                raise DataError(f"{error}; write the file again, or leave it out") from error
+                raise DataError(f"{error}; {_WRITE_AGAIN}") from error
             raise
+
+
+def _of_user(reads: Sequence[Read]) -> str:
+    """Return the user's files behind names of row groups, in words."""
+    paths = [path for read in reads if isinstance(read, PlainRead) for path, *_ in read.files]
+    return f"a row group of {' or '.join(paths[:3])} cannot be read:"
 
 
 def interrupt(owner: str) -> None:

@@ -13,6 +13,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.layouts.retired import InUse
 from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.whole import WholePlan
@@ -25,6 +26,7 @@ from relaqs.queries.publisher import QueryTimeoutError
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
 
+_SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
 PLANS_KEPT = 256  # the least recently used go first
 
 
@@ -38,14 +40,17 @@ class Planner:
         catalog: the tables.
         views: name → SELECT.
         state_bytes: what the merged state of a query may take.
+        cores: that a query which runs as a whole has.
     """
 
-    def __init__(self, catalog: Catalog, views: Mapping[str, str], *, state_bytes: int) -> None:
+    def __init__(self, catalog: Catalog, views: Mapping[str, str], state_bytes: int, cores: int = 1) -> None:
         self._catalog = catalog
         self._views = dict(views)
         self._binder = Binder(catalog)
         self._state_bytes = state_bytes
+        self._row_groups = RowGroupRules(cores)
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
+        self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
         self._is_closed = False
         self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
@@ -69,6 +74,24 @@ class Planner:
         while len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
         return plan
+
+    def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
+        """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
+
+        Otherwise the plan is returned. below_seconds: of one core; None for never.
+        """
+        if below_seconds is None or not plan.is_estimated:
+            return plan
+        from relaqs_engine.planning.at_once import whole_core_seconds
+
+        seconds = whole_core_seconds(plan, self._catalog)
+        if seconds >= below_seconds:
+            return plan
+        if (kept := self._at_once.get(plan.sql)) is None:
+            kept = self._at_once[plan.sql] = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            while len(self._at_once) > PLANS_KEPT:
+                self._at_once.popitem(last=False)
+        return kept
 
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
@@ -101,6 +124,7 @@ class Planner:
                 intervals=intervals,
                 state_bytes=self._state_bytes,
                 effort=effort,
+                row_groups=self._row_groups,
             )
         return replace(plan, sql=sql)
 

@@ -195,14 +195,29 @@ class Layout:
         return self.kind == "sampled"
 
     @property
+    def is_first_part(self) -> bool:
+        """Whether only the first of its partitions are there yet (see `layouts/first_part.py`)."""
+        return False
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
 
     @property
-    def relation(self) -> tuple[str, ...]:
-        """The names that stand for the table after FROM; () where it is read from its files."""
-        return ()
+    def has_row_units(self) -> bool:
+        """Whether each row is a sampling unit of its own."""
+        return not self.cluster_key
+
+    @property
+    def known_rows(self) -> int:
+        """Return how many rows the table has, whether they are sampled or not."""
+        return self.row_count
+
+    @property
+    def from_sql(self) -> str:
+        """What stands for the table after FROM, "" where it is read from its files."""
+        return ""
 
     @property
     def has_hive_columns(self) -> bool:
