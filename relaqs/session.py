@@ -6,7 +6,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,12 +13,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import DatabaseConfig, open_for_reading
+from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.layouts.plain import PlainTable, measured
+from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
@@ -32,7 +31,7 @@ from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.open_tables import OpenTables
+from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
@@ -44,6 +43,7 @@ from relaqs.queries.state_database import StateDatabase, closed_config
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.sources import TableSource
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
@@ -97,7 +97,7 @@ class Session:
         cores = executor.capacity if background_layouts else None
         self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(partial(_let_go, executor, self._open_tables), "relaqs-close")
+        close = background_thread(partial(let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
@@ -132,11 +132,7 @@ class Session:
         >>> db.measured_tables()["numbers"].column("x").maximum
         8
         """
-        with closing(open_for_reading(threads=self._exact_config.threads)) as cursor:
-            return {
-                name: measured(table, cursor) if isinstance(table, PlainTable) else table
-                for name, table in self.tables.items()
-            }
+        return all_measured(self.tables, self._exact_config.threads)
 
     def online_sql(
         self,
@@ -386,6 +382,23 @@ class Session:
         self._planner.check_open()
         return self._open_tables.refresh(table)
 
+    def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
+        """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
+
+        Args:
+            source: as `relaqs.append` takes it.
+            table: its name. Plain tables cannot be appended to.
+            batch: a name for these rows, which are appended only once under it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
+        1500
+        """
+        self._planner.check_open()
+        return self._open_tables.append(table, source, batch)
+
     def train(
         self,
         job: TrainingJob,
@@ -584,9 +597,3 @@ class Session:
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
-
-
-def _let_go(executor: Executor, tables: OpenTables) -> None:
-    """Free what a session held that was forgotten without being closed."""
-    tables.close()
-    executor.close()

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from relaqs.arguments import ArgumentError, relative_error
+from relaqs.memory import memory_bytes
 
 
 class SqlCommand(click.Command):
@@ -48,6 +49,26 @@ def seconds(text: str) -> float:
     if not 0 < value < math.inf:
         raise click.BadParameter(f"{text!r} is no time above 0; write it as 2s, 500ms or 1.5m")
     return value
+
+
+def memory_size(text: str) -> int:
+    """Return an amount of memory in bytes, written as 4GB."""
+    try:
+        return memory_bytes(text)
+    except ArgumentError as error:
+        raise click.BadParameter(
+            f"{text!r} is no amount of memory from 256 MiB up; write it as 4GB"
+        ) from error
+
+
+memory_option = click.option(
+    "--memory-limit",
+    type=memory_size,
+    default="4GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Beyond it, disk is used.",
+)
 
 
 def _there(context: click.Context, parameter: click.Parameter, path: Path) -> Path:

@@ -29,7 +29,6 @@ from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.streams import Hoist
 
 from relaqs.executors.intact_files import (
-    HOW_TO_MEND,
     IntactFiles,
     UnseenFileError,
     check_unchanged,

@@ -9,14 +9,17 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.layouts.together import settle
 
+from relaqs.executors import Executor
 from relaqs.queries import notices
 from relaqs.queries.background_layout import BackgroundLayouts, LayoutProgress
 
@@ -86,11 +89,19 @@ class OpenTables:
         return layout
 
     def refresh(self, name: str) -> Layout:
-        """Return a table as its files are now."""
-        old = self.catalog.table(name)
-        new = reopened_table(old, Opening(self._use, notices.announce))
-        self._replace(old, new)
-        return new
+        """Return a table as its files are now. All of its layouts are read anew."""
+        old = self.catalog.all_of(name)
+        settle(layout.directory for layout in old if not layout.is_plain)
+        opening = Opening(self._use, notices.announce)
+        self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])
+        return self.catalog.table(name)
+
+    def append(self, name: str, source: TableSource, batch: str) -> Layout:
+        """Return a table's layout after rows were added to it. batch: a name for them, or ""."""
+        from relaqs.laying_out import append_to
+
+        append_to(self.catalog.table(name), source, batch)
+        return self.refresh(name)
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until no table is being laid out any more; return whether that is so."""
@@ -108,11 +119,20 @@ class OpenTables:
         self._use.release()
 
     def _replace(self, old: Layout, new: Layout) -> None:
-        """Read `new` in the place of `old`. Where another took that place meanwhile, it stays."""
+        self._replace_all([(old, new)])
+
+    def _replace_all(self, changes: Sequence[tuple[Layout, Layout]]) -> None:
+        """Read others in the place of some layouts. Where another took that place meanwhile, it stays."""
         with self._changing:
-            layouts = self.catalog.layouts
-            if self._is_closed or all(each is not old for each in layouts):
+            layouts, place = self.catalog.layouts, {id(old): new for old, new in changes}
+            if self._is_closed or all(id(each) not in place for each in layouts):
                 return
-            self.catalog = Catalog(tuple(new if each is old else each for each in layouts))
+            self.catalog = Catalog(tuple(place.get(id(each), each) for each in layouts))
             if (changed := self._changed()) is not None:
                 changed(self.catalog)
+
+
+def let_go(executor: Executor, tables: OpenTables) -> None:
+    """Free what a session held that was forgotten without being closed."""
+    tables.close()
+    executor.close()

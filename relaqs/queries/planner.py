@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.layouts.retired import InUse
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import plan_whole
@@ -32,7 +33,8 @@ PLANS_KEPT = 256  # the least recently used go first
 class Planner:
     """Plans SELECTs over a catalog and its views. Safe to use from any thread; threads plan side by side.
 
-    Planning takes 10 to 100 ms, so plans are kept. The catalog never changes, so a plan stays right.
+    Planning takes 10 to 100 ms, so plans are kept. The catalog never changes, so a plan stays right. The
+    files of its layouts stay as long as the planner, and each query that was planned here refers to it.
 
     Args:
         catalog: the tables.
@@ -50,6 +52,7 @@ class Planner:
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
         self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
         self._is_closed = False
+        self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
     def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
         """Return how a SELECT is answered, the kept plan where there is one.
@@ -106,6 +109,7 @@ class Planner:
     def close(self) -> None:
         """Plan no more. What is being planned ends with an error."""
         self._is_closed = True
+        self._in_use.release()
 
     def check_open(self) -> None:
         if self._is_closed:

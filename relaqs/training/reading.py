@@ -94,7 +94,8 @@ def _partition_read(
     values: Sequence[str],
 ) -> PartitionRead:
     sql = f"SELECT {', '.join(values)} FROM ({partial_sql(plan, catalog, (index,), by_block=False)})"
-    contents = [catalog.table(stream.table).partitions[index].sha256 for stream in plan.streams]
+    read = [catalog.table(stream.table).partitions[index] for stream in plan.streams]
+    contents = [content for partition in read for content in partition.contents]
     return PartitionRead(
         config=config,
         hoists=plan.hoists,

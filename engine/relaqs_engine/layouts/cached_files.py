@@ -197,6 +197,11 @@ def is_still(handle: int, folder: Path) -> bool:
         return False
 
 
+def is_cached(layout: Path) -> bool:
+    """Whether a layout's folder is one that the cache made of what the user has."""
+    return (layout.parent / RECORD_NAME).is_file()
+
+
 def absolute(source: FileSource) -> str:
     """Return the name of a source that means the same in every folder. A list has a line for each path."""
     paths = [source] if isinstance(source, str | os.PathLike) else source

@@ -31,7 +31,7 @@ from relaqs_engine.layouts.gathering import MOST_PARTITIONS, Gathered, Gatherer
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, Partition
 from relaqs_engine.layouts.parquet import settled
 from relaqs_engine.layouts.partition_file import PartitionFile
-from relaqs_engine.layouts.partitions import PartitionJob, Units, WrittenPartitions, units_of_file
+from relaqs_engine.layouts.partitions import NO_ROWS, PartitionJob, Units, WrittenPartitions, units_of_file
 from relaqs_engine.layouts.pieces import Pieces, pieces_of
 from relaqs_engine.layouts.spread import Spread
 from relaqs_engine.layouts.statistics import SeenValues
@@ -218,6 +218,8 @@ class _OnePass:
         """Write the last window and end the files. Return each one's entry in the manifest, and its units."""
 
         def write(partition: int) -> tuple[Partition, Units]:
+            if not self.job.is_written(course.block_rows[partition].sum()):
+                return NO_ROWS, Units.rows(0)
             files[partition].append(piece.of_partition(partition) for piece in window)
             files[partition].close()
             return self._entry(files[partition].path, course.block_rows[partition])
@@ -231,7 +233,7 @@ class _OnePass:
 
     def _entry(self, file: Path, block_rows: IntArray) -> tuple[Partition, Units]:
         with closing(self.job.cursor.another()) as cursor:
-            unit = self.job.assignment.unit if self.job.key else ()
+            unit = self.job.assignment.unit if self.job.counts_units else ()
             return entry_of(cursor, self.job.target, file, unit, block_rows)
 
 

@@ -56,7 +56,7 @@ Read: TypeAlias = LaidOutRead | PlainRead
 
 def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> LaidOutRead:
     """Return the read of some partitions."""
-    files = tuple(layout.partitions[i].file for i in partitions)
+    files = tuple(each.file for i in partitions for each in layout.partitions[i].files)
     if isinstance(layout, FirstPart):
         return FirstRead(layout, files, columns)
     return TableRead(str(layout.directory), files, columns)
@@ -65,7 +65,7 @@ def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Ite
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
-    return TableRead(str(layout.directory), (layout.outliers.file,), columns)
+    return TableRead(str(layout.directory), tuple(each.file for each in layout.outliers.files), columns)
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from relaqs_engine.duck import FileState, state_digest
 from relaqs_engine.layouts.footers import End, Zone, flat_columns, footer, zones
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar, StoredFile
 from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.row_group_file import RowGroupFile, is_understood
@@ -161,7 +161,7 @@ def _has_all(state: FileState, columns: Sequence[str]) -> bool:
 
 def _block(place: int, group: RowGroup) -> Partition:
     rows = tuple(group.row_count if i == place else 0 for i in range(BLOCK_COUNT))
-    return Partition(group.state[0], group.row_count, 1, 0, "", rows)
+    return Partition((StoredFile(group.state[0], group.row_count, 0, ""),), group.row_count, 1, rows)
 
 
 def _groups(state: FileState) -> tuple[RowGroup, ...]:

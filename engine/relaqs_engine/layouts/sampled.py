@@ -157,11 +157,11 @@ def _known_columns(build: Build, job: PartitionJob, written: WrittenPartitions) 
     """Return the columns with what was seen of them while they were written; None where nothing was."""
     if written.seen is None:
         return None
-    columns, files = build.source.columns, build.files_of(written.partitions)
+    columns, files = build.source.columns, build.target.files_of(written.partitions)
     extremes = written.seen.extremes(build.cursor, columns)
     names = [name for name, _ in columns]
     units = job.assignment.unit if job.key else ()
-    distinct = distinct_counts(build.cursor, files, written.partitions, names, units)
+    distinct = distinct_counts(build.cursor, build.target.files_of, written.partitions, names, units)
     return described(files, columns, extremes, distinct)
 
 
