@@ -43,6 +43,7 @@ PLAN_TYPES = {
     "AroundPlan",
     "RefinedPlan",
     "WholePlan",
+    "RowGroupPlan",
     "FirstPartPlan",
 }
 

@@ -16,7 +16,7 @@ from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
 
-from relaqs.arguments import ArgumentError, check_count
+from relaqs.arguments import ArgumentError, check_count, check_seconds
 from relaqs.executors import Executor, open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
@@ -44,6 +44,7 @@ def connect(
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
+    exact_below_seconds: float | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -52,16 +53,17 @@ def connect(
     asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first.
 
     Args:
-        data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
-            own name.
-        tables: table name → Parquet or CSV files (path, folder or glob).
+        data: a folder of layouts; or Parquet, CSV, JSON or DuckDB files, Delta or Iceberg tables (a path, a
+            pattern, a list, or a folder of such), each a table by its own name; or a DataFrame, Arrow data or
+            a DuckDB relation, which is called `data`.
+        tables: table name → any of these. A list of paths is one table.
         cluster: a Dask scheduler's address, or a Dask client. Without it queries run on threads of this
             process.
         views: view name → SELECT, over tables and the views before it.
         threads: how many threads of this process answer queries. By default one for each core.
         memory_limit: of each process that runs queries, in bytes or as "4GB". By default it is half of this
             machine's memory, and a quarter with a cluster.
-        cache_directory: where layouts of plain files are, and copies of CSV files. By default $RELAQS_CACHE
+        cache_directory: where layouts and copies are. By default $RELAQS_CACHE
             or ~/.cache/relaqs.
         policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
             with `plan` (see `relaqs.policies`).
@@ -72,6 +74,10 @@ def connect(
             says.
         background_layouts: whether plain tables that take more than 0.3 seconds to read are laid out into the
             cache when they are asked about a second time. Later queries then have estimates.
+        exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
+            without estimates before. On small tables these cost several times as much as the answer. A query
+            that asks for a target, a timeout, batches or other steps has estimates all the same. With None,
+            the default, all queries have.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -88,6 +94,8 @@ def connect(
     ----
     most: [[999]]
     """
+    if exact_below_seconds is not None:
+        check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
     with ExitStack() as undo:
@@ -106,6 +114,7 @@ def connect(
             exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            exact_below_seconds=exact_below_seconds,
             cache_use=use,
         )
         undo.pop_all()
@@ -142,6 +151,7 @@ _CONNECT_OPTIONS = {
     "result_limit",
     "security",
     "background_layouts",
+    "exact_below_seconds",
 }
 
 

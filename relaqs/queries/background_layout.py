@@ -148,7 +148,8 @@ class BackgroundLayouts:
                 self._changed.wait(_REPEAT_SECONDS)
 
     def _is_large(self, table: PlainTable) -> bool:
-        return table.scan_core_seconds / self._cores > NOTABLE_SECONDS
+        is_slow = table.scan_core_seconds / self._cores > NOTABLE_SECONDS
+        return is_slow and table.answers_alike_laid_out
 
     def _work(self) -> None:
         with suppress(AttributeError, OSError):  # where a thread has no priority of its own

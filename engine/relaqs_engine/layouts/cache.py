@@ -1,7 +1,7 @@
 """What the user has as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
-Parquet files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
-memory. CSV and JSON files are first copied to Parquet, and so is what can be read only once.
+Files are read where they lie, until there is a layout of them. So are DuckDB files, and data in memory. What
+can be read only once is first copied to Parquet.
 The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Of a source only the
 newest state is kept, and of the same files one layout, whatever names they are opened by.
 """
@@ -12,8 +12,8 @@ import dataclasses
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -31,16 +31,15 @@ from relaqs_engine.layouts.cache_entry import tidy
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.cached_files import CachedFiles, one_at_a_time
 from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
-from relaqs_engine.layouts.file_kinds import kind_of
+from relaqs_engine.layouts.file_kinds import FileKind, kind_of
 from relaqs_engine.layouts.folder import write_errors
-from relaqs_engine.layouts.in_memory import held, in_words
+from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.lent import table_in_file, table_in_memory
+from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_text
 from relaqs_engine.layouts.manifest import Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (
-    FileSource,
     TableSource,
     find_files,
     fingerprint,
@@ -49,6 +48,7 @@ from relaqs_engine.layouts.sources import (
     layout_folder,
     open_source,
     parquet_source,
+    the_only,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
 
@@ -82,8 +82,8 @@ class Opening:
 def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
-    CSV and JSON files are copied to Parquet now, once. So are readers, lazy frames and relations, for this
-    session. Raises LayoutError and DataError as `shuffle` does.
+    Readers, lazy frames and relations are copied to Parquet now, for this session. Raises LayoutError and
+    DataError as `shuffle` does.
 
     Args:
         table: its name.
@@ -91,20 +91,15 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
         how: where the cache is, and who uses it.
     """
     _check_table_name(table)
+    source = the_only(source)
     how.use.names(table, source)
-    cache = how.use.cache.directory
-    if isinstance(source, str | os.PathLike) and is_duck_file(source):
-        source = duck_table(Path(os.path.abspath(source)), table)
-    if isinstance(source, DuckTable):
-        cached = CachedFiles.of_part(table, source, cache)
-        return _found_layout(cached, how.use) or table_in_file(source, cached)
-    if (lake := lake_table(source)) is not None:
-        return _of_lake(lake, CachedFiles.of_lake(table, lake, cache), how)
-    if not is_path(source):
-        return _of_session(table, source, how.use.folder)
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
-    return _of_files(CachedFiles.of(table, source, cache), source, how)
+    if (recognised := _recognised(table, source, how)) is None:
+        with _about(table):
+            return _of_session(table, source, how.use.folder)
+    cached, open_as_it_lies = recognised
+    return _found_layout(cached, how.use) or open_as_it_lies()
 
 
 def reopened_table(table: Layout, how: Opening) -> Layout:
@@ -117,6 +112,40 @@ def reopened_table(table: Layout, how: Opening) -> Layout:
     return opened_table(table.table, source, how)
 
 
+@contextmanager
+def _about(table: str) -> Iterator[None]:
+    """Say in the block's errors which table they are about: data in memory have no name of their own."""
+    try:
+        yield
+    except (DataError, LayoutError) as error:
+        raise type(error)(f"table {table!r}: {error}") from error
+
+
+def _recognised(
+    table: str, source: TableSource, how: Opening
+) -> tuple[CachedFiles, Callable[[], PlainTable]] | None:
+    """Return where the cache keeps a layout of a source, and what opens the source without one.
+
+    None where no later session could tell that it has the same source.
+    """
+    cache = how.use.cache.directory
+    if (lake := lake_table(source)) is not None:
+        cached = CachedFiles.of_lake(table, lake, cache)
+        return cached, partial(_of_lake, lake, cached, how)
+    if isinstance(source, str | os.PathLike) and is_duck_file(source):
+        source = duck_table(Path(os.path.abspath(source)), table)
+    if isinstance(source, DuckTable):
+        cached = CachedFiles.of_part(table, source, cache)
+        return cached, partial(table_in_file, source, cached)
+    if not is_path(source):
+        return None
+    cached = CachedFiles.of(table, source, cache)
+    kind = kind_of(cached.files)
+    if kind is FileKind.PARQUET:
+        return cached, partial(_as_they_lie, cached)
+    return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, how)
+
+
 def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
     """Return the layout that the cache has of a source in its present state, None where it has none."""
     if not (cached.has_layout and use.hold(cached.layout)):
@@ -125,16 +154,8 @@ def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
     return dataclasses.replace(read_manifest(cached.layout), table=cached.table)
 
 
-def _of_files(cached: CachedFiles, source: FileSource, how: Opening) -> Layout:
-    if (layout := _found_layout(cached, how.use)) is not None:
-        return layout
-    return _staged(cached, source, how) if kind_of(cached.files).is_text else _as_they_lie(cached)
-
-
-def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> Layout:
+def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> PlainTable:
     """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
-    if (layout := _found_layout(cached, how.use)) is not None:
-        return layout
     with closing(open_for_reading()) as cursor:
         if (opened := lake_files(lake, cursor)) is not None:
             return plain_table(cached, opened, fingerprint(lake.files), cursor)
@@ -145,11 +166,11 @@ def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> Layout:
 
 def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
     """Return data in memory as a table. What can be read only once is copied to a file of the session."""
-    words, data = in_words(source), held(source)
+    words, data, files = in_words(source), held(source), dataset_files(source)
     home = folder.path / f"{table}-{secrets.token_hex(4)}"
     cached = CachedFiles(table, words, (), (), home)
-    if data is not None:
-        return table_in_memory(data, words, cached)
+    if data is not None or files:
+        return table_in_memory(source if data is None else data, words, cached, fingerprint(files))
     cached.staged.mkdir(parents=True)
     with closing(_writing_cursor(cached.staged)) as cursor:
         opened = open_source(source, cursor, cached.staged)

@@ -182,9 +182,9 @@ class Layout:
         return self.row_count
 
     @property
-    def relation(self) -> tuple[str, ...]:
-        """The names that stand for the table after FROM; () where it is read from its files."""
-        return ()
+    def from_sql(self) -> str:
+        """What stands for the table after FROM, "" where it is read from its files."""
+        return ""
 
     @property
     def has_hive_columns(self) -> bool:
