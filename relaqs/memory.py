@@ -35,6 +35,13 @@ def result_bytes(amount: int | str) -> int:
     return found
 
 
+def amount_bytes(text: str) -> int:
+    """Return bytes for "20GB" and "3.7 GiB". Raises ArgumentError where it is no amount."""
+    if (found := _parsed(text)) is None:
+        raise ArgumentError(f'{text!r} is no size; write it as "20GB"')
+    return found
+
+
 def machine_memory_bytes() -> int:
     """Return the memory this process may use: the machine's, or less where its container has a limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import default_cache_directory
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
-from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
 
-from relaqs.arguments import ArgumentError, check_count
-from relaqs.executors import open_executor
+from relaqs.arguments import ArgumentError, check_count, check_seconds
+from relaqs.executors import Executor, open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
@@ -43,6 +44,7 @@ def connect(
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
+    exact_below_seconds: float | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -51,16 +53,17 @@ def connect(
     asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first.
 
     Args:
-        data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
-            own name.
-        tables: table name → Parquet or CSV files (path, folder or glob).
+        data: a folder of layouts; or Parquet, CSV, JSON or DuckDB files, Delta or Iceberg tables (a path, a
+            pattern, a list, or a folder of such), each a table by its own name; or a DataFrame, Arrow data or
+            a DuckDB relation, which is called `data`.
+        tables: table name → any of these. A list of paths is one table.
         cluster: a Dask scheduler's address, or a Dask client. Without it queries run on threads of this
             process.
         views: view name → SELECT, over tables and the views before it.
         threads: how many threads of this process answer queries. By default one for each core.
         memory_limit: of each process that runs queries, in bytes or as "4GB". By default it is half of this
             machine's memory, and a quarter with a cluster.
-        cache_directory: where layouts of plain files are, and copies of CSV files. By default $RELAQS_CACHE
+        cache_directory: where layouts and copies are. By default $RELAQS_CACHE
             or ~/.cache/relaqs.
         policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
             with `plan` (see `relaqs.policies`).
@@ -71,6 +74,10 @@ def connect(
             says.
         background_layouts: whether plain tables that take more than 0.3 seconds to read are laid out into the
             cache when they are asked about a second time. Later queries then have estimates.
+        exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
+            without estimates before. On small tables these cost several times as much as the answer. A query
+            that asks for a target, a timeout, batches or other steps has estimates all the same. With None,
+            the default, all queries have.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -87,16 +94,18 @@ def connect(
     ----
     most: [[999]]
     """
+    if exact_below_seconds is not None:
+        check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
-    cache = Path(cache_directory or default_cache_directory())
     with ExitStack() as undo:
-        folder = SessionFolder(cache)
-        undo.callback(folder.remove)
-        catalog = _open_catalog(data, tables or {}, cache, folder, lay_out=cluster is not None)
-        check_views(views or {}, catalog.tables)
+        use = CacheUse(Cache(cache_directory))
+        undo.callback(use.release)
+        sources = _sources(data, tables or {})
         executor = open_executor(cluster, cores=cores, policy=policy, security=security)
         undo.callback(executor.close)
+        catalog = _open_catalog(sources, use, None if cluster is None else executor)
+        check_views(views or {}, catalog.tables)
         session = Session(
             catalog,
             views or {},
@@ -105,7 +114,8 @@ def connect(
             exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
-            folder=folder,
+            exact_below_seconds=exact_below_seconds,
+            cache_use=use,
         )
         undo.pop_all()
     return session
@@ -141,17 +151,19 @@ _CONNECT_OPTIONS = {
     "result_limit",
     "security",
     "background_layouts",
+    "exact_below_seconds",
 }
 
 
-def _open_catalog(
-    data: TableSource | None,
-    tables: Mapping[str, TableSource],
-    cache_directory: Path,
-    folder: SessionFolder,
-    *,
-    lay_out: bool,
-) -> Catalog:
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What the user named. laid_out: tables of a warehouse folder. found: others by their names."""
+
+    laid_out: Catalog
+    found: Mapping[str, TableSource]
+
+
+def _sources(data: TableSource | None, tables: Mapping[str, TableSource]) -> _Sources:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
     found: Mapping[str, TableSource] = {}
@@ -160,23 +172,26 @@ def _open_catalog(
         laid_out = Catalog.open(Path(data))
     elif data is not None:
         found = found_tables(data)
-    open_sources = partial(
-        Catalog.of_sources,
-        {**found, **tables},
-        cache_directory,
-        notices.announce,
-        session_folder=folder,
-    )
-    opened = _laid_out(open_sources) if lay_out else open_sources()
-    return Catalog((*laid_out.layouts, *opened.layouts))
+    return _Sources(laid_out, {**found, **tables})
 
 
-def _laid_out(open_sources: Callable[..., Catalog]) -> Catalog:
-    """Return the tables, of which those without a layout are laid out now."""
+def _open_catalog(sources: _Sources, use: CacheUse, cluster: Executor | None) -> Catalog:
+    """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
+    how = Opening(use, notices.announce)
+    if cluster is None:
+        opened = Catalog.of_sources(sources.found, how)
+    else:
+        opened = _laid_out(sources.found, how, cluster)
+    return Catalog((*sources.laid_out.layouts, *opened.layouts))
+
+
+def _laid_out(sources: Mapping[str, TableSource], how: Opening, cluster: Executor) -> Catalog:
+    from relaqs.executors.spreading import OnExecutor
     from relaqs.laying_out import on_threads
 
+    processes = OnExecutor(cluster, "laying out tables")
     with on_threads() as spread:
-        return open_sources(lay_out=True, spread=spread)
+        return Catalog.of_sources(sources, replace(how, spread=spread, processes=processes), lay_out=True)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 import weakref
@@ -11,7 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -20,31 +18,28 @@ from relaqs_engine.duck import DatabaseConfig, open_for_reading
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.layouts.cache import LayingOut, lay_out
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.plain import PlainTable, measured
-from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
-from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.queries import notices
-from relaqs.queries.background_layout import BackgroundLayouts
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.open_tables import OpenTables
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
-from relaqs.queries.state_database import StateDatabase
+from relaqs.queries.state_database import StateDatabase, closed_config
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -52,6 +47,7 @@ if TYPE_CHECKING:
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
@@ -81,31 +77,27 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
-        folder: SessionFolder | None = None,
+        exact_below_seconds: float | None = None,
+        cache_use: CacheUse | None = None,
     ) -> None:
+        self._exact_below_seconds = exact_below_seconds
         self._catalog = catalog
-        self._folder = folder
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = _database_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
+        self._config = closed_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._opened_configs: set[DatabaseConfig] = set()
-        self._changing = threading.Lock()
         self._is_closed = False
         self._open(catalog)
-        self._states = StateDatabase(_database_config(self._state_bytes, result_limit_bytes))
+        self._states = StateDatabase(closed_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
-        self._layouts = None
-        if background_layouts:
-            adopt = weakref.WeakMethod(self._adopt)  # the thread must not keep a forgotten session
-            self._layouts = BackgroundLayouts(
-                executor.capacity, notices.announce, lambda layout: (adopt() or _ignore)(layout)
-            )
+        cores = executor.capacity if background_layouts else None
+        self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(partial(_let_go, executor, self._layouts), "relaqs-close")
+        close = background_thread(partial(_let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
@@ -116,16 +108,6 @@ class Session:
         self._opened_configs |= {self._config, self._exact_config}
         self._catalog = catalog  # the planner is changed last: others plan now
         self._planner = Planner(catalog, self._views, self._state_bytes, self._exact_config.threads)
-
-    def _adopt(self, layout: Layout) -> None:
-        """Read this layout in the place of the plain table that it was made of."""
-        with self._changing:
-            if self._is_closed:
-                return
-            others = (
-                each for each in self._catalog.layouts if each.table != layout.table or not each.is_plain
-            )
-            self._open(Catalog((*others, layout)))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -255,6 +237,8 @@ class Session:
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
+        if options.wants_the_end_only:
+            plan = self._planner.at_once(plan, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at)
 
     def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
@@ -309,7 +293,7 @@ class Session:
         True
         """
         self._planner.check_open()
-        self._note_question(plan)
+        self._open_tables.asked(plan.plain_tables)
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = watched_columns(plan, options.watch)
         job = query_job(
@@ -345,10 +329,17 @@ class Session:
         query.start()
         return query
 
-    def _note_question(self, plan: OnlinePlan) -> None:
-        tables = map(self._catalog.table, plan.plain_tables)
-        if self._layouts is not None:
-            self._layouts.asked(table for table in tables if isinstance(table, PlainTable))
+    @property
+    def layout_progress(self) -> LayoutProgress | None:
+        """How far the layout is that is being made behind the questions, None where there is none.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> print(db.layout_progress)
+        None
+        """
+        return self._open_tables.progress
 
     def lay_out(self, table: str) -> Layout:
         """Lay a plain table out now, and return its layout. Later queries of this session sample it.
@@ -373,12 +364,27 @@ class Session:
         'mergeable'
         """
         self._planner.check_open()
-        found = self._catalog.table(table)
-        if not isinstance(found, PlainTable):
-            return found
-        layout = lay_out(found, LayingOut(notices.announce))
-        self._adopt(layout)
-        return layout
+        return self._open_tables.lay_out(table)
+
+    def refresh(self, table: str) -> Layout:
+        """Return a table as its files are now. Later queries of this session are about these rows.
+
+        Queries that run go on, and fail if they read a file that changed.
+
+        Raises:
+            SqlError: there is no such table.
+            DataError: its files cannot be read.
+            LayoutError: they are not there, or its layout is not.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> duckdb.sql("SELECT range AS x FROM range(7)").write_parquet("numbers.parquet")
+        >>> db.refresh("numbers").row_count
+        7
+        """
+        self._planner.check_open()
+        return self._open_tables.refresh(table)
 
     def train(
         self,
@@ -525,7 +531,7 @@ class Session:
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self.plan(sql))
+        return explain(self._planner.at_once(self.plan(sql), self._exact_below_seconds))
 
     def advise(self, sql: str) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -552,11 +558,9 @@ class Session:
         >>> db
         <Session of numbers: closed>
         """
-        if self._layouts is not None:
-            self._layouts.stop()
-        with self._changing:
-            self._planner.close()
-            self._is_closed = True
+        self._open_tables.close()
+        self._planner.close()
+        self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
         self._running.close(_CLOSE_SECONDS)
@@ -564,8 +568,7 @@ class Session:
         for config in self._opened_configs:
             worker.close_database(config)
         self._states.close()
-        if self._folder is not None:
-            self._folder.remove()
+        self._open_tables.release()
 
     def __enter__(self) -> Session:
         return self
@@ -583,18 +586,7 @@ class Session:
         return f"<Session of {', '.join(self.tables)}: {place}>"
 
 
-def _let_go(executor: Executor, layouts: BackgroundLayouts | None) -> None:
+def _let_go(executor: Executor, tables: OpenTables) -> None:
     """Free what a session held that was forgotten without being closed."""
-    if layouts is not None:
-        layouts.stop()
+    tables.close()
     executor.close()
-
-
-def _ignore(layout: Layout) -> None:
-    """Do nothing with a layout whose session was forgotten."""
-
-
-def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
-    """Return the configuration of a database that may read nothing yet."""
-    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)

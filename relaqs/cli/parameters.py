@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import sys
 from collections.abc import Callable
@@ -49,12 +50,24 @@ def seconds(text: str) -> float:
     return value
 
 
+def _there(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Return a path or pattern. What a pattern matches is seen when it is opened."""
+    if not path.exists() and not glob.has_magic(str(path)):
+        raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
+    return path
+
+
+SOON_SECONDS = 0.3
+"""An answer that takes no longer is better given at once than estimated before."""
+
 data_option = click.option(
     "--data",
     required=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(path_type=Path),
+    callback=_there,
     metavar="PATH",
-    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such.",
+    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
+    "pattern, a Delta or Iceberg table, or a folder of such.",
 )
 
 

@@ -12,21 +12,21 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from relaqs_engine.duck import file_state
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.file_state import change_in_words
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
-from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
+from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read
 
 HOW_TO_MEND = (
     "restore the file, or lay the table out again with relaqs.shuffle (`relaqs verify` names all files that "
     "are damaged)"
 )
 
-HOW_TO_REOPEN = "open a new session (relaqs.connect) to ask about it as it is now"
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
 _Stamp = tuple[int, int, int]
@@ -94,7 +94,7 @@ class IntactFiles:
         not there.
         """
         check_unchanged(reads)
-        due = [check for read in reads if isinstance(read, TableRead) for check in self._due(read)]
+        due = [check for read in reads if not isinstance(read, PlainRead) for check in self._due(read)]
 
         def run(check: _Check) -> None:
             before_each()
@@ -110,12 +110,12 @@ class IntactFiles:
                 for _ in pool.map(run, due):
                     pass
 
-    def _due(self, read: TableRead) -> Iterator[_Check]:
-        manifest = self._manifest(read.directory)
-        wanted = _positions(manifest.layout, read.columns)
+    def _due(self, read: LaidOutRead) -> Iterator[_Check]:
+        layout, partitions = self._known(read)
+        wanted = _positions(layout, read.columns)
         for file in read.files:
-            path = Path(read.directory, file)
-            partition = manifest.partitions.get(file)
+            path = layout.directory / file
+            partition = partitions.get(file)
             if partition is None:
                 raise DataError(
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
@@ -126,6 +126,13 @@ class IntactFiles:
                 yield _Check(path, partition, wanted, stamp)
             elif missing := wanted - known.columns:
                 yield _Check(path, partition, missing, stamp)
+
+    def _known(self, read: LaidOutRead) -> tuple[Layout, Mapping[str, Partition]]:
+        """Return the layout that is read, and its partitions by file."""
+        if isinstance(read, FirstRead):
+            return read.part, {partition.file: partition for partition in read.part.partitions}
+        manifest = self._manifest(read.directory)
+        return manifest.layout, manifest.partitions
 
     def _manifest(self, directory: str) -> _Manifest:
         path = Path(directory, MANIFEST_NAME)
@@ -157,14 +164,17 @@ def check_unchanged(reads: Sequence[Read]) -> None:
 
     Raises DataError naming the first that has changed, UnseenFileError for one that is not there.
     """
-    for read in reads:
-        for known in read.files if isinstance(read, PlainRead) else ():
-            path, _, _ = known
-            if (found := file_state(path)) == known:
-                continue
-            if found[1] < 0:
-                raise UnseenFileError(path, HOW_TO_REOPEN)
-            raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
+    for read in (read for read in reads if isinstance(read, PlainRead)):
+        for state in read.files:
+            if (change := change_in_words(state)) is not None:
+                _fail_on_change(read.table, state[0], change)
+
+
+def _fail_on_change(table: str, path: str, change: str) -> NoReturn:
+    remedy = f'open a new session (relaqs.connect) or call db.refresh("{table}") to ask about it as it is now'
+    if not os.path.exists(path):
+        raise UnseenFileError(path, remedy)
+    raise DataError(f"{path} changed since this session was opened: {change}; {remedy}")
 
 
 def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
