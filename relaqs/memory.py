@@ -35,6 +35,15 @@ def result_bytes(amount: int | str) -> int:
     return found
 
 
+def bytes_of(text: str) -> int | None:
+    """Return bytes for text such as "4GB", None where it is no amount.
+
+    >>> bytes_of("1.5 GiB")
+    1610612736
+    """
+    return _parsed(text)
+
+
 def machine_memory_bytes() -> int:
     """Return the memory this process may use: the machine's, or less where its container has a limit."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

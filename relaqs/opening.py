@@ -146,9 +146,9 @@ def _open_catalog(
 ) -> Catalog:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    plain = {} if data is None else plain_files(Path(data))
-    laid_out = () if data is None or plain else Catalog.open(data).layouts
+    plain = {} if data is None else plain_files(data)
     cache = None if cache_directory is None else Path(cache_directory)
+    laid_out = () if data is None or plain else Catalog.open(data, cache).layouts
     with on_threads() as spread:
         opened = Catalog.of_sources(
             plain | dict(tables), cache, notices.announce, lay_out=lay_out, spread=spread

@@ -34,7 +34,7 @@ FLOORS = {
     ),
     "relaqs_engine": (
         {"arrow_arrays", "errors", "old_paths"},
-        {"duck"},
+        {"duck", "stores"},
         {"layouts"},
         {"bounds", "catalog"},
         {"sql"},

@@ -27,6 +27,7 @@ from relaqs.executors.intact_files import (
     UnseenFileError,
     check_unchanged,
 )
+from relaqs.executors.store_files import StoreFiles
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -231,7 +232,8 @@ class Runtime:
 
     def __init__(self) -> None:
         self.statements = Statements()
-        self._files = IntactFiles()
+        self._stores = StoreFiles()
+        self._files = IntactFiles(self._stores)
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
 
@@ -241,7 +243,8 @@ class Runtime:
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
         config, hoists, sql = work.config, work.hoists, work.sql
-        with self._using(config) as database:
+        all_reads = (*work.reads, *(read for hoist in hoists for read in hoist.reads))
+        with self._using(config) as database, self._stores.in_use(all_reads):
             still_wanted = partial(self.statements.check, owner)
             check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
             check(work.reads)

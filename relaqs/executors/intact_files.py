@@ -3,6 +3,9 @@
 What is checked are the columns that a statement can read, and the footer. A file that was written to since is
 checked again. See `relaqs_engine/layouts/checksums.py`.
 
+Of a table in an object store there are copies with holes. What the check finds missing is fetched, and
+checked again. See `store_files.py`.
+
 Files that were not laid out have no checksums. They must be as they were when their session was opened,
 before a statement reads them and after.
 """
@@ -14,12 +17,15 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
+from relaqs_engine.stores.mirror import Origin
+
+from relaqs.executors.store_files import FETCHING_THREADS, StoreFiles
 
 HOW_TO_MEND = (
     "restore the file, or lay the table out again with relaqs.shuffle (`relaqs verify` names all files that "
@@ -64,19 +70,22 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A check that is due: of some columns of a file that has a stamp."""
+    """A check that is due: of some columns of a file that has a stamp. origin: of a copy."""
 
     path: Path
     partition: Partition
     columns: frozenset[int]
     stamp: _Stamp
+    origin: Origin | None = None
 
 
 class IntactFiles:
     """What a process knows of the files that it reads. Used by its threads at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, stores: StoreFiles) -> None:
+        self._stores = stores
         self._lock = threading.Lock()
+        self._fetching_manifest = threading.Lock()
         self._manifests: dict[str, _Manifest] = {}
         self._found: dict[Path, _Found] = {}
 
@@ -100,6 +109,9 @@ class IntactFiles:
             before_each()
             self._run(check)
 
+        if any(check.origin for check in due):
+            threads = max(threads, FETCHING_THREADS)
+            self._stores.check_fit((check.partition, check.columns) for check in due if check.origin)
         if len(due) == 1 or threads == 1:
             for check in due:
                 run(check)
@@ -109,7 +121,7 @@ class IntactFiles:
                     pass
 
     def _due(self, read: TableRead) -> Iterator[_Check]:
-        manifest = self._manifest(read.directory)
+        manifest = self._manifest_of(read)
         wanted = _positions(manifest.layout, read.columns)
         for file in read.files:
             path = Path(read.directory, file)
@@ -119,11 +131,33 @@ class IntactFiles:
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
+            if read.origin is not None:
+                self._stores.open_copy(path, partition.byte_count)
             stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
-                yield _Check(path, partition, wanted, stamp)
+                yield _Check(path, partition, wanted, stamp, read.origin)
             elif missing := wanted - known.columns:
-                yield _Check(path, partition, missing, stamp)
+                yield _Check(path, partition, missing, stamp, read.origin)
+
+    def _manifest_of(self, read: TableRead) -> _Manifest:
+        """Return the table's manifest. That of a table in an object store is fetched where it is missing."""
+        if read.origin is None:
+            return self._manifest(read.directory)
+        if (known := self._copied_manifest(read)) is not None:
+            return known
+        with self._fetching_manifest:
+            if (known := self._copied_manifest(read)) is not None:
+                return known
+            self._stores.fetch_manifest(read.directory, read.origin.address)
+        return self._manifest(read.directory)
+
+    def _copied_manifest(self, read: TableRead) -> _Manifest | None:
+        """Return the copy of the manifest if it names all that is read."""
+        try:
+            manifest = self._manifest(read.directory)
+        except UnseenFileError:
+            return None
+        return manifest if manifest.partitions.keys() >= set(read.files) else None
 
     def _manifest(self, directory: str) -> _Manifest:
         path = Path(directory, MANIFEST_NAME)
@@ -140,8 +174,11 @@ class IntactFiles:
         return manifest
 
     def _run(self, check: _Check) -> None:
+        if check.origin is not None and (missing := _damaged(check)):
+            self._stores.fetch(check.path, check.partition, missing, check.origin)
+            check = replace(check, stamp=_stamp(check.path))
         if fault := _fault(check):
-            raise DataError(f"{check.path} {fault}; {HOW_TO_MEND}")
+            raise DataError(f"{_place(check)} {fault}; {HOW_TO_MEND}")
         with self._lock:
             known = self._found.get(check.path)
             columns = check.columns
@@ -174,18 +211,27 @@ def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
 
 def _fault(check: _Check) -> str:
     """Return what is wrong with a file, in words; "" if nothing is."""
-    path, partition = check.path, check.partition
-    if check.stamp[1] != partition.byte_count:
-        return f"has {check.stamp[1]:,} bytes, not {partition.byte_count:,}"
+    if check.stamp[1] != check.partition.byte_count:
+        return f"has {check.stamp[1]:,} bytes, not {check.partition.byte_count:,}"
     try:
-        if partition.checksums is not None:
-            is_damaged = bool(partition.checksums.damaged(path, check.columns))
-        else:  # of an older layout all bytes are checked
-            with path.open("rb") as file:
-                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != partition.sha256
+        return "does not hold the bytes that were written" if _damaged(check) else ""
     except OSError as error:
         return f"cannot be read: {error.strerror}"
-    return "does not hold the bytes that were written" if is_damaged else ""
+
+
+def _place(check: _Check) -> str:
+    """Return where the file is, for people."""
+    return str(check.path if check.origin is None else check.origin.address / check.partition.file)
+
+
+def _damaged(check: _Check) -> list[int | None]:
+    """Return which of the columns are not as they were written; None is what belongs to no column."""
+    partition = check.partition
+    if partition.checksums is not None:
+        return partition.checksums.damaged(check.path, check.columns)
+    with check.path.open("rb") as file:  # of an older layout all bytes are checked
+        is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != partition.sha256
+    return [None] if is_damaged else []
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -12,7 +12,8 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.layouts.cache import default_cache_directory, suitable_partitions
+from relaqs_engine.layouts.cache import suitable_partitions
+from relaqs_engine.stores.mirror import default_cache_directory
 
 ROWS = pa.table({"id": range(20_000)})
 FEW_ROWS = ROWS.slice(0, 9_999)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +18,9 @@ from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition, with_i
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.layouts.store_writing import writing_to_store
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
 
@@ -90,8 +93,7 @@ class Build:
             created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
             outliers=outliers,
         )
-        self.target.publish(layout)
-        return layout
+        return self.target.publish(layout)
 
     def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
         """Return where the files of written partitions are now."""
@@ -127,7 +129,7 @@ def building(
     threads: int | None,
 ) -> Iterator[Build]:
     """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened."""
-    with writing(into, force=force) as target:
+    with _target(into, force=force) as target:
         cursor = open_for_writing(
             threads=threads or os.cpu_count() or 1,
             memory_limit_bytes=memory_limit_bytes,
@@ -138,3 +140,11 @@ def building(
             state = fingerprint(opened.files)
             target.check_space(opened.byte_count)
             yield Build(target, cursor, opened, memory_limit_bytes, state)
+
+
+def _target(into: str | Path, *, force: bool) -> AbstractContextManager[Writing]:
+    """Return the place to write to: a folder, or an address in an object store."""
+    address = Address.of(into)
+    if address is None:
+        return writing(into, force=force)
+    return writing_to_store(address, mirror_root(default_cache_directory()), force=force)

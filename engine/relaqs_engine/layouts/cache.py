@@ -36,23 +36,22 @@ from relaqs_engine.layouts.sources import (
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.static import store_whole
+from relaqs_engine.stores.address import Address
 
 _PLAIN_SUFFIXES = (".parquet", ".csv")
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
 
 
-def default_cache_directory() -> Path:
-    """Return where plain files are laid out: $RELAQS_CACHE, or ~/.cache/relaqs."""
-    return Path(os.environ.get("RELAQS_CACHE") or Path.home() / ".cache" / "relaqs")
-
-
-def plain_files(data: Path) -> dict[str, Path]:
+def plain_files(source: str | Path) -> dict[str, Path]:
     """Return the Parquet and CSV files at a path by table name. A file's table is called like the file.
 
     A layout, or a folder of layouts, gives nothing, because its files are parts of tables. Raises LayoutError
     where two files would be one table.
     """
+    if Address.of(source) is not None:
+        return {}
+    data = Path(source)
     if data.is_file():
         found = [data]
     elif not data.is_dir() or any(chain(data.glob(MANIFEST_NAME), data.glob(f"*/{MANIFEST_NAME}"))):

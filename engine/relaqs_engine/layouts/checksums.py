@@ -58,11 +58,12 @@ class Checksums:
             for column in columns:
                 if _sum_of(handle, self.extents_of(column), piece) != self.columns[column]:
                     found.append(column)
-            if _sum_of(handle, self._extents_of_rest(file.stat().st_size), piece) != self.rest:
+            if _sum_of(handle, self.extents_of_rest(file.stat().st_size), piece) != self.rest:
                 found.append(None)
         return found
 
-    def _extents_of_rest(self, size: int) -> list[Extent]:
+    def extents_of_rest(self, size: int) -> list[Extent]:
+        """Return where the bytes of no column are, given the file's size."""
         return _between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
 
 

@@ -53,12 +53,13 @@ class Writing:
         """Return the name that the folder of partitions gets in the table's folder."""
         return "data-" + self.scratch.name.removeprefix(_WRITING_PREFIX)
 
-    def publish(self, layout: Layout) -> None:
-        """Make the written partitions the table. Everything in them must be on disk already."""
+    def publish(self, layout: Layout) -> Layout:
+        """Make the written partitions the table, and return it. All of them must be on disk already."""
         _sync_directory(self.parts)
         self.parts.rename(self.directory / self.data_name)
         write_manifest(layout)
         _sync_directory(self.directory)
+        return layout
 
     def check_space(self, needed_bytes: int) -> None:
         """Raise LayoutError unless about this many bytes fit on the disk."""

@@ -12,6 +12,7 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
+from relaqs_engine.stores.mirror import Origin
 
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
@@ -118,6 +119,7 @@ class Layout:
             column is skewed.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
             has 1, which makes the largest unit a likely one.
+        origin: where it lies, if that is an object store; then `directory` has copies of what was read of it.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> trips = CATALOG.table("trips")
@@ -141,6 +143,7 @@ class Layout:
     created_with: str
     outliers: Partition | None = None
     typical_unit_rows: float = 1.0
+    origin: Origin | None = None
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -154,7 +157,12 @@ class Layout:
         )
         if self.cluster_key:
             stored += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
-        return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.directory}"
+        return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Return where the table is: its folder, or its address in an object store."""
+        return str(self.directory if self.origin is None else self.origin.address)
 
     @property
     def is_sampled(self) -> bool:
@@ -234,8 +242,6 @@ _READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
 def _read(folder: Path, path: Path) -> Layout:
     try:
         text = path.read_bytes()
-        was_sealed = is_sealed(text)
-        entries = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         raise LayoutError(
             f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; "
@@ -243,6 +249,17 @@ def _read(folder: Path, path: Path) -> Layout:
         ) from None
     except OSError as error:
         raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
+    return parsed_manifest(folder, text, str(path))
+
+
+def parsed_manifest(folder: Path, text: bytes, path: str) -> Layout:
+    """Return the layout that the text of a manifest describes. path: where the text was, for errors.
+
+    Raises LayoutError if it is damaged, or if a newer version of this program wrote it.
+    """
+    try:
+        was_sealed = is_sealed(text)
+        entries = json.loads(text)
     except ValueError as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(entries, dict):
@@ -259,16 +276,25 @@ def _read(folder: Path, path: Path) -> Layout:
     return layout
 
 
+def manifest_text(layout: Layout) -> bytes:
+    """Return the layout's manifest. It says nothing of where it lies, so that a folder can be moved."""
+    entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
+    del entries["table"], entries["directory"], entries["origin"]
+    return seal(json.dumps(entries, allow_nan=False))
+
+
 def write_manifest(layout: Layout) -> None:
     """Write the layout's manifest to disk in one step. A reader sees the old one or this one."""
-    entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
-    # A table is named by its folder, so that a folder can be moved and renamed.
-    del entries["table"], entries["directory"]
-    path = layout.directory / MANIFEST_NAME
+    replace_manifest(layout.directory, manifest_text(layout))
+
+
+def replace_manifest(directory: Path, text: bytes) -> None:
+    """Write the text of a manifest to a table's folder in one step."""
+    path = directory / MANIFEST_NAME
     draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            file.write(seal(json.dumps(entries, allow_nan=False)))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -325,7 +351,7 @@ def _plain(made: _Made) -> _Made:
     return made
 
 
-def _checked_version(path: Path, version: object) -> int:
+def _checked_version(path: str, version: object) -> int:
     if not isinstance(version, int):
         raise _damaged(path, "it has no manifest_version")
     if version > MANIFEST_VERSION:
@@ -336,12 +362,12 @@ def _checked_version(path: Path, version: object) -> int:
     return version
 
 
-def _check_sums(path: Path, layout: Layout) -> None:
+def _check_sums(path: str, layout: Layout) -> None:
     if layout.row_count != sum(partition.row_count for partition in layout.partitions):
         raise _damaged(path, "its partitions' rows do not add up to the table's")
     if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
 
 
-def _damaged(path: Path, why: str) -> LayoutError:
+def _damaged(path: str, why: str) -> LayoutError:
     return LayoutError(f"{path} is damaged: {why}; lay the table out again with --force")

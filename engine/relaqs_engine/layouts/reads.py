@@ -9,6 +9,7 @@ from typing import TypeAlias
 from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.stores.mirror import Origin
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,11 +20,13 @@ class TableRead:
         directory: the table's folder, absolute.
         files: as the table's manifest names them.
         columns: as the table's manifest names them.
+        origin: where the table lies, if that is an object store.
     """
 
     directory: str
     files: tuple[str, ...]
     columns: tuple[str, ...]
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,13 @@ Read: TypeAlias = TableRead | PlainRead
 def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> TableRead:
     """Return the read of some partitions."""
     files = tuple(layout.partitions[i].file for i in partitions)
-    return TableRead(str(layout.directory), files, columns)
+    return TableRead(str(layout.directory), files, columns, layout.origin)
 
 
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
-    return TableRead(str(layout.directory), (layout.outliers.file,), columns)
+    return TableRead(str(layout.directory), (layout.outliers.file,), columns, layout.origin)
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:

@@ -1,0 +1,81 @@
+"""Layouts that lie in an object store: opened by their manifests, and their files fetched column by column.
+
+A layout's `directory` is then a folder of copies on this machine, see `stores/mirror.py`. The manifest and
+the checksums in it say what a copy must hold. So nothing else has to be remembered of what was fetched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.checksums import Extent
+from relaqs_engine.layouts.manifest import (
+    MANIFEST_NAME,
+    Layout,
+    Partition,
+    parsed_manifest,
+    replace_manifest,
+)
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.folder import MissingObjectError, store_folder
+from relaqs_engine.stores.mirror import Origin, fill, mirror_folder
+
+
+def stored_layout(address: Address, root: Path) -> Layout | None:
+    """Return the layout at an address, None where there is none. root: of the copies.
+
+    Raises LayoutError where it is damaged, StoreError where the store does not answer.
+    """
+    if (found := store_folder(address).content(MANIFEST_NAME)) is None:
+        return None
+    directory = mirror_folder(root, address)
+    layout = parsed_manifest(directory, found[0], str(address / MANIFEST_NAME))
+    return replace(layout, origin=Origin(address, str(root)))
+
+
+def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
+    """Return the layouts in a folder of a store, by name. Raises LayoutError where there are none."""
+    folder = store_folder(warehouse)
+    tables = (stored_layout(warehouse / name, root) for name in folder.folders())
+    if not (found := tuple(layout for layout in tables if layout is not None)):
+        hint = f"lay one out with `relaqs shuffle SOURCE --into {warehouse}/TABLE`"
+        if folder.described(MANIFEST_NAME) is not None:
+            hint = f"it is a table itself: open {warehouse.parent}"
+        raise LayoutError(f"{warehouse} holds no tables; {hint}")
+    return found
+
+
+def fetch_manifest(directory: Path, address: Address) -> None:
+    """Copy the manifest that a table has now. Raises MissingObjectError where there is none."""
+    found = store_folder(address).content(MANIFEST_NAME)
+    if found is None:
+        raise MissingObjectError(f"{address} holds no layout any more; lay the table out again")
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        parsed_manifest(directory, found[0], str(address / MANIFEST_NAME))
+    except LayoutError:
+        (directory / MANIFEST_NAME).unlink(missing_ok=True)
+        raise
+    replace_manifest(directory, found[0])
+
+
+def extents_of(partition: Partition, columns: Iterable[int | None]) -> list[Extent]:
+    """Return where some columns lie in a file, by position; None is all that belongs to no column."""
+    checksums = partition.checksums
+    if checksums is None:  # of an older layout all is fetched
+        return [(0, partition.byte_count)]
+    found: list[Extent] = []
+    for column in columns:
+        if column is None:
+            found += checksums.extents_of_rest(partition.byte_count)
+        else:
+            found += checksums.extents_of(column)
+    return found
+
+
+def fetch(path: Path, partition: Partition, columns: Iterable[int | None], address: Address) -> None:
+    """Fetch columns of a table's file into its copy. Errors are those of `StoreFolder.ranges`."""
+    fill(store_folder(address), partition.file, path, extents_of(partition, columns))
