@@ -103,13 +103,14 @@ class FillsItsWorkerOnce:
         mark = Path(self.mark)
         if not mark.exists():
             mark.touch()
-            FILLED.append(b"\1" * self.byte_count)
+            FILLED.extend(b"\1" * PIECE_BYTES for _ in range(self.byte_count // PIECE_BYTES))
             while get_worker().status is not Status.paused:
                 time.sleep(0.01)
         return self.value
 
 
 FILLED: list[bytes] = []
+PIECE_BYTES = 1 << 23  # the worker's other threads run between two pieces, so it is heard of
 
 
 @dataclass(frozen=True, slots=True)
