@@ -26,6 +26,7 @@ from relaqs_engine.errors import (
     MemoryLimitError,
     RelaqsError,
     SqlError,
+    StoreError,
     UnsupportedError,
 )
 from relaqs_engine.old_paths import MovedModules
@@ -78,6 +79,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "SqlError",
+    "StoreError",
     "TrainingRun",
     "UnsupportedError",
     "VerifyReport",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relaqs.arguments import ArgumentError
+from relaqs.cli.parameters import Place
 from relaqs.memory import memory_bytes
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ def _memory(text: str) -> int:
 @click.option(
     "--into",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Place(file_okay=False, path_type=Path),
     metavar="DIR/TABLE",
-    help="Folder of the table; its last part becomes the table's name.",
+    help="Folder of the table; its last part becomes the table's name. It may be in an object store: "
+    "s3://bucket/folder/table.",
 )
 @click.option("--partitions", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option(
@@ -55,7 +57,7 @@ def _memory(text: str) -> int:
 @click.option("--static", is_flag=True, help="Store a small table whole, to be joined to sampled ones.")
 def shuffle(
     source: tuple[str, ...],
-    into: Path,
+    into: str | Path,
     partitions: int,
     cluster_by: tuple[str, ...],
     seed: int,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
 import click
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.stores.address import Address
 
 from relaqs.arguments import ArgumentError, relative_error
 
@@ -49,12 +52,29 @@ def seconds(text: str) -> float:
     return value
 
 
+class Place(click.Path):
+    """A path on this machine, or an address in an object store or on a web server, given as text."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        try:
+            address = Address.of(value)
+        except LayoutError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx) if address is None else str(address)
+
+
 data_option = click.option(
     "--data",
     required=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=Place(exists=True, path_type=Path),
     metavar="PATH",
-    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such.",
+    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such. "
+    "A folder or file may be in an object store: s3://bucket/folder.",
 )
 
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
     query: str,
-    data: Path,
+    data: str | Path,
     cluster: str | None,
     security: dict[str, str] | None,
     target: float | None,

@@ -19,11 +19,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from relaqs_engine.errors import LayoutError
+from relaqs_engine.errors import LayoutError, StoreError
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, manifest_text
 from relaqs_engine.stores.address import WRITABLE, Address
-from relaqs_engine.stores.folder import StoredObject, StoreError, StoreFolder, store_folder
+from relaqs_engine.stores.folder import StoredObject, StoreFolder, store_folder
 from relaqs_engine.stores.mirror import Origin, mirror_folder
 
 LEFT_BEHIND = timedelta(days=1)

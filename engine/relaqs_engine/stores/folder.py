@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.errors import LayoutError, StoreError
 from relaqs_engine.stores.address import Address
 
 PATIENCE_VARIABLE = "RELAQS_STORE_PATIENCE"
@@ -29,15 +29,11 @@ _PUT_AT_ONCE_BYTES = 64 << 20
 """A larger file is written in pieces of this size."""
 _SHORTER = "is shorter than it was; open a new session to read it as it is now"
 _BROKE_OFF = "cannot be reached: the connection broke off, again and again; try later"
-_MOST_BROKEN_ANSWERS = 4
+_MOST_BROKEN_ANSWERS = 9
 _STATUS = re.compile(r"\b([45]\d\d) ([A-Z][A-Za-z]+(?: [A-Z][A-Za-z]+)*)\b")
 
 
 Answer = TypeVar("Answer")
-
-
-class StoreError(DataError):
-    """An object store does not answer, refuses the request, or has other bytes than it had."""
 
 
 class MissingObjectError(StoreError):
@@ -283,7 +279,12 @@ def _reason(error: Exception) -> str:
     text = str(error)
     if "416" in text:
         return _SHORTER
-    if status := _STATUS.search(text):
+    status = _STATUS.search(text)
+    if status and status[1] in ("401", "403"):
+        return f"may not be read or written with these credentials; {hint}"
+    if status and status[1] == "404":
+        return "is not there, and neither is its bucket; check the address"
+    if status:
         return f"cannot be reached: the server answered {status[1]} {status[2]}, again and again; try later"
     if "timed out" in text.lower() or "TimedOut" in text:
         return f"cannot be reached: the server was silent too long; try later, or raise {PATIENCE_VARIABLE}"
