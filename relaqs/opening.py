@@ -151,7 +151,7 @@ def _open_catalog(
     laid_out = () if data is None or plain else Catalog.open(data, cache).layouts
     with on_threads() as spread:
         opened = Catalog.of_sources(
-            plain | dict(tables), cache, notices.announce, lay_out=lay_out, spread=spread
+            {**plain, **tables}, cache, notices.announce, lay_out=lay_out, spread=spread
         )
     return Catalog((*laid_out, *opened.layouts))
 

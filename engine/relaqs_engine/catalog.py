@@ -78,7 +78,7 @@ class Catalog:
     @classmethod
     def of_sources(
         cls,
-        sources: Mapping[str, str | Path],
+        sources: Mapping[str, str | os.PathLike[str]],
         cache_directory: Path | None = None,
         announce: Callable[[str], None] = lambda message: None,
         *,

@@ -23,7 +23,8 @@ from pathlib import Path
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
-from relaqs_engine.stores.mirror import Origin
+from relaqs_engine.stores.mirror import Remote
+from relaqs_engine.stores.objects import copy_at
 
 from relaqs.executors.store_files import FETCHING_THREADS, StoreFiles
 
@@ -70,13 +71,13 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A check that is due: of some columns of a file that has a stamp. origin: of a copy."""
+    """A check that is due: of some columns of a file that has a stamp. remote: of a copy."""
 
     path: Path
     partition: Partition
     columns: frozenset[int]
     stamp: _Stamp
-    origin: Origin | None = None
+    remote: Remote | None = None
 
 
 class IntactFiles:
@@ -109,9 +110,9 @@ class IntactFiles:
             before_each()
             self._run(check)
 
-        if any(check.origin for check in due):
+        if any(check.remote for check in due):
             threads = max(threads, FETCHING_THREADS)
-            self._stores.check_fit((check.partition, check.columns) for check in due if check.origin)
+            self._stores.check_fit((check.partition, check.columns) for check in due if check.remote)
         if len(due) == 1 or threads == 1:
             for check in due:
                 run(check)
@@ -131,24 +132,24 @@ class IntactFiles:
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
-            if read.origin is not None:
+            if read.remote is not None:
                 self._stores.open_copy(path, partition.byte_count)
             stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
-                yield _Check(path, partition, wanted, stamp, read.origin)
+                yield _Check(path, partition, wanted, stamp, read.remote)
             elif missing := wanted - known.columns:
-                yield _Check(path, partition, missing, stamp, read.origin)
+                yield _Check(path, partition, missing, stamp, read.remote)
 
     def _manifest_of(self, read: TableRead) -> _Manifest:
         """Return the table's manifest. That of a table in an object store is fetched where it is missing."""
-        if read.origin is None:
+        if read.remote is None:
             return self._manifest(read.directory)
         if (known := self._copied_manifest(read)) is not None:
             return known
         with self._fetching_manifest:
             if (known := self._copied_manifest(read)) is not None:
                 return known
-            self._stores.fetch_manifest(read.directory, read.origin.address)
+            self._stores.fetch_manifest(read.directory, read.remote.address)
         return self._manifest(read.directory)
 
     def _copied_manifest(self, read: TableRead) -> _Manifest | None:
@@ -174,8 +175,8 @@ class IntactFiles:
         return manifest
 
     def _run(self, check: _Check) -> None:
-        if check.origin is not None and (missing := _damaged(check)):
-            self._stores.fetch(check.path, check.partition, missing, check.origin)
+        if check.remote is not None and (missing := _damaged(check)):
+            self._stores.fetch(check.path, check.partition, missing, check.remote)
             check = replace(check, stamp=_stamp(check.path))
         if fault := _fault(check):
             raise DataError(f"{_place(check)} {fault}; {HOW_TO_MEND}")
@@ -194,6 +195,8 @@ def check_unchanged(reads: Sequence[Read]) -> None:
     """
     for read in reads:
         for path, byte_count, modified_ns in read.files if isinstance(read, PlainRead) else ():
+            if copy_at(path) is not None:  # of one state of an object, which was checked while it was fetched
+                continue
             try:
                 state = os.stat(path)
             except OSError as error:
@@ -221,7 +224,7 @@ def _fault(check: _Check) -> str:
 
 def _place(check: _Check) -> str:
     """Return where the file is, for people."""
-    return str(check.path if check.origin is None else check.origin.address / check.partition.file)
+    return str(check.path if check.remote is None else check.remote.address / check.partition.file)
 
 
 def _damaged(check: _Check) -> list[int | None]:

@@ -9,15 +9,18 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.manifest import Partition
-from relaqs_engine.layouts.reads import Read, TableRead
+from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
+from relaqs_engine.layouts.remote_files import extents_to_read
 from relaqs_engine.layouts.stored import extents_of, fetch, fetch_manifest
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.mirror import Origin, hollow, in_use, make_room, note_use
+from relaqs_engine.stores.mirror import Remote, hollow, in_use, make_room, note_use
+from relaqs_engine.stores.objects import ObjectCopy, copy_at
 
 from relaqs.memory import bytes_of
 
@@ -44,10 +47,31 @@ class StoreFiles:
         """Keep the copies of what is read from being removed inside the block."""
         with ExitStack() as held:
             for read in reads:
-                if isinstance(read, TableRead) and read.origin is not None:
+                if isinstance(read, TableRead) and read.remote is not None:
                     paths = [Path(read.directory, file) for file in read.files]
-                    held.enter_context(in_use(Path(read.origin.root), paths))
+                    held.enter_context(in_use(Path(read.remote.root), paths))
+                elif isinstance(read, PlainRead):
+                    self._fetch_plain(read, held)
             yield
+
+    def _fetch_plain(self, read: PlainRead, held: ExitStack) -> None:
+        """Fetch the columns that are read of files in a store, which stay until `held` is closed."""
+        copies = [copy for path, *_ in read.files if (copy := copy_at(path))]
+        if not copies:
+            return
+        held.enter_context(in_use(copies[0].root, [copy.path for copy in copies]))
+
+        def fetch_copy(copy: ObjectCopy) -> None:
+            try:
+                missing = copy.missing(extents_to_read(copy, read.columns))
+                self._make_room(copy.root, sum(length for _, length in missing))
+                copy.fetch(missing)
+                note_use(copy.path, time.time_ns())
+            except OSError as error:
+                raise _unwritable(copy.path, error) from error
+
+        with ThreadPoolExecutor(min(FETCHING_THREADS, len(copies))) as pool:
+            list(pool.map(fetch_copy, copies))
 
     def open_copy(self, path: Path, byte_count: int) -> None:
         """Have a copy there, with holes maybe, and remember that it is used. Raises DataError."""
@@ -73,11 +97,11 @@ class StoreFiles:
                 f"{limit / 1e9:.1f} GB; set {LIMIT_VARIABLE} to more, or ask about fewer columns"
             )
 
-    def fetch(self, path: Path, partition: Partition, columns: Sequence[int | None], origin: Origin) -> None:
+    def fetch(self, path: Path, partition: Partition, columns: Sequence[int | None], remote: Remote) -> None:
         """Fetch columns of a file into its copy. Raises DataError, StoreError."""
         try:
-            self._make_room(Path(origin.root), _byte_count(partition, columns))
-            fetch(path, partition, columns, origin.address)
+            self._make_room(Path(remote.root), _byte_count(partition, columns))
+            fetch(path, partition, columns, remote.address)
         except OSError as error:
             raise _unwritable(path, error) from error
 

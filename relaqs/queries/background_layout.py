@@ -75,7 +75,7 @@ class BackgroundLayouts:
                 self._changed.wait(_REPEAT_SECONDS)
 
     def _is_large(self, table: PlainTable) -> bool:
-        return table.scan_core_seconds / self._cores > NOTABLE_SECONDS
+        return not table.is_remote and table.scan_core_seconds / self._cores > NOTABLE_SECONDS
 
     def _work(self) -> None:
         with suppress(AttributeError, OSError):  # where a thread has no priority of its own

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
@@ -24,6 +24,7 @@ from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.folder import locked
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
+from relaqs_engine.layouts.remote_files import remote_tables
 from relaqs_engine.layouts.shuffle import sample
 from relaqs_engine.layouts.sources import (
     PathLike,
@@ -36,21 +37,24 @@ from relaqs_engine.layouts.sources import (
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.static import store_whole
+from relaqs_engine.layouts.stored import stored_layout
 from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.mirror import mirror_root
+from relaqs_engine.stores.objects import fetch_whole
 
 _PLAIN_SUFFIXES = (".parquet", ".csv")
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
 
 
-def plain_files(source: str | Path) -> dict[str, Path]:
+def plain_files(source: PathLike) -> dict[str, PathLike]:
     """Return the Parquet and CSV files at a path by table name. A file's table is called like the file.
 
     A layout, or a folder of layouts, gives nothing, because its files are parts of tables. Raises LayoutError
     where two files would be one table.
     """
-    if Address.of(source) is not None:
-        return {}
+    if (address := Address.of(source)) is not None:
+        return _tables_of(list(remote_tables(address)))
     data = Path(source)
     if data.is_file():
         found = [data]
@@ -58,9 +62,13 @@ def plain_files(source: str | Path) -> dict[str, Path]:
         return {}
     else:
         found = sorted(path for path in data.iterdir() if path.suffix in _PLAIN_SUFFIXES)
-    tables: dict[str, Path] = {}
+    return _tables_of(found)
+
+
+def _tables_of(found: Sequence[PathLike]) -> dict[str, PathLike]:
+    tables: dict[str, PathLike] = {}
     for path in found:
-        name = re.sub(r"\W+", "_", path.stem).strip("_").lower() or "data"
+        name = re.sub(r"\W+", "_", Path(path).stem).strip("_").lower() or "data"
         if name in tables:
             raise LayoutError(
                 f"{tables[name]} and {path} would both be table {name!r}; move one elsewhere, "
@@ -86,6 +94,8 @@ def opened_table(
     _check_table_name(table)
     if (folder := _layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
+    if (stored := _stored_layout(source, cache_directory)) is not None:
+        return dataclasses.replace(stored, table=table)
     cached = CachedFiles.of(table, source, cache_directory)
     if (cached.layout / MANIFEST_NAME).is_file():
         return read_manifest(cached.layout)
@@ -153,6 +163,8 @@ def lay_out(table: PlainTable, how: LayingOut) -> Layout:
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
     memory, threads = how.memory_limit_bytes, how.threads
+    for path, *_ in table.states:
+        fetch_whole(path)
     with building(
         table.opened, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
     ) as build:
@@ -175,6 +187,13 @@ def _check_table_name(table: str) -> None:
 
 def _layout_folder(source: PathLike) -> Path | None:
     return Path(source) if (Path(source) / MANIFEST_NAME).is_file() else None
+
+
+def _stored_layout(source: PathLike, cache_directory: Path) -> Layout | None:
+    address = Address.of(source)
+    if address is None or not address.is_folder:
+        return None
+    return stored_layout(address, mirror_root(cache_directory))
 
 
 def _as_they_lie(cached: CachedFiles) -> PlainTable:

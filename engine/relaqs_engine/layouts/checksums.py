@@ -64,7 +64,7 @@ class Checksums:
 
     def extents_of_rest(self, size: int) -> list[Extent]:
         """Return where the bytes of no column are, given the file's size."""
-        return _between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
+        return extents_between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
 
 
 def checksums_of(file: Path, extents: Sequence[Sequence[Extent]]) -> Checksums:
@@ -73,11 +73,11 @@ def checksums_of(file: Path, extents: Sequence[Sequence[Extent]]) -> Checksums:
     piece = _piece()
     with file.open("rb", buffering=0) as handle:
         sums = tuple(_sum_of(handle, of_column, piece) for of_column in extents)
-        rest = _sum_of(handle, _between(flat, file.stat().st_size), piece)
+        rest = _sum_of(handle, extents_between(flat, file.stat().st_size), piece)
     return Checksums(tuple(chain.from_iterable(flat)), sums, rest)
 
 
-def _between(extents: Iterable[Extent], size: int) -> list[Extent]:
+def extents_between(extents: Iterable[Extent], size: int) -> list[Extent]:
     """Return the parts of a file of that size that are in no extent."""
     taken = sorted(extents)
     begins = [0, *(at + length for at, length in taken)]

@@ -12,7 +12,7 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
-from relaqs_engine.stores.mirror import Origin
+from relaqs_engine.stores.mirror import Remote
 
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
@@ -119,7 +119,7 @@ class Layout:
             column is skewed.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
             has 1, which makes the largest unit a likely one.
-        origin: where it lies, if that is an object store; then `directory` has copies of what was read of it.
+        remote: where it lies, if that is an object store; then `directory` has copies of what was read of it.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> trips = CATALOG.table("trips")
@@ -143,7 +143,7 @@ class Layout:
     created_with: str
     outliers: Partition | None = None
     typical_unit_rows: float = 1.0
-    origin: Origin | None = None
+    remote: Remote | None = None
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -162,7 +162,7 @@ class Layout:
     @property
     def place(self) -> str:
         """Return where the table is: its folder, or its address in an object store."""
-        return str(self.directory if self.origin is None else self.origin.address)
+        return str(self.directory if self.remote is None else self.remote.address)
 
     @property
     def is_sampled(self) -> bool:
@@ -279,7 +279,7 @@ def parsed_manifest(folder: Path, text: bytes, path: str) -> Layout:
 def manifest_text(layout: Layout) -> bytes:
     """Return the layout's manifest. It says nothing of where it lies, so that a folder can be moved."""
     entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
-    del entries["table"], entries["directory"], entries["origin"]
+    del entries["table"], entries["directory"], entries["remote"]
     return seal(json.dumps(entries, allow_nan=False))
 
 

@@ -18,6 +18,7 @@ from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.stores.objects import copy_at, fetch_whole
 
 MEASURED_BELOW_ROWS = 100_000
 """The columns of a smaller table are measured when it is opened, which takes some 10 ms."""
@@ -50,6 +51,15 @@ class PlainTable(Layout):
     @property
     def has_hive_columns(self) -> bool:
         return not self.is_staged
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files are copies of some in an object store, of which little may have been fetched."""
+        return any(copy_at(part.file) for part in self.partitions)
+
+    @property
+    def place(self) -> str:
+        return self.source if self.is_remote else str(self.directory)
 
     @property
     def states(self) -> tuple[FileState, ...]:
@@ -113,6 +123,8 @@ def plain_table(
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
     source = table.opened
+    for file in source.files:
+        fetch_whole(file)
     return replace(table, columns=column_statistics(cursor, source.files, source.columns, source.sql))
 
 

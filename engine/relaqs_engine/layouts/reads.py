@@ -9,7 +9,7 @@ from typing import TypeAlias
 from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.stores.mirror import Origin
+from relaqs_engine.stores.mirror import Remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +20,28 @@ class TableRead:
         directory: the table's folder, absolute.
         files: as the table's manifest names them.
         columns: as the table's manifest names them.
-        origin: where the table lies, if that is an object store.
+        remote: where the table lies, if that is an object store.
     """
 
     directory: str
     files: tuple[str, ...]
     columns: tuple[str, ...]
-    origin: Origin | None = None
+    remote: Remote | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PlainRead:
-    """Files that were not laid out, and their state when the session was opened. table: its name."""
+    """Files that were not laid out, and their state when the session was opened.
+
+    Attributes:
+        table: its name.
+        files: with their states.
+        columns: those that a statement can read; None for all.
+    """
 
     table: str
     files: tuple[FileState, ...]
+    columns: tuple[str, ...] | None = None
 
 
 Read: TypeAlias = TableRead | PlainRead
@@ -43,20 +50,20 @@ Read: TypeAlias = TableRead | PlainRead
 def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> TableRead:
     """Return the read of some partitions."""
     files = tuple(layout.partitions[i].file for i in partitions)
-    return TableRead(str(layout.directory), files, columns, layout.origin)
+    return TableRead(str(layout.directory), files, columns, layout.remote)
 
 
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
-    return TableRead(str(layout.directory), (layout.outliers.file,), columns, layout.origin)
+    return TableRead(str(layout.directory), (layout.outliers.file,), columns, layout.remote)
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
     """Return the read of the whole table. `names` are those in a query, see `sql/names.py`."""
     if layout.is_plain:
         assert isinstance(layout, PlainTable)
-        return PlainRead(layout.table, layout.states)
+        return PlainRead(layout.table, layout.states, columns_named(layout, names))
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 
 

@@ -21,6 +21,9 @@ import pyarrow as pa
 from relaqs_engine.duck import Cursor, FileState, list_literal, one_file, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.layouts.remote_files import remote_files
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.objects import copy_at, fetch_whole
 
 PathLike = str | os.PathLike[str]
 
@@ -107,6 +110,8 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
         return _laid_out(read_manifest(folder), cursor, str(folder))
     if isinstance(source, str | os.PathLike | Sequence):
         files = find_files(source)
+        for file in files:
+            fetch_whole(file)
         if not are_csv(files):
             return parquet_source(files, cursor, source_names(source))
         _check_csv(files, cursor, source_names(source))
@@ -132,16 +137,19 @@ def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
 
 def fingerprint(files: Sequence[Path]) -> tuple[FileState, ...]:
     """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
-    states = [(str(file), file.stat()) for file in files]
-    return tuple((path, state.st_size, state.st_mtime_ns) for path, state in states)
+    return tuple(_state(file) for file in files)
+
+
+def _state(file: Path) -> FileState:
+    if (copy := copy_at(file)) is not None:
+        return copy.state
+    found = file.stat()
+    return str(file), found.st_size, found.st_mtime_ns
 
 
 def _matching(text: str) -> list[Path]:
-    if "://" in text:
-        raise LayoutError(
-            f"{text} is not a file on this machine; copy it here, or give a DuckDB relation that reads it, "
-            "e.g. duckdb.read_parquet(…)"
-        )
+    if (address := Address.of(text)) is not None:
+        return remote_files(address)
     path = Path(os.path.abspath(Path(text).expanduser()))
     if path.is_dir():
         return _some(sorted(path.rglob("*.parquet")), f"the folder {text} holds no .parquet file")

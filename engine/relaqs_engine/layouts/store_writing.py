@@ -24,7 +24,7 @@ from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, manifest_text
 from relaqs_engine.stores.address import WRITABLE, Address
 from relaqs_engine.stores.folder import StoredObject, StoreFolder, store_folder
-from relaqs_engine.stores.mirror import Origin, mirror_folder
+from relaqs_engine.stores.mirror import Remote, mirror_folder
 
 LEFT_BEHIND = timedelta(days=1)
 _DATA = re.compile(r"(data-[0-9a-f]{16})/")
@@ -60,7 +60,7 @@ class StoreWriting(Writing):
             raise
         _sweep(folder, _data_folders(before[0] if before else b""), self.data_name)
         directory = mirror_folder(self.root, self.address)
-        return replace(layout, directory=directory, origin=Origin(self.address, str(self.root)))
+        return replace(layout, directory=directory, remote=Remote(self.address, str(self.root)))
 
     def _switch(self, folder: StoreFolder, manifest: bytes) -> None:
         if not folder.replace(MANIFEST_NAME, manifest, self.replaced):

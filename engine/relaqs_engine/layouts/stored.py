@@ -21,7 +21,7 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import MissingObjectError, store_folder
-from relaqs_engine.stores.mirror import Origin, fill, mirror_folder
+from relaqs_engine.stores.mirror import Remote, fill, mirror_folder
 
 
 def stored_layout(address: Address, root: Path) -> Layout | None:
@@ -33,13 +33,13 @@ def stored_layout(address: Address, root: Path) -> Layout | None:
         return None
     directory = mirror_folder(root, address)
     layout = parsed_manifest(directory, found[0], str(address / MANIFEST_NAME))
-    return replace(layout, origin=Origin(address, str(root)))
+    return replace(layout, remote=Remote(address, str(root)))
 
 
 def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
     """Return the layouts in a folder of a store, by name. Raises LayoutError where there are none."""
     folder = store_folder(warehouse)
-    tables = (stored_layout(warehouse / name, root) for name in folder.folders())
+    tables = (stored_layout(warehouse / name, root) for name in folder.entries()[0])
     if not (found := tuple(layout for layout in tables if layout is not None)):
         hint = f"lay one out with `relaqs shuffle SOURCE --into {warehouse}/TABLE`"
         if folder.described(MANIFEST_NAME) is not None:

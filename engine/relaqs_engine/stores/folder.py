@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -38,6 +38,10 @@ Answer = TypeVar("Answer")
 
 class MissingObjectError(StoreError):
     """There is no object at an address."""
+
+
+class NoRangesError(StoreError):
+    """A server does not send parts of an object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,14 @@ class StoreFolder:
             raise StoreError(f"{self.address / key} {_SHORTER}")
         return pieces
 
+    def pieces(self, key: str) -> Iterator[bytes]:
+        """Yield an object's bytes from begin to end. Raises MissingObjectError where there is none."""
+        import obstore
+
+        stream = iter(self._request(key, lambda: obstore.get(self._store, key)).stream())
+        while piece := self._request(key, lambda: next(stream, b""), repeats=0):
+            yield bytes(piece)
+
     def put(self, key: str, content: bytes | Path) -> None:
         """Write an object, whole or not at all."""
         import obstore
@@ -160,30 +172,38 @@ class StoreFolder:
 
         return sorted(self._request(prefix, read), key=lambda each: each.key)
 
-    def folders(self) -> list[str]:
-        """Return the names of the folders in this one."""
+    def entries(self) -> tuple[list[str], list[str]]:
+        """Return the names of the folders in this one, and those of the objects."""
         import obstore
 
         listed = self._request("", lambda: obstore.list_with_delimiter(self._store))
-        return sorted(str(prefix).strip("/").rpartition("/")[2] for prefix in listed["common_prefixes"])
+        folders = [str(prefix).strip("/").rpartition("/")[2] for prefix in listed["common_prefixes"]]
+        objects = [str(meta["path"]).rpartition("/")[2] for meta in listed["objects"]]
+        return sorted(folders), sorted(objects)
 
     def _request(
-        self, key: str, request: Callable[[], Answer], keep: tuple[type[Exception], ...] = ()
+        self,
+        key: str,
+        request: Callable[[], Answer],
+        keep: tuple[type[Exception], ...] = (),
+        repeats: int = _MOST_BROKEN_ANSWERS,
     ) -> Answer:
         """Return the answer to a request. Errors come out as ours, but those of the types in `keep`.
 
         The library repeats what fails before there is an answer. Answers that break off are read again here.
         """
-        from obstore.exceptions import BaseError
+        from obstore.exceptions import BaseError, NotSupportedError
 
         address = self.address / key if key else self.address
-        for is_last in (*[False] * _MOST_BROKEN_ANSWERS, True):
+        for is_last in (*[False] * repeats, True):
             try:
                 return request()
             except keep:
                 raise
             except FileNotFoundError:
                 raise MissingObjectError(f"{address} is not there; check the address") from None
+            except NotSupportedError:
+                raise NoRangesError(f"{address} is on a server that does not send parts of it") from None
             except (BaseError, OSError, ValueError) as error:
                 reason = _reason(error)
                 if is_last or reason != _BROKE_OFF:
@@ -274,8 +294,6 @@ def _reason(error: Exception) -> str:
     hint = "check the credentials in the environment (AWS_…, GOOGLE_…, AZURE_…)"
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         return f"may not be read or written with these credentials; {hint}"
-    if isinstance(error, exceptions.NotSupportedError):
-        return "is on a server that cannot do this; use another server"
     text = str(error)
     if "416" in text:
         return _SHORTER

@@ -14,26 +14,32 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import secrets
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, endpoint
 
 _LOCKS = ".locks"
+_KEPT = (".json", ".held")  # small, and good for any copy that is made again
 _LOCK_GROUPS = 64
 _PIECE_BYTES = 8 << 20
-_PIECES_AT_ONCE = 8
+_BYTES_AT_ONCE = 64 << 20
 _BLOCK_BYTES = 512  # what `st_blocks` counts
+_LATEST_DRAWN_NS = 10**18  # in 2001: a time to come would look like a file that is being written
 _FREED_SHARE = 0.1  # of the limit, beyond what is needed: the next removal is not due at once
 
 
+Extent = tuple[int, int]
+"""Where bytes lie in an object: offset, length."""
+
+
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Remote:
     """Where copies come from.
 
     Attributes:
@@ -62,7 +68,10 @@ def mirror_folder(root: Path, address: Address) -> Path:
 
 
 def hollow(path: Path, byte_count: int) -> None:
-    """Make a copy that holds nothing yet, if there is none of this size."""
+    """Make a copy that holds nothing yet, if there is none of this size.
+
+    Its time of change is drawn at random, and stays: so a copy that was removed and made again differs.
+    """
     if path.is_file() and path.stat().st_size == byte_count:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,29 +80,52 @@ def hollow(path: Path, byte_count: int) -> None:
         os.ftruncate(handle, byte_count)
     finally:
         os.close(handle)
+    drawn_ns = secrets.randbelow(_LATEST_DRAWN_NS)
+    os.utime(path, ns=(drawn_ns, drawn_ns))
 
 
-def fill(folder: StoreFolder, key: str, path: Path, extents: Iterable[tuple[int, int]]) -> None:
-    """Fetch parts of an object into its copy. The copy's time of change stays as it was.
+def fill(folder: StoreFolder, key: str, path: Path, extents: Iterable[Extent]) -> None:
+    """Fetch parts of an object into its copy. Errors are those of `StoreFolder.ranges`."""
+    for some in pieces(extents):
+        write(path, some, folder.ranges(key, [at for at, _ in some], [length for _, length in some]))
 
-    extents: pairs of offset and length.
-    """
-    modified_ns = path.stat().st_mtime_ns
-    pieces = iter(_pieces(extents))
+
+def pieces(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
+    """Yield the extents, as many at a time as are held in memory at once. Large ones are cut."""
+    some: list[Extent] = []
+    size = 0
+    for at, length in extents:
+        for start in range(at, at + length, _PIECE_BYTES):
+            some.append((start, min(_PIECE_BYTES, at + length - start)))
+            size += some[-1][1]
+            if size >= _BYTES_AT_ONCE:
+                yield some
+                some, size = [], 0
+    if some:
+        yield some
+
+
+def write(path: Path, extents: Iterable[Extent], contents: Iterable[memoryview]) -> None:
+    """Write parts into a copy. Its time of change stays that which it was made with."""
+    before = path.stat()
     handle = os.open(path, os.O_RDWR)
     try:
-        while some := list(islice(pieces, _PIECES_AT_ONCE)):
-            starts, lengths = [at for at, _ in some], [length for _, length in some]
-            for start, content in zip(starts, folder.ranges(key, starts, lengths), strict=True):
-                _write(handle, start, content)
+        for (start, _), content in zip(extents, contents, strict=True):
+            _write(handle, start, content)
     finally:
         os.close(handle)
-        os.utime(path, ns=(modified_ns, modified_ns))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def note_use(path: Path, now_ns: int) -> None:
     """Remember that a copy is used now. Those that were not used for the longest time are removed first."""
     os.utime(path, ns=(now_ns, path.stat().st_mtime_ns))
+
+
+def identity(path: Path) -> tuple[int, int, int]:
+    """Return what tells a copy from any other that was at its path."""
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 @contextmanager
@@ -123,7 +155,7 @@ def _copies(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for folder, _, names in os.walk(root):
         for name in names:
             path = Path(folder, name)
-            if path.parent.name != _LOCKS and name != "manifest.json":
+            if path.parent.name != _LOCKS and not name.endswith(_KEPT):
                 try:
                     yield path, path.stat()
                 except FileNotFoundError:
@@ -158,13 +190,6 @@ def _removed(root: Path, path: Path) -> bool:
     finally:
         os.close(handle)
     return True
-
-
-def _pieces(extents: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the extents, those cut that are too large for one request."""
-    for at, length in extents:
-        for start in range(at, at + length, _PIECE_BYTES):
-            yield start, min(_PIECE_BYTES, at + length - start)
 
 
 def _write(handle: int, start: int, content: memoryview) -> None:

@@ -1,0 +1,113 @@
+"""Files in an object store or on a web server, as copies on this machine with what was asked for in them.
+
+Of a Parquet file the footer is fetched when it is found, with all else that belongs to no column. Columns are
+fetched when a statement reads them. Other files are fetched whole.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.checksums import Extent, extents_between
+from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.folder import StoredObject, store_folder
+from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
+from relaqs_engine.stores.objects import ObjectCopy, fetch_end, fetch_whole, object_copy
+
+_PARQUET = ".parquet"
+_TABLES = (_PARQUET, ".csv")
+
+
+def remote_files(address: Address) -> list[Path]:
+    """Return the copies of the files that an address names: one, those of a folder, or those of a pattern.
+
+    Raises LayoutError where there is none, StoreError where the store does not answer.
+    """
+    root = mirror_root(default_cache_directory())
+    copies = [object_copy(at, stored, root) for at, stored in _named(address)]
+    if not copies:
+        raise LayoutError(f"there is nothing at {address}; name a file, a folder or a pattern that exists")
+    for copy in copies:
+        _fetch_beginning(copy)
+    return [copy.path for copy in copies]
+
+
+def remote_tables(address: Address) -> Iterator[str]:
+    """Yield the files at an address that are a table each; none where it is a folder of layouts."""
+    if not address.is_folder:
+        yield str(address)
+        return
+    folders, objects = store_folder(address).entries()
+    if not any(store_folder(address / name).described(MANIFEST_NAME) for name in folders):
+        yield from (str(address / name) for name in objects if name.lower().endswith(_TABLES))
+
+
+def extents_to_read(copy: ObjectCopy, columns: tuple[str, ...] | None) -> list[Extent]:
+    """Return where the bytes of columns are, None for all; all bytes of what is not Parquet.
+
+    The footer is fetched if it is missing. Raises StoreError where the object has changed.
+    """
+    if columns is None or not copy.address.name.lower().endswith(_PARQUET):
+        return [(0, copy.byte_count)]
+    _fetch_beginning(copy)
+    return [extent for name, extent in _chunks(copy) if name in columns]
+
+
+def _named(address: Address) -> Iterator[tuple[Address, StoredObject]]:
+    if not address.is_listable:
+        if glob.has_magic(address.path):
+            raise LayoutError(f"{address} is a pattern, and a web server lists no files; name each file")
+        if (stored := store_folder(address.parent).described(address.name)) is not None:
+            yield address, stored
+        return
+    if glob.has_magic(address.path):
+        folder = address
+        while glob.has_magic(folder.path):
+            folder = folder.parent
+        for stored in store_folder(folder).below():
+            if fnmatchcase(f"{folder.path}/{stored.key}", address.path):
+                yield folder / stored.key, stored
+        return
+    if address.name and (stored := store_folder(address.parent).described(address.name)) is not None:
+        yield address, stored
+        return
+    for stored in store_folder(address).below():
+        if stored.key.lower().endswith(_PARQUET):
+            yield address / stored.key, stored
+
+
+def _fetch_beginning(copy: ObjectCopy) -> None:
+    """Fetch what is read of a file before any row is."""
+    if not copy.address.name.lower().endswith(_PARQUET):
+        fetch_whole(copy.path)
+        return
+    fetch_end(copy)
+    chunks = [extent for _, extent in _chunks(copy)]
+    copy.fetch(extents_between(chunks, copy.byte_count))
+
+
+def _chunks(copy: ObjectCopy) -> list[tuple[str, Extent]]:
+    """Return each column of each row group: the name of the table's column, and where its bytes are."""
+    try:
+        footer = pq.read_metadata(copy.path)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0].replace(str(copy.path), str(copy.address))
+        raise DataError(f"{copy.address} cannot be read as Parquet ({reason}); write it again") from error
+    groups = (footer.row_group(i) for i in range(footer.num_row_groups))
+    chunks = (group.column(i) for group in groups for i in range(group.num_columns))
+    return [(chunk.path_in_schema.split(".")[0], _extent(chunk)) for chunk in chunks]
+
+
+def _extent(chunk: pq.ColumnChunkMetaData) -> Extent:
+    begin = chunk.data_page_offset
+    if chunk.dictionary_page_offset is not None:
+        begin = min(begin, chunk.dictionary_page_offset)
+    return begin, chunk.total_compressed_size
