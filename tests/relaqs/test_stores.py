@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import pickle
+import shutil
+import traceback
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
+from relaqs_engine.layouts import store_writing
+from relaqs_engine.layouts.manifest import manifest_text
+from relaqs_engine.stores import mirror
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, store_folder
 
 import relaqs
-from tests.store_server import Fault, StoreServer
+from tests.store_server import SECRET, Fault, StoreServer
 
 ROWS = 50_000
 NUMBERS = f"SELECT range AS x, range % 7 AS g, 'text ' || range AS t FROM range({ROWS})"
@@ -160,3 +171,158 @@ def test_a_new_layout_takes_the_place_of_the_old_one(bucket: str, store: StoreSe
     lay_out(bucket, other, force=True)
     assert rows(answer(bucket)) == oracle(data=other)
     assert len({key.split("/")[1] for key in keys(bucket)}) == 2  # the manifest and one data folder
+
+
+def test_of_two_writers_one_wins_and_nothing_is_left_of_the_other(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay_out(bucket)
+    put = StoreFolder.put
+    other = "SELECT range AS x, range % 3 AS g FROM range(1000)"
+    is_first = [True]
+
+    def slow_put(self: StoreFolder, key: str, content: bytes | Path) -> None:
+        put(self, key, content)
+        if is_first:  # meanwhile somebody else writes the whole table, on another machine
+            is_first.clear()
+            monkeypatch.setenv("RELAQS_CACHE", os.environ["RELAQS_CACHE"] + "-elsewhere")
+            lay_out(bucket, other, force=True)
+
+    monkeypatch.setattr(StoreFolder, "put", slow_put)
+    with pytest.raises(relaqs.LayoutError, match=f"{bucket}/numbers was written by somebody else meanwhile"):
+        lay_out(bucket, force=True)
+    assert rows(answer(bucket)) == oracle(data=other)
+    assert len({key.split("/")[1] for key in keys(bucket)}) == 2  # the manifest and one data folder
+
+
+def test_a_switch_whose_answer_was_lost_is_no_failure(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import obstore
+
+    put, lost = obstore.put, []
+
+    def answer_lost(store: object, key: str, content: object, **options: Any) -> object:
+        done = put(store, key, content, **options)  # type: ignore[call-overload]
+        if options.get("mode") == "create" and not lost:
+            lost.append(key)
+            return put(store, key, content, **options)  # type: ignore[call-overload]
+        return done
+
+    monkeypatch.setattr(obstore, "put", answer_lost)
+    lay_out(bucket)
+    assert lost == ["manifest.json"]
+    assert rows(answer(bucket)) == oracle()
+
+
+def test_what_a_dead_writer_left_is_removed_when_it_is_old(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = folder(f"{bucket}/numbers")
+    left = f"data-{'0' * 16}/part-00000.parquet"
+    table.put(left, b"half a layout")
+    lay_out(bucket)
+    assert left in [each.key for each in table.below()]  # it may be of a writer that is at work
+    monkeypatch.setattr(store_writing, "LEFT_BEHIND", -timedelta(days=1))
+    lay_out(bucket, force=True)
+    assert left not in [each.key for each in table.below()]
+
+
+def test_a_table_that_is_laid_out_anew_under_way_is_said(bucket: str, tmp_path: Path) -> None:
+    lay_out(bucket)
+    with relaqs.connect(bucket, threads=2) as db:
+        lay_out(bucket, "SELECT range AS x, range % 3 AS g, '' AS t FROM range(1000)", force=True)
+        with pytest.raises(relaqs.DataError, match="laid out anew; ask again in a new session"):
+            db.online_sql(SUMS).result()
+
+
+def test_copies_stay_below_the_limit(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay_out(bucket)
+    texts = "SELECT max(t) AS m FROM numbers"
+    for sql in (SUMS, texts):
+        answer(bucket, sql)
+    copies = tmp_path / "cache" / "stores"
+    limit = int(0.6 * held_bytes(copies))
+    shutil.rmtree(copies)
+    monkeypatch.setenv("RELAQS_STORE_CACHE", f"{limit}B")
+    for sql in (SUMS, texts, SUMS):
+        assert rows(answer(bucket, sql)) == oracle(sql)
+        assert held_bytes(copies) <= 1.1 * limit  # it is looked after each sixteenth
+    shutil.rmtree(copies)
+    monkeypatch.setenv("RELAQS_STORE_CACHE", "1kB")
+    with pytest.raises(relaqs.DataError, match=r"copies may take 0\.0 GB; set RELAQS_STORE_CACHE to more"):
+        answer(bucket)
+
+
+def held_bytes(copies: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in copies.rglob("*.parquet"))
+
+
+def test_copies_that_are_read_are_not_removed(tmp_path: Path) -> None:
+    paths = [tmp_path / "0" / "trips" / f"{i}.parquet" for i in range(40)]
+    for i, path in enumerate(paths):
+        mirror.hollow(path, 100_000)
+        mirror.write(path, [(0, 100_000)], [memoryview(bytes([i]) * 100_000)])
+        mirror.note_use(path, i)
+    with mirror.in_use(tmp_path, paths[:3]):
+        mirror.make_room(tmp_path, 1_000_000, 0)
+        assert all(path.exists() for path in paths[:3])
+        assert paths[-1].exists()
+        assert sum(path.exists() for path in paths) <= 12
+    mirror.make_room(tmp_path, 1_000_000, 1_000_000)
+    assert not any(path.exists() for path in paths)
+
+
+def test_a_copy_that_was_made_again_is_another_one(tmp_path: Path) -> None:
+    path, seen = tmp_path / "trips.parquet", set()
+    for _ in range(20):
+        mirror.hollow(path, 10)
+        before = mirror.identity(path)
+        mirror.write(path, [(2, 3)], [memoryview(b"abc")])
+        assert mirror.identity(path) == before
+        seen.add(before)
+        path.unlink()
+    assert len(seen) == 20
+
+
+def test_nothing_outside_of_the_warehouse_is_read(bucket: str, tmp_path: Path) -> None:
+    folder(bucket).put("secret/plans.parquet", b"PAR1 of somebody else")
+    layout = lay_out(f"{bucket}/warehouse")
+    with relaqs.connect(f"{bucket}/warehouse", threads=2) as db:
+        for path in (f"{bucket}/secret/plans.parquet", "/etc/passwd", f"{layout.directory}/../x.parquet"):
+            for sql in (f"SELECT * FROM read_parquet('{path}')", f"SELECT * FROM '{path}'"):
+                with pytest.raises(relaqs.RelaqsError):
+                    db.online_sql(sql).result()
+    outside = replace(layout.partitions[0], file="../../secret/plans.parquet")
+    damaged = manifest_text(replace(layout, partitions=(outside, *layout.partitions[1:])))
+    table = folder(f"{bucket}/warehouse/numbers")
+    table.put("manifest.json", damaged)
+    with pytest.raises(relaqs.LayoutError, match=r"secret/plans.parquet' lies outside the table's folder"):
+        relaqs.connect(f"{bucket}/warehouse")
+    with pytest.raises(relaqs.StoreError):
+        table.ranges("../../secret/plans.parquet", [0], [4])
+
+
+def test_secrets_are_in_nothing_that_is_kept_or_shown(
+    bucket: str, store: StoreServer, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: Any
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    layout = lay_out(bucket)
+    seen = [repr(layout), layout.summary, repr(layout.remote)]
+    with relaqs.connect(bucket, threads=2) as db:
+        plan = db.plan(SUMS)
+        seen += [db.explain(SUMS), repr(db), repr(plan), pickle.dumps(db.tables["numbers"]).hex()]
+        db.start(plan, relaqs.QueryOptions(batches=5), checkpoint=tmp_path / "sums.checkpoint").result()
+        for fault in (Fault("status", status=500), Fault("status", status=403), Fault("reset")):
+            store.fails(fault)
+            shutil.rmtree(tmp_path / "cache")
+            with pytest.raises(relaqs.RelaqsError) as raised:
+                db.online_sql("SELECT max(t) FROM numbers").result()
+            seen += ["".join(traceback.format_exception(raised.value)), pickle.dumps(raised.value).hex()]
+        store.fails()
+    for key in keys(bucket):
+        content = folder(bucket).content(key)
+        assert content is not None
+        seen.append(content[0].hex())
+    seen += [path.read_bytes().hex() for path in tmp_path.rglob("*") if path.is_file()]
+    seen += [caplog.text, *capfd.readouterr()]
+    for secret in (SECRET, SECRET.encode().hex(), "Signature="):
+        assert not [each for each in seen if secret in each]
