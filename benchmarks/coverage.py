@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from rich.console import Console
 from rich.table import Table
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 
 from benchmarks.coverage_cases import Units
 from benchmarks.gate_queries import Query

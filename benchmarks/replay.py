@@ -19,7 +19,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.refined import RefinedAnswer
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.task_sql import outlier_sql, partial_sql

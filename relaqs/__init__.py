@@ -16,7 +16,6 @@ are first used, so that `import relaqs` and the command line start at once.
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from relaqs_engine.errors import (
@@ -29,6 +28,7 @@ from relaqs_engine.errors import (
     StoreError,
     UnsupportedError,
 )
+from relaqs_engine.first_use import on_first_use
 from relaqs_engine.old_paths import MovedModules
 
 from relaqs.old_paths import MOVED
@@ -127,16 +127,12 @@ _HOMES = {
 sys.meta_path.append(MovedModules(MOVED))
 
 
+_load, __dir__ = on_first_use("relaqs", _HOMES)
+
+
 def __getattr__(name: str) -> object:
     if name == "__version__":
         from importlib.metadata import version
 
         return version("relaqs")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'relaqs' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return _load(name)

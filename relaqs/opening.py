@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.cache import plain_files
+from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
+from relaqs_engine.layouts.session_folder import SessionFolder
+from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
+from relaqs_engine.stores.mirror import default_cache_directory
 
 from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import open_executor
-from relaqs.laying_out import on_threads
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
@@ -27,9 +31,9 @@ _MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 
 
 def connect(
-    data: str | Path | None = None,
+    data: TableSource | None = None,
     *,
-    tables: Mapping[str, str | Path] | None = None,
+    tables: Mapping[str, TableSource] | None = None,
     cluster: str | Client | None = None,
     views: Mapping[str, str] | None = None,
     threads: int | None = None,
@@ -84,27 +88,30 @@ def connect(
     most: [[999]]
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
-    catalog = _open_catalog(data, tables or {}, cache_directory, lay_out=cluster is not None)
-    check_views(views or {}, catalog.tables)
     cores = None if threads is None else check_count("threads", threads)
-    executor = open_executor(cluster, cores=cores, policy=policy, security=security)
-    exact_threads = executor.capacity if cluster is None else 1  # a task of a cluster is one core
-    try:
-        return Session(
+    cache = Path(cache_directory or default_cache_directory())
+    with ExitStack() as undo:
+        folder = SessionFolder(cache)
+        undo.callback(folder.remove)
+        catalog = _open_catalog(data, tables or {}, cache, folder, lay_out=cluster is not None)
+        check_views(views or {}, catalog.tables)
+        executor = open_executor(cluster, cores=cores, policy=policy, security=security)
+        undo.callback(executor.close)
+        session = Session(
             catalog,
             views or {},
             executor,
             memory_limit_bytes=limit,
-            exact_threads=exact_threads,
+            exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            folder=folder,
         )
-    except BaseException:
-        executor.close()
-        raise
+        undo.pop_all()
+    return session
 
 
-def online_sql(sql: str, data: str | Path | None = None, **options: Any) -> OnlineQuery:
+def online_sql(sql: str, data: TableSource | None = None, **options: Any) -> OnlineQuery:
     """Start answering one SELECT over `data`, and return its handle at once.
 
     The session behind it closes when the query is no longer referred to.
@@ -138,22 +145,38 @@ _CONNECT_OPTIONS = {
 
 
 def _open_catalog(
-    data: str | Path | None,
-    tables: Mapping[str, str | Path],
-    cache_directory: str | Path | None,
+    data: TableSource | None,
+    tables: Mapping[str, TableSource],
+    cache_directory: Path,
+    folder: SessionFolder,
     *,
     lay_out: bool,
 ) -> Catalog:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
-    plain = {} if data is None else plain_files(data)
-    cache = None if cache_directory is None else Path(cache_directory)
-    laid_out = () if data is None or plain else Catalog.open(data, cache).layouts
+    found: Mapping[str, TableSource] = {}
+    laid_out = Catalog(())
+    if is_warehouse(data):
+        laid_out = Catalog.open(data, cache_directory)
+    elif data is not None:
+        found = found_tables(data)
+    open_sources = partial(
+        Catalog.of_sources,
+        {**found, **tables},
+        cache_directory,
+        notices.announce,
+        session_folder=folder,
+    )
+    opened = _laid_out(open_sources) if lay_out else open_sources()
+    return Catalog((*laid_out.layouts, *opened.layouts))
+
+
+def _laid_out(open_sources: Callable[..., Catalog]) -> Catalog:
+    """Return the tables, of which those without a layout are laid out now."""
+    from relaqs.laying_out import on_threads
+
     with on_threads() as spread:
-        opened = Catalog.of_sources(
-            {**plain, **tables}, cache, notices.announce, lay_out=lay_out, spread=spread
-        )
-    return Catalog((*laid_out, *opened.layouts))
+        return open_sources(lay_out=True, spread=spread)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

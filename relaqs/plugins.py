@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from relaqs_engine.errors import RelaqsError
@@ -43,7 +44,7 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
     Args:
         group: the entry-point group, such as "relaqs.policies".
         noun: what a thing is called in messages, such as "policy".
-        own: our own things by name.
+        own: our own things by name, each as "module:name". It is imported when it is used.
         accepts: tells whether a loaded object is such a thing. By default it must be callable.
     """
 
@@ -51,7 +52,7 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
         self,
         group: str,
         noun: str,
-        own: Mapping[str, _Thing] | None = None,
+        own: Mapping[str, str] | None = None,
         accepts: Callable[[object], bool] = callable,
     ) -> None:
         self._group = group
@@ -72,7 +73,8 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
 
     def __getitem__(self, name: str) -> _Thing:
         if name in self._own:
-            return self._own[name]
+            module, _, attribute = self._own[name].partition(":")
+            return cast(_Thing, getattr(import_module(module), attribute))
         entry = self.entry(name)
         thing = _loaded(entry, f"the {self._noun} {name!r} of the package {_package(entry)}")
         if not self._accepts(thing):

@@ -16,13 +16,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import Database, DatabaseConfig, open_for_reading
+from relaqs_engine.duck import DatabaseConfig, open_for_reading
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.plain import PlainTable, measured
-from relaqs_engine.plans.explain import explain
+from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
@@ -44,6 +44,7 @@ from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
+from relaqs.queries.state_database import StateDatabase
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -54,9 +55,7 @@ if TYPE_CHECKING:
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
-# The share of the memory limit that is for the merged states of this session's queries. Tasks have the rest.
-# A query that runs as a whole has no state, so it may take the whole limit.
-_STATE_SHARE = 0.25
+_STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
@@ -82,8 +81,10 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
+        folder: SessionFolder | None = None,
     ) -> None:
         self._catalog = catalog
+        self._folder = folder
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
@@ -95,7 +96,7 @@ class Session:
         self._changing = threading.Lock()
         self._is_closed = False
         self._open(catalog)
-        self._states = Database(_database_config(self._state_bytes, result_limit_bytes))
+        self._states = StateDatabase(_database_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
         self._layouts = None
         if background_layouts:
@@ -110,10 +111,8 @@ class Session:
 
     def _open(self, catalog: Catalog) -> None:
         """Plan over these tables from now on. What was planned before can still read its files."""
-        files = tuple(dict.fromkeys((*self._config.files, *catalog.readable_files)))
-        readable = catalog.readable_directories
-        self._config = replace(self._config, readable=readable, files=files)
-        self._exact_config = replace(self._exact_config, readable=readable, files=files)
+        self._config = catalog.readable_by(self._config)
+        self._exact_config = catalog.readable_by(self._exact_config)
         self._opened_configs |= {self._config, self._exact_config}
         self._catalog = catalog
         self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes)  # last: others plan now
@@ -325,7 +324,7 @@ class Session:
                 names,
                 options.judge,
             ),
-            state_cursor=self._states.cursor(),
+            state_cursor=self._states.cursor() if plan.is_estimated else None,
             exact_config=self._exact_config,
         )
         keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
@@ -524,6 +523,8 @@ class Session:
         >>> print(db.explain("SELECT sum(x) AS total FROM numbers").splitlines()[0])
         mode: mergeable
         """
+        from relaqs_engine.plans.explain import explain
+
         return explain(self.plan(sql))
 
     def advise(self, sql: str) -> Advice:
@@ -563,6 +564,8 @@ class Session:
         for config in self._opened_configs:
             worker.close_database(config)
         self._states.close()
+        if self._folder is not None:
+            self._folder.remove()
 
     def __enter__(self) -> Session:
         return self

@@ -47,9 +47,9 @@ REWRITER = (
 ENGINE = (
     "bounds.values.value_bounds",
     "catalog.Catalog",
-    "layouts.shuffle.shuffle",
+    "layouts.sampled.shuffle",
     "layouts.static.add_static",
-    "layouts.verify.verify",
+    "layouts.verification.verify",
     "plans.schedule.mini_batches",
     "sql.expansion.check_expansion",
     "sql.guards.guard_functions",

@@ -31,6 +31,7 @@ MAY_IMPORT = {
         "pyarrow",
         "numpy",
         "xxhash",
+        "pyiceberg",
         "obstore",
         "boto3",
     },

@@ -33,8 +33,9 @@ FLOORS = {
         {"__main__"},
     ),
     "relaqs_engine": (
-        {"arrow_arrays", "errors", "old_paths"},
-        {"duck", "stores"},
+        {"arrow_arrays", "errors", "first_use", "old_paths"},
+        {"stores"},
+        {"duck"},
         {"layouts"},
         {"bounds", "catalog"},
         {"sql"},

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import gammaincinv
 
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.quantiles import gamma_upper
 from relaqs_bootstrap.variance import check_fraction
 
 
@@ -35,6 +35,6 @@ def distinct_interval(
     (100.0, 105.2)
     """
     check_fraction(fraction)
-    limit = gammaincinv(once + 1.0, (1.0 + confidence) / 2.0)
+    limit = gamma_upper(once + 1.0, (1.0 - confidence) / 2.0)
     chance = (limit - once) * np.sqrt(1.0 - fraction)
     return seen, seen + (once * (1.0 - fraction) + chance) / fraction

@@ -1,22 +1,28 @@
-"""Quantiles of Student's t and of the gamma distribution, fast and safe for any number of cells."""
+"""Quantiles of the normal, Student's t and the gamma distribution, fast and safe for any number of cells.
+
+Most cells need no more than a series. scipy, which takes a quarter of a second to import, is loaded for the
+first cell that does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from statistics import NormalDist
 
 import numpy as np
-from scipy.special import gammainccinv, gammaincinv, ndtr, ndtri, stdtrit
 
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray
+
+_NORMAL = NormalDist()
 
 
 def normal_quantile(probability: float) -> float:
-    return float(ndtri(probability))
+    return _NORMAL.inv_cdf(probability)
 
 
 def normal_tail(deviate: float) -> float:
     """Return the probability of exceeding this many standard errors, on one side."""
-    return float(ndtr(-deviate))
+    return 0.5 * math.erfc(deviate / math.sqrt(2.0))
 
 
 def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
@@ -40,28 +46,40 @@ def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
     )
     quantile = np.asarray(np.polyval(terms, v) / 92160.0, dtype=np.float64)
     few = ~(freedom >= max(20.0, 5.0 * z * z))
-    quantile[few] = stdtrit(freedom[few], probability)
+    if few.any():
+        from scipy.special import stdtrit
+
+        quantile[few] = stdtrit(freedom[few], probability)
     return quantile
 
 
 def gamma_lower(shape: FloatArray, tail: float) -> FloatArray:
     """Return the gamma quantile with probability `tail` below it."""
-    return _gamma(shape, normal_quantile(tail), gammaincinv, tail)
+    quantile, few = _gamma(shape, normal_quantile(tail))
+    if few.any():
+        from scipy.special import gammaincinv
+
+        quantile[few] = gammaincinv(shape[few], tail)
+    return quantile
 
 
 def gamma_upper(shape: FloatArray, tail: float) -> FloatArray:
     """Return the gamma quantile with probability `tail` above it."""
-    return _gamma(shape, -normal_quantile(tail), gammainccinv, tail)
+    quantile, few = _gamma(shape, -normal_quantile(tail))
+    if few.any():
+        from scipy.special import gammainccinv
+
+        quantile[few] = gammainccinv(shape[few], tail)
+    return quantile
 
 
-def _gamma(
-    shape: FloatArray, z: float, exact: Callable[[FloatArray, float], FloatArray], tail: float
-) -> FloatArray:
-    """Return quantiles by Cornish-Fisher from shape 10·max(z², 4) on, with a relative error below 6e-6."""
+def _gamma(shape: FloatArray, z: float) -> tuple[FloatArray, BoolArray]:
+    """Return quantiles by Cornish-Fisher, and which of them are not near enough.
+
+    From shape 10·max(z², 4) on the relative error is below 6e-6.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         root = 1.0 / np.sqrt(shape)
         terms = (-(6 * z**4 + 14 * z**2 - 32) / 1620, (z**3 - 7 * z) / 36, (z**2 - 1) / 3, z, 1.0)
         quantile = np.asarray(shape * np.polyval(terms, root), dtype=np.float64)
-    few = ~(shape >= 10.0 * max(z * z, 4.0))
-    quantile[few] = exact(shape[few], tail)
-    return quantile
+    return quantile, ~(shape >= 10.0 * max(z * z, 4.0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import log_ndtr
 
 from relaqs_bootstrap.arrays import FloatArray
 from relaqs_bootstrap.quantiles import normal_quantile
@@ -41,6 +40,8 @@ def selection_factor(slack: FloatArray, confidence: float) -> FloatArray:
 
 def _factor_near(slack: FloatArray, confidence: float) -> FloatArray:
     """Return the factor of estimates that are near a bar, by bisection."""
+    from scipy.special import log_ndtr  # a quarter of a second, for answers with a bar only
+
     usual = normal_quantile((1.0 + confidence) / 2.0)
     tail = np.log((1.0 - confidence) / 2.0)
     bar = np.maximum(slack, _LEAST_SLACK) * usual  # standard errors below the estimate

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-from scipy.special import gammaincinv
-
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.quantiles import gamma_upper
 from relaqs_bootstrap.variance import check_fraction
 
 
@@ -48,8 +46,9 @@ def most_in_all(seen: FloatArray, fraction: float, tail: float) -> FloatArray:
     It is the upper Poisson limit of what was seen, scaled. Of nothing seen that is −ln(tail) / fraction: at
     one in a million and a tenth of the table, 13.8 / 0.1:
 
+    >>> import numpy as np
     >>> most_in_all(np.array([0.0, 10.0]), fraction=0.1, tail=1e-6).round().tolist()
     [138.0, 344.0]
     """
     check_fraction(fraction)
-    return np.asarray(gammaincinv(seen + 1.0, 1.0 - tail) / fraction, dtype=np.float64)
+    return gamma_upper(seen + 1.0, tail) / fraction

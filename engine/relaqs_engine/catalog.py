@@ -14,11 +14,13 @@ from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
-from relaqs_engine.duck import FileState
+from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
-from relaqs_engine.layouts.cache import laid_out_once, opened_table
+from relaqs_engine.layouts.cache import Place, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.session_folder import SessionFolder
+from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.stored import stored_warehouse
 from relaqs_engine.stores.address import Address
@@ -65,7 +67,7 @@ class Catalog:
                 _check_same_table(name, first, other)
 
     @classmethod
-    def open(cls, directory: str | Path, cache_directory: Path | None = None) -> Catalog:
+    def open(cls, directory: str | os.PathLike[str], cache_directory: Path | None = None) -> Catalog:
         """Return the tables of a warehouse, a folder or an address. Raises LayoutError if it holds none.
 
         cache_directory: where copies of what lies in an object store are. The default is the user's cache.
@@ -78,32 +80,35 @@ class Catalog:
     @classmethod
     def of_sources(
         cls,
-        sources: Mapping[str, str | os.PathLike[str]],
+        sources: Mapping[str, TableSource],
         cache_directory: Path | None = None,
         announce: Callable[[str], None] = lambda message: None,
         *,
+        session_folder: SessionFolder | None = None,
         lay_out: bool = False,
         spread: Spread = in_turn,
     ) -> Catalog:
-        """Return tables given by name: plain files (path, folder or glob), or the folder of a layout.
+        """Return tables given by name: files, data in memory, or the folder of a layout.
 
-        Where the cache has a layout of the files as they are now, it is the table. Else the files are the
+        Where the cache has a layout of the data as they are now, it is the table. Else the data are the
         table, and are read where they lie. Raises LayoutError and DataError as `shuffle` does.
 
         Args:
-            sources: path by name.
-            cache_directory: where the layouts are, and the copies of CSV files. The default is the user's
-                cache.
-            announce: called with a sentence before a file is copied or laid out.
+            sources: what there is, by name.
+            cache_directory: where layouts and copies are kept. The default is the user's cache.
+            announce: called with a sentence before data are copied or laid out.
+            session_folder: where copies are kept of what no later session recognises. By default they are
+                removed when Python ends.
             lay_out: lay out now what has no layout.
             spread: threads to do so on.
         """
         cache = cache_directory or default_cache_directory()
+        place = Place(cache, session_folder or SessionFolder(cache))
         if lay_out:
             return cls(
-                tuple(laid_out_once(name, path, cache, announce, spread) for name, path in sources.items())
+                tuple(laid_out_once(name, each, place, announce, spread) for name, each in sources.items())
             )
-        return cls(tuple(opened_table(name, path, cache, announce) for name, path in sources.items()))
+        return cls(tuple(opened_table(name, each, place, announce) for name, each in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -135,8 +140,21 @@ class Catalog:
     @property
     def readable_files(self) -> tuple[FileState, ...]:
         """Return the single files that queries may read: those of plain tables, in the state they had."""
-        plain = (layout for layout in self.layouts if isinstance(layout, PlainTable))
-        return tuple(dict.fromkeys(state for table in plain for state in table.states))
+        return tuple(dict.fromkeys(state for table in self._plain_tables for state in table.states))
+
+    def readable_by(self, config: DatabaseConfig) -> DatabaseConfig:
+        """Return how a database is opened that may read these tables, and the files that it could read."""
+        lent = (each for table in self._plain_tables for each in table.lent)
+        return replace(
+            config,
+            readable=self.readable_directories,
+            files=tuple(dict.fromkeys((*config.files, *self.readable_files))),
+            lent=tuple(dict.fromkeys((*config.lent, *lent))),
+        )
+
+    @property
+    def _plain_tables(self) -> list[PlainTable]:
+        return [layout for layout in self.layouts if isinstance(layout, PlainTable)]
 
     def is_sampled(self, table: str) -> bool:
         """Whether there is a layout of the table that is sampled. `table` is a name in any case."""

@@ -7,23 +7,51 @@ below the folders it was opened for, the single files that were named to it, and
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
 
 from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
+from relaqs_engine.stores.objects import copy_at
 
 DUCKDB_VERSION: str = duckdb.__version__
+DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
 
 FileState = tuple[str, int, int]
-"""A file's path, its size in bytes, and the time of its last change in nanoseconds."""
+"""A file's path, its size in bytes, and the time of its last change in nanoseconds.
+
+Of a file that is not there the size is -1.
+"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LentData:
+    """Data in the memory of this process, and the name by which statements read it. It equals only itself.
+
+    data: an Arrow table, an Arrow dataset or a pandas DataFrame.
+    """
+
+    name: str
+    data: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedFile:
+    """A DuckDB file, and the name by which statements read its tables."""
+
+    name: str
+    path: str
+
+
+Lent: TypeAlias = LentData | AttachedFile
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _GLOBS = re.compile(r"[*?\[]")
@@ -51,6 +79,7 @@ class DatabaseConfig:
         temp_directory: where it spills. With None it spills nowhere, not even to DuckDB's default place.
         threads: how many threads of its own it has.
         result_limit_bytes: what the result of one statement may take outside of DuckDB. None: anything.
+        lent: data in memory and DuckDB files that may be read as well.
     """
 
     readable: tuple[str, ...]
@@ -59,6 +88,7 @@ class DatabaseConfig:
     threads: int = 1
     result_limit_bytes: int | None = None
     files: tuple[FileState, ...] = ()
+    lent: tuple[Lent, ...] = ()
 
     def __post_init__(self) -> None:
         if self.memory_limit_bytes < 64 << 20:
@@ -75,6 +105,7 @@ class Database:
         self.config = config
         self._connection = duckdb.connect(":memory:", config={"threads": config.threads})
         temp = config.temp_directory
+        Cursor(self._connection).borrow(each for each in config.lent if isinstance(each, AttachedFile))
         for statement in (
             "SET async_threads = 0" if config.threads == 1 else "SELECT 1",
             f"SET memory_limit = '{config.memory_limit_bytes // 1024}KiB'",
@@ -94,7 +125,9 @@ class Database:
             self._connection.execute(statement)
 
     def cursor(self) -> Cursor:
-        return Cursor(self._connection.cursor(), self.config.result_limit_bytes)
+        cursor = Cursor(self._connection.cursor(), self.config.result_limit_bytes)
+        cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
+        return cursor
 
     def close(self) -> None:
         self._connection.close()
@@ -123,16 +156,27 @@ class Cursor:
         with translated_errors(sql):
             self._connection.execute(sql)
 
-    def register(self, name: str, table: pa.Table) -> None:
-        """Make an Arrow table readable by name. It replaces one registered before."""
-        self._connection.register(name, table)
+    def register(self, name: str, table: Any) -> None:
+        """Make Arrow data or a pandas DataFrame readable by name. It replaces what was registered before."""
+        with translated_errors(""):
+            self._connection.register(name, table)
 
     def unregister(self, name: str) -> None:
         """Forget a registered table. Nothing happens where there is none."""
         self._connection.unregister(name)
 
+    def borrow(self, lent: Iterable[Lent]) -> None:
+        """Make data in memory readable for this cursor, and DuckDB files for its whole database."""
+        for each in lent:
+            if isinstance(each, LentData):
+                self.register(each.name, each.data)
+            else:
+                self.run(
+                    f"ATTACH IF NOT EXISTS {quote_text(each.path)} AS {quote_name(each.name)} (READ_ONLY)"
+                )
+
     @contextmanager
-    def registered(self, **tables: pa.Table) -> Iterator[None]:
+    def registered(self, **tables: Any) -> Iterator[None]:
         """Make Arrow tables readable by name inside the block."""
         for name, table in tables.items():
             self.register(name, table)
@@ -207,6 +251,17 @@ def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: P
 def open_for_reading(*, threads: int = 1) -> Cursor:
     """Return a cursor of an open DuckDB, which may read any source, for looking into it."""
     return Cursor(duckdb.connect(":memory:", config={"threads": threads}))
+
+
+def file_state(path: str) -> FileState:
+    """Return the state of the file at a path. That of a copy is the state of what it is a copy of."""
+    if (copy := copy_at(path)) is not None:
+        return copy.state
+    try:
+        state = os.stat(path)
+    except OSError:
+        return path, -1, 0
+    return path, state.st_size, state.st_mtime_ns
 
 
 def quote_name(name: str) -> str:

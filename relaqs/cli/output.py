@@ -20,15 +20,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from decimal import Decimal
 from itertools import chain, count
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
-from rich.console import Console
-from rich.live import Live
 
 from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 FORMATS = ("table", "jsonl", "csv")
 _UNWRITTEN = ("widths", "course")  # of a snapshot: what its methods answer from
@@ -41,6 +42,8 @@ def write(snapshots: Iterable[Snapshot], format_name: str, *, every: bool = Fals
     elif format_name == "csv":
         write_csv(snapshots, sys.stdout, every=every)
     elif sys.stdout.isatty() and not every:
+        from rich.console import Console
+
         show_live(snapshots, Console())
     else:
         chosen = snapshots if every else _last(snapshots)
@@ -49,6 +52,8 @@ def write(snapshots: Iterable[Snapshot], format_name: str, *, every: bool = Fals
 
 def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
     """Redraw each snapshot in place, leave the last on screen, also after ctrl-C, and return it."""
+    from rich.live import Live
+
     last = None
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:

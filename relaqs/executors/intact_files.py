@@ -16,15 +16,14 @@ import hashlib
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from relaqs_engine.duck import file_state
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
 from relaqs_engine.stores.mirror import Remote
-from relaqs_engine.stores.objects import copy_at
 
 from relaqs.executors.store_files import FETCHING_THREADS, StoreFiles
 
@@ -117,6 +116,8 @@ class IntactFiles:
             for check in due:
                 run(check)
         elif due:
+            from concurrent.futures import ThreadPoolExecutor
+
             with ThreadPoolExecutor(min(threads, len(due))) as pool:
                 for _ in pool.map(run, due):
                     pass
@@ -194,15 +195,13 @@ def check_unchanged(reads: Sequence[Read]) -> None:
     Raises DataError naming the first that has changed, UnseenFileError for one that is not there.
     """
     for read in reads:
-        for path, byte_count, modified_ns in read.files if isinstance(read, PlainRead) else ():
-            if copy_at(path) is not None:  # of one state of an object, which was checked while it was fetched
+        for known in read.files if isinstance(read, PlainRead) else ():
+            path, _, _ = known
+            if (found := file_state(path)) == known:
                 continue
-            try:
-                state = os.stat(path)
-            except OSError as error:
-                raise UnseenFileError(path, HOW_TO_REOPEN) from error
-            if (state.st_size, state.st_mtime_ns) != (byte_count, modified_ns):
-                raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
+            if found[1] < 0:
+                raise UnseenFileError(path, HOW_TO_REOPEN)
+            raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
 
 
 def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:

@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -59,6 +58,8 @@ class StoreFiles:
         copies = [copy for path, *_ in read.files if (copy := copy_at(path))]
         if not copies:
             return
+        from concurrent.futures import ThreadPoolExecutor  # whoever has no copies needs none
+
         held.enter_context(in_use(copies[0].root, [copy.path for copy in copies]))
 
         def fetch_copy(copy: ObjectCopy) -> None:

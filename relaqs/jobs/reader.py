@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable
 from typing import Generic
@@ -63,6 +62,8 @@ class Reader(Generic[AnyReport]):
 
     async def _news(self) -> None:
         """Wait without a thread, so that a cancelled `async for` leaves nothing behind."""
+        import asyncio
+
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:

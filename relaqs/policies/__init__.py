@@ -4,30 +4,37 @@ Pure: a view of the jobs and the time in, a plan out. No clock, no threads, no r
 here; the live driver and the simulator fill the view and carry the plan out.
 """
 
-from relaqs.policies.fair import Fair
-from relaqs.policies.fifo import Fifo
-from relaqs.policies.index import Index
-from relaqs.policies.least_attained_service import LeastAttainedService
-from relaqs.policies.max_min import MaxMin
-from relaqs.policies.max_sum import MaxSum
-from relaqs.policies.registry import (
-    DEFAULT_POLICY,
-    POLICIES,
-    PolicyError,
-    chosen_policy,
-    make_policy,
-    why_cores_moved,
-)
-from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
-from relaqs.policies.utility import Utility, UtilityFunction
-from relaqs.policies.weighted_fair import WeightedFair
-from relaqs.sharing.division import Contest, divide, without_quality
-from relaqs.sharing.fill import fill_evenly, fill_in_order
-from relaqs.sharing.history import History, Observation
-from relaqs.sharing.outlook import fit_quality_curves
-from relaqs.sharing.plan import Plan
-from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Jobs, JobView, Kind, View
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaqs_engine.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from relaqs.policies.fair import Fair
+    from relaqs.policies.fifo import Fifo
+    from relaqs.policies.index import Index
+    from relaqs.policies.least_attained_service import LeastAttainedService
+    from relaqs.policies.max_min import MaxMin
+    from relaqs.policies.max_sum import MaxSum
+    from relaqs.policies.registry import (
+        DEFAULT_POLICY,
+        POLICIES,
+        PolicyError,
+        chosen_policy,
+        make_policy,
+        why_cores_moved,
+    )
+    from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
+    from relaqs.policies.utility import Utility, UtilityFunction
+    from relaqs.policies.weighted_fair import WeightedFair
+    from relaqs.sharing.division import Contest, divide, without_quality
+    from relaqs.sharing.fill import fill_evenly, fill_in_order
+    from relaqs.sharing.history import History, Observation
+    from relaqs.sharing.outlook import fit_quality_curves
+    from relaqs.sharing.plan import Plan
+    from relaqs.sharing.policy import Policy
+    from relaqs.sharing.view import Jobs, JobView, Kind, View
 
 __all__ = [
     "DEFAULT_POLICY",
@@ -61,3 +68,39 @@ __all__ = [
     "why_cores_moved",
     "without_quality",
 ]
+
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "Contest": "relaqs.sharing.division",
+        "DEFAULT_POLICY": "relaqs.policies.registry",
+        "Fair": "relaqs.policies.fair",
+        "Fifo": "relaqs.policies.fifo",
+        "History": "relaqs.sharing.history",
+        "Index": "relaqs.policies.index",
+        "JobView": "relaqs.sharing.view",
+        "Jobs": "relaqs.sharing.view",
+        "Kind": "relaqs.sharing.view",
+        "LeastAttainedService": "relaqs.policies.least_attained_service",
+        "MaxMin": "relaqs.policies.max_min",
+        "MaxSum": "relaqs.policies.max_sum",
+        "Observation": "relaqs.sharing.history",
+        "POLICIES": "relaqs.policies.registry",
+        "Plan": "relaqs.sharing.plan",
+        "Policy": "relaqs.sharing.policy",
+        "PolicyError": "relaqs.policies.registry",
+        "ShortestRemainingTime": "relaqs.policies.shortest_remaining_time",
+        "Utility": "relaqs.policies.utility",
+        "UtilityFunction": "relaqs.policies.utility",
+        "View": "relaqs.sharing.view",
+        "WeightedFair": "relaqs.policies.weighted_fair",
+        "chosen_policy": "relaqs.policies.registry",
+        "divide": "relaqs.sharing.division",
+        "fill_evenly": "relaqs.sharing.fill",
+        "fill_in_order": "relaqs.sharing.fill",
+        "fit_quality_curves": "relaqs.sharing.outlook",
+        "make_policy": "relaqs.policies.registry",
+        "why_cores_moved": "relaqs.policies.registry",
+        "without_quality": "relaqs.sharing.division",
+    },
+)

@@ -12,34 +12,26 @@ from inspect import signature
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.plugins import Plugins
-from relaqs.policies.fair import Fair
-from relaqs.policies.fifo import Fifo
-from relaqs.policies.index import Index
-from relaqs.policies.least_attained_service import LeastAttainedService
-from relaqs.policies.max_min import MaxMin
-from relaqs.policies.max_sum import MaxSum
-from relaqs.policies.shortest_remaining_time import ShortestRemainingTime
-from relaqs.policies.utility import Utility
-from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.sharing.policy import Policy
 
-_OWN = (
-    Fair,
-    WeightedFair,
-    Fifo,
-    ShortestRemainingTime,
-    LeastAttainedService,
-    MaxSum,
-    MaxMin,
-    Index,
-    Utility,
-)
 POLICIES: Plugins[type[Policy]] = Plugins(
-    "relaqs.policies", "policy", own={policy.name: policy for policy in _OWN}
+    "relaqs.policies",
+    "policy",
+    own={
+        "fair": "relaqs.policies.fair:Fair",
+        "weighted_fair": "relaqs.policies.weighted_fair:WeightedFair",
+        "fifo": "relaqs.policies.fifo:Fifo",
+        "shortest_remaining_time": "relaqs.policies.shortest_remaining_time:ShortestRemainingTime",
+        "least_attained_service": "relaqs.policies.least_attained_service:LeastAttainedService",
+        "max_sum": "relaqs.policies.max_sum:MaxSum",
+        "max_min": "relaqs.policies.max_min:MaxMin",
+        "index": "relaqs.policies.index:Index",
+        "utility": "relaqs.policies.utility:Utility",
+    },
 )
 
 DEFAULT_POLICY = "relaqs"
-ALIASES = {DEFAULT_POLICY: Index.name}  # the policy that measures best
+ALIASES = {DEFAULT_POLICY: "index"}  # the policy that measures best
 
 
 class PolicyError(RelaqsError, ValueError):
@@ -54,6 +46,7 @@ def chosen_policy(choice: str | Policy) -> Policy:
 
     >>> chosen_policy("fair")
     Fair()
+    >>> from relaqs.policies import Fifo
     >>> chosen_policy(Fifo(minimum_share=0.2))
     Fifo(minimum_share=0.2)
     """

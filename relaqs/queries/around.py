@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-import pyarrow as pa
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.around import AroundEstimator
 from relaqs_engine.execution.estimate import Estimate
@@ -14,7 +13,7 @@ from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.plans.around import AroundPlan
 
 from relaqs.jobs.job import Step, StepReport, TaskKey, TaskResult
-from relaqs.queries.reporting import Asked, Reporter
+from relaqs.queries.reporting import Asked, Reporter, own_columns
 
 
 class PartJob(Protocol):
@@ -126,8 +125,3 @@ class AroundQueryJob:
     def _of_all(self, scanned: Sequence[float]) -> float:
         rows = [part.population_rows for part in self._parts]
         return sum(n * f for n, f in zip(rows, scanned, strict=True)) / sum(rows)
-
-
-def own_columns(estimate: Estimate) -> pa.Table:
-    """Return the columns of the query, without those of its intervals."""
-    return estimate.table.select(list(range(len(estimate.columns))))

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +25,10 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.job import Job
-from relaqs.queries.folded import FoldedQueryJob, SavedState
 from relaqs.queries.options import QueryOptions
+
+if TYPE_CHECKING:
+    from relaqs.queries.folded import FoldedQueryJob, SavedState
 
 FORMAT = 2  # 2: a checksum before the state
 SECONDS_BETWEEN = 2.0
@@ -62,6 +65,8 @@ class Checkpoint:
 
         A damaged file is not taken either, and a warning names it.
         """
+        from relaqs.queries.folded import SavedState
+
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -126,7 +131,11 @@ class Keeper:
         cls, job: Job, plan: OnlinePlan, catalog: Catalog, options: QueryOptions, path: str | Path | None
     ) -> Keeper:
         """Return the keeper of a job's state. Raises RelaqsError if the file's folder is not there."""
-        if path is None or not isinstance(job, FoldedQueryJob):
+        if path is None:
+            return cls(None, None)
+        from relaqs.queries.folded import FoldedQueryJob
+
+        if not isinstance(job, FoldedQueryJob):
             return cls(None, None)
         identity = query_identity(plan, catalog, options.seed, options.batches)
         return cls(job, Checkpoint(checked_path(path), identity))

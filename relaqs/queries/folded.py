@@ -21,8 +21,7 @@ from relaqs_engine.plans.folded import FoldedPlan
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.around import own_columns
-from relaqs.queries.reporting import Asked, Reporter, arrow_of
+from relaqs.queries.reporting import Asked, Reporter, arrow_of, own_columns
 
 Answers = Estimator | RowsEstimator
 

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from relaqs_engine.errors import RelaqsError
-from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import check_seconds, relative_error
@@ -173,6 +172,8 @@ class OnlineQuery(Handle[Snapshot]):
         >>> print(query.explain().splitlines()[0])
         mode: mergeable
         """
+        from relaqs_engine.plans.explain import explain
+
         return explain(self.plan)
 
     def display(self, **look: Any) -> object:

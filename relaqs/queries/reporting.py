@@ -11,7 +11,7 @@ import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.headline import DEFAULT_JUDGE, Judge
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.progress import ResultDelta, cells_of
@@ -38,6 +38,11 @@ class Asked:
 def arrow_of(result: TaskResult) -> pa.Table:
     assert isinstance(result.value, pa.Table), result
     return result.value
+
+
+def own_columns(estimate: Estimate) -> pa.Table:
+    """Return the columns of the query, without those of its intervals."""
+    return estimate.table.select(list(range(len(estimate.columns))))
 
 
 class Reporter:

@@ -1,31 +1,36 @@
-"""Where a query starts: the job that answers a plan, and how the scheduler knows that job."""
+"""Where a query starts: the job that answers a plan, and how the scheduler knows that job.
+
+Each kind of plan has a job in a module of its own, which is loaded when there is such a plan.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import TypeAlias, overload
+from typing import TYPE_CHECKING, TypeAlias, cast, overload
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
-from relaqs_engine.plans.around import AroundPlan, PartPlan
-from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.online_plan import OnlinePlan
-from relaqs_engine.plans.refined import RefinedPlan
-from relaqs_engine.plans.rows import RowsPlan
-from relaqs_engine.plans.whole import WholePlan
 
 from relaqs.jobs.description import JobDescription
-from relaqs.queries.around import AroundQueryJob
-from relaqs.queries.mergeable import MergeableQueryJob
 from relaqs.queries.options import QueryOptions
-from relaqs.queries.refined import RefinedQueryJob
 from relaqs.queries.reporting import Asked
-from relaqs.queries.rows import RowsQueryJob
 from relaqs.queries.whole import WholeQueryJob
 from relaqs.sharing.view import Kind
 
-PartQueryJob: TypeAlias = MergeableQueryJob | RowsQueryJob | WholeQueryJob
-QueryJob: TypeAlias = PartQueryJob | AroundQueryJob | RefinedQueryJob
+if TYPE_CHECKING:
+    from relaqs_engine.plans.around import PartPlan
+    from relaqs_engine.plans.whole import WholePlan
+
+    from relaqs.queries.around import AroundQueryJob
+    from relaqs.queries.mergeable import MergeableQueryJob
+    from relaqs.queries.refined import RefinedQueryJob
+    from relaqs.queries.rows import RowsQueryJob
+
+    EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
+    PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
+    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob
+    QueryJob: TypeAlias = EstimatingQueryJob | WholeQueryJob
 
 
 @overload
@@ -35,7 +40,7 @@ def query_job(
     catalog: Catalog,
     asked: Asked,
     *,
-    state_cursor: Cursor,
+    state_cursor: Cursor | None,
     exact_config: DatabaseConfig,
 ) -> PartQueryJob: ...
 
@@ -47,7 +52,7 @@ def query_job(
     catalog: Catalog,
     asked: Asked,
     *,
-    state_cursor: Cursor,
+    state_cursor: Cursor | None,
     exact_config: DatabaseConfig,
 ) -> QueryJob: ...
 
@@ -58,7 +63,7 @@ def query_job(
     catalog: Catalog,
     asked: Asked,
     *,
-    state_cursor: Cursor,
+    state_cursor: Cursor | None,
     exact_config: DatabaseConfig,
 ) -> QueryJob:
     """Return the job that answers a plan: each kind of plan has one of its own.
@@ -69,19 +74,47 @@ def query_job(
         catalog: the tables that it reads.
         asked: what the job is asked for.
         state_cursor: a cursor of the job's own, where its state is kept; it is closed with the last fold.
+            None where the plan has no estimates.
         exact_config: the database of what runs as a whole.
     """
+    if plan.is_estimated:
+        assert state_cursor is not None, "what is estimated has a state"
+        return _estimating_job(id, plan, catalog, asked, state_cursor, exact_config)
+    if state_cursor is not None:
+        state_cursor.close()
+    return WholeQueryJob(id, cast("WholePlan", plan), database_config=exact_config)
+
+
+def _estimating_job(
+    id: str,
+    plan: OnlinePlan,
+    catalog: Catalog,
+    asked: Asked,
+    state_cursor: Cursor,
+    exact_config: DatabaseConfig,
+) -> EstimatingQueryJob:
+    """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
+    from relaqs_engine.plans.around import AroundPlan
+    from relaqs_engine.plans.merge import MergePlan
+    from relaqs_engine.plans.refined import RefinedPlan
+    from relaqs_engine.plans.rows import RowsPlan
+
     match plan:
         case MergePlan():
+            from relaqs.queries.mergeable import MergeableQueryJob
+
             return MergeableQueryJob(id, plan, catalog, asked, state_cursor)
         case RowsPlan():
+            from relaqs.queries.rows import RowsQueryJob
+
             return RowsQueryJob(id, plan, catalog, asked, state_cursor)
-        case WholePlan():
-            state_cursor.close()
-            return WholeQueryJob(id, plan, database_config=exact_config)
         case RefinedPlan():
+            from relaqs.queries.refined import RefinedQueryJob
+
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
+            from relaqs.queries.around import AroundQueryJob
+
             parts = [
                 query_job(
                     *(id, part, catalog, asked),

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.execution.present import present_exact
 from relaqs_engine.plans.whole import WholePlan
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
-from relaqs.queries.around import own_columns
-from relaqs.queries.reporting import Reporter, arrow_of
+from relaqs.queries.reporting import Reporter, arrow_of, own_columns
 
 
 class WholeQueryJob:
@@ -59,6 +58,6 @@ class WholeQueryJob:
     def scanned_fraction(self) -> float:
         return 1.0
 
-    def source(self) -> PartSource:
+    def source(self) -> pa.Table:
         assert self.latest is not None  # one step, which is the first of all parts'
         return own_columns(self.latest)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from relaqs.rendering.drawable import DrawableAnswer
 from relaqs.rendering.rounding import Shown
 from relaqs.rendering.view import AnswerView, Bar, Column, view_of
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 MAX_ROWS = 20
 _BAR_WIDTHS = (24, 18, 13)  # the widest that fits is drawn, and none rather than fold the answer

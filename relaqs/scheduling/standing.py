@@ -9,7 +9,6 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.jobs.status import Curve, JobState, JobStatus
-from relaqs.policies.shortest_remaining_time import remaining_core_seconds
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
 from relaqs.sharing.outlook import is_predictable
@@ -33,6 +32,8 @@ def job_statuses(
     """
     if not accounts:
         return ()
+    from relaqs.policies.shortest_remaining_time import remaining_core_seconds
+
     refresh(accounts)
     curves = curves_of(accounts)
     jobs = Jobs.of([account.view() for account in accounts])

@@ -13,28 +13,23 @@ from typing import Any
 
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import Plugins
-from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
-from relaqs.training.algorithms.k_means import KMeans
-from relaqs.training.algorithms.linear_regression import LinearRegression
-from relaqs.training.algorithms.linear_svm import LinearSVM
-from relaqs.training.algorithms.logistic_regression import LogisticRegression
-from relaqs.training.algorithms.perceptron import Perceptron
-from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
-from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.protocol import TrainingJob
 
-_OWN: dict[str, Callable[..., TrainingJob]] = {
-    "k_means": KMeans,
-    "linear_regression": LinearRegression,
-    "logistic_regression": LogisticRegression,
-    "linear_svm": LinearSVM,
-    "polynomial_svm": PolynomialSVM,
-    "boosted_classifier": BoostedClassifier,
-    "boosted_regressor": BoostedRegressor,
-    "perceptron": Perceptron,
-    "topic_model": TopicModel,
-}
-ALGORITHMS: Plugins[Callable[..., TrainingJob]] = Plugins("relaqs.training", "training algorithm", own=_OWN)
+ALGORITHMS: Plugins[Callable[..., TrainingJob]] = Plugins(
+    "relaqs.training",
+    "training algorithm",
+    own={
+        "k_means": "relaqs.training.algorithms.k_means:KMeans",
+        "linear_regression": "relaqs.training.algorithms.linear_regression:LinearRegression",
+        "logistic_regression": "relaqs.training.algorithms.logistic_regression:LogisticRegression",
+        "linear_svm": "relaqs.training.algorithms.linear_svm:LinearSVM",
+        "polynomial_svm": "relaqs.training.algorithms.polynomial_svm:PolynomialSVM",
+        "boosted_classifier": "relaqs.training.algorithms.boosted_trees:BoostedClassifier",
+        "boosted_regressor": "relaqs.training.algorithms.boosted_trees:BoostedRegressor",
+        "perceptron": "relaqs.training.algorithms.perceptron:Perceptron",
+        "topic_model": "relaqs.training.algorithms.topic_model:TopicModel",
+    },
+)
 
 
 def make_training_job(algorithm: str, sql: str, **parameters: Any) -> TrainingJob:

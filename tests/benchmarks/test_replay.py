@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.plans.schedule import MiniBatch
 from relaqs_tpch.answers import difference
 

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
+from relaqs_engine.execution.interval import CellIntervals
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Candidates, Membership, Places
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.layouts.manifest import Layout

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition
 from relaqs_engine.planning.planner import plan_query

@@ -14,7 +14,7 @@ import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.online_plan import OnlinePlan

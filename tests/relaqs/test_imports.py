@@ -1,4 +1,4 @@
-"""What a query does not wait for: pandas, which takes a third of a second to import."""
+"""What a query does not wait for: pandas, and whatever else its answer does not need."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.layouts.plain import MEASURED_BELOW_ROWS
 
 # Pyarrow imports pandas behind many of its functions, once a process: the stack is that of the first.
 PROGRAM = """
@@ -89,3 +90,37 @@ def test_no_query_imports_pandas(warehouse: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, str(warehouse), *QUERIES.values()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr[-5000:]
+
+
+COLD = """
+import sys
+from relaqs.cli import program
+
+sql = "SELECT kind, avg(delay) FROM trips GROUP BY kind"
+program(["sql", sql, "--data", sys.argv[1]], standalone_mode=False)
+print(*sys.modules, sep="\\n")
+"""
+# What estimates, what lays tables out, what draws on a terminal, and libraries that only these need.
+NOT_NEEDED = {
+    *(
+        "asyncio",
+        "concurrent.futures",
+        "dask",
+        "numpy.ma",
+        "pyarrow.compute",
+        "pyarrow.parquet",
+        "rich.console",
+    ),
+    *("relaqs_engine.execution.estimator", "relaqs_engine.layouts.build", "relaqs_engine.rewrite", "scipy"),
+    *("relaqs.laying_out", "relaqs.queries.folded", "relaqs.simulation", "relaqs.training"),
+    *("relaqs.policies.max_sum", "relaqs_engine.plans.explain"),
+}
+
+
+def test_a_question_about_plain_files_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    rows = TRIPS.replace("20000", str(MEASURED_BELOW_ROWS))
+    duckdb.sql(rows).write_parquet(str(tmp_path / "trips.parquet"))
+    command = [sys.executable, "-c", COLD, str(tmp_path / "trips.parquet")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Exact" in ended.stdout
+    assert NOT_NEEDED & set(ended.stdout.split()) == set()

@@ -14,7 +14,8 @@ from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
-from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
+from relaqs_engine.execution.interval import CellIntervals
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.plans.around import AroundPlan

@@ -22,12 +22,8 @@ from relaqs_engine.execution.cells import (
 )
 from relaqs_engine.execution.certainty import words_of
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.interval import (
-    CellIntervals,
-    IntervalEstimator,
-    IntervalRequest,
-    VarianceOfCells,
-)
+from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds

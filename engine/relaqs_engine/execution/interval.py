@@ -10,6 +10,7 @@ from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.execution.cells import ShownGroups, additive_columns, estimated_outputs
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.basis import Basis, BasisColumn
@@ -18,19 +19,6 @@ from relaqs_engine.plans.merge import MergePlan
 
 _ROUNDING = 1e-9
 MOST_WIDENED = 2.0  # the largest factor on a half-width that luck in the selection may cause
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalRequest:
-    """The interval that the user asked for.
-
-    Attributes:
-        confidence: of both sides together.
-        anytime: whether it must hold at all looks together, not just at one moment.
-    """
-
-    confidence: float = 0.95
-    anytime: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,8 @@ import numpy as np
 from relaqs_bootstrap import most_in_all
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
-from relaqs_engine.execution.interval import CellIntervals, IntervalRequest
+from relaqs_engine.execution.interval import CellIntervals
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.basis import BasisColumn
 from relaqs_engine.plans.deciders import Decider

@@ -17,7 +17,7 @@ from relaqs_engine.arrow_arrays import arrow
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import Estimator
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.refined_variance import RefinedVariance
 from relaqs_engine.execution.stage import StagesSoFar
 from relaqs_engine.execution.state import GroupState, PartialRows

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,10 +16,12 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 from relaqs_engine.arrow_arrays import arrow_booleans, arrow_or_null, doubles
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
-from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign
+
+if TYPE_CHECKING:
+    from relaqs_engine.execution.interval import CellIntervals
 
 _NUMBERS = (OutputKind.ESTIMATE, OutputKind.DISTINCT, OutputKind.QUANTILE)
 

@@ -16,7 +16,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.present import CellBounds
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.plans.error_bars import Method

@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.outer_over_stages import OverStagesAnswer
 from relaqs_engine.execution.outer_rows import OuterRowsAnswer
 from relaqs_engine.execution.refined_variance import LOOKED_AT_STANDARD_ERRORS

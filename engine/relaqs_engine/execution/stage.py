@@ -17,7 +17,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.blocks import block_sums
 from relaqs_engine.execution.cells import CellEvaluator, ShownGroups, own_columns, shown_groups
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, Estimator
-from relaqs_engine.execution.interval import IntervalRequest
+from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.variance import Scan
 from relaqs_engine.layouts.manifest import Layout

@@ -3,9 +3,28 @@
 Nothing here plans or answers a query. DuckDB is reached through `relaqs_engine.duck` alone.
 """
 
-from relaqs_engine.layouts.manifest import Layout, read_manifest
-from relaqs_engine.layouts.shuffle import shuffle
-from relaqs_engine.layouts.static import add_static
-from relaqs_engine.layouts.verify import VerifyReport, verify
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaqs_engine.first_use import on_first_use
+
+if TYPE_CHECKING:
+    from relaqs_engine.layouts.manifest import Layout, read_manifest
+    from relaqs_engine.layouts.sampled import shuffle
+    from relaqs_engine.layouts.static import add_static
+    from relaqs_engine.layouts.verification import VerifyReport, verify
 
 __all__ = ["Layout", "VerifyReport", "add_static", "read_manifest", "shuffle", "verify"]
+
+__getattr__, __dir__ = on_first_use(
+    __name__,
+    {
+        "Layout": "relaqs_engine.layouts.manifest",
+        "VerifyReport": "relaqs_engine.layouts.verification",
+        "add_static": "relaqs_engine.layouts.static",
+        "read_manifest": "relaqs_engine.layouts.manifest",
+        "shuffle": "relaqs_engine.layouts.sampled",
+        "verify": "relaqs_engine.layouts.verification",
+    },
+)

@@ -22,8 +22,6 @@ from relaqs_engine.layouts.store_writing import writing_to_store
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
-DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30
-
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, in [0, 1], and what is being done now."""
 

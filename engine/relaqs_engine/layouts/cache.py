@@ -1,120 +1,160 @@
-"""The user's files as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
+"""What the user has as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
-Parquet files are read where they lie, until there is a layout of them. CSV files are first copied to Parquet.
-The cache has both, see `cached_files.py`. It may be deleted at any time. Only the newest state of the same
-files is kept.
+Parquet files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
+memory. CSV and JSON files are first copied to Parquet, and so is what can be read only once.
+The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Only the newest state
+of the same files is kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-import re
+import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from relaqs_engine.duck import Cursor, open_for_reading, open_for_writing
+from relaqs_engine.duck import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
+    Cursor,
+    file_state,
+    open_for_reading,
+    open_for_writing,
+)
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Progress, building
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
+from relaqs_engine.layouts.file_kinds import kind_of
 from relaqs_engine.layouts.folder import locked
+from relaqs_engine.layouts.in_memory import held, in_words
+from relaqs_engine.layouts.lakes import LakeTable, lake_table
+from relaqs_engine.layouts.lent import table_in_file, table_in_memory
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
-from relaqs_engine.layouts.remote_files import remote_tables
-from relaqs_engine.layouts.shuffle import sample
+from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (
-    PathLike,
-    are_csv,
+    FileSource,
+    TableSource,
     find_files,
     fingerprint,
+    is_path,
+    lake_files,
+    layout_folder,
     open_source,
     parquet_source,
-    source_names,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.static import store_whole
 from relaqs_engine.layouts.stored import stored_layout
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import mirror_root
 from relaqs_engine.stores.objects import fetch_whole
 
-_PLAIN_SUFFIXES = (".parquet", ".csv")
+if TYPE_CHECKING:
+    from relaqs_engine.layouts.build import Progress
+
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
 
 
-def plain_files(source: PathLike) -> dict[str, PathLike]:
-    """Return the Parquet and CSV files at a path by table name. A file's table is called like the file.
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where layouts and copies are kept.
 
-    A layout, or a folder of layouts, gives nothing, because its files are parts of tables. Raises LayoutError
-    where two files would be one table.
+    Attributes:
+        cache: the folder of what later sessions find again.
+        session: the folder of what belongs to this session.
     """
-    if (address := Address.of(source)) is not None:
-        return _tables_of(list(remote_tables(address)))
-    data = Path(source)
-    if data.is_file():
-        found = [data]
-    elif not data.is_dir() or any(chain(data.glob(MANIFEST_NAME), data.glob(f"*/{MANIFEST_NAME}"))):
-        return {}
-    else:
-        found = sorted(path for path in data.iterdir() if path.suffix in _PLAIN_SUFFIXES)
-    return _tables_of(found)
+
+    cache: Path
+    session: SessionFolder
 
 
-def _tables_of(found: Sequence[PathLike]) -> dict[str, PathLike]:
-    tables: dict[str, PathLike] = {}
-    for path in found:
-        name = re.sub(r"\W+", "_", Path(path).stem).strip("_").lower() or "data"
-        if name in tables:
-            raise LayoutError(
-                f"{tables[name]} and {path} would both be table {name!r}; move one elsewhere, "
-                "or name each with connect(tables={…})"
-            )
-        tables[name] = path
-    return tables
+def opened_table(table: str, source: TableSource, place: Place, announce: Callable[[str], None]) -> Layout:
+    """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
-
-def opened_table(
-    table: str, source: PathLike, cache_directory: Path, announce: Callable[[str], None]
-) -> Layout:
-    """Return the table of a path: the layout of it that there is, or else its files as they lie.
-
-    CSV files are copied to Parquet now, once. Raises LayoutError and DataError as `shuffle` does.
+    CSV and JSON files are copied to Parquet now, once. So are readers, lazy frames and relations, for this
+    session. Raises LayoutError and DataError as `shuffle` does.
 
     Args:
         table: its name.
-        source: a file, folder or glob; or the folder of a layout.
-        cache_directory: where layouts and copies are kept.
+        source: files, data in memory, or the folder of a layout.
+        place: where layouts and copies are kept.
         announce: called with a sentence before anything that takes time.
     """
     _check_table_name(table)
-    if (folder := _layout_folder(source)) is not None:
+    if isinstance(source, str | os.PathLike) and is_duck_file(source):
+        source = duck_table(Path(os.path.abspath(source)), table)
+    if isinstance(source, DuckTable):
+        return _in_duck_file(source, CachedFiles.of_part(table, source, place.cache))
+    if (lake := lake_table(source)) is not None:
+        return _of_lake(lake, CachedFiles.of_lake(table, lake, place.cache), announce)
+    if is_path(source):
+        return _of_files(table, source, place.cache, announce)
+    return _of_session(table, source, place.session)
+
+
+def _of_files(
+    table: str, source: FileSource, cache_directory: Path, announce: Callable[[str], None]
+) -> Layout:
+    if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
     if (stored := _stored_layout(source, cache_directory)) is not None:
         return dataclasses.replace(stored, table=table)
     cached = CachedFiles.of(table, source, cache_directory)
     if (cached.layout / MANIFEST_NAME).is_file():
         return read_manifest(cached.layout)
-    return _staged(cached, announce) if are_csv(cached.files) else _as_they_lie(cached)
+    return _staged(cached, source, announce) if kind_of(cached.files).is_text else _as_they_lie(cached)
+
+
+def _of_lake(lake: LakeTable, cached: CachedFiles, announce: Callable[[str], None]) -> Layout:
+    """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
+    if (cached.layout / MANIFEST_NAME).is_file():
+        return read_manifest(cached.layout)
+    with closing(open_for_reading()) as cursor:
+        if (opened := lake_files(lake, cursor)) is not None:
+            return plain_table(cached, opened, fingerprint(lake.files), cursor)
+    if lake.dataset is not None:
+        return table_in_memory(lake.dataset, lake.in_words, cached, fingerprint(lake.files))
+    return _staged(cached, lake, announce)
+
+
+def _in_duck_file(source: DuckTable, cached: CachedFiles) -> Layout:
+    if (cached.layout / MANIFEST_NAME).is_file():
+        return read_manifest(cached.layout)
+    return table_in_file(source, cached)
+
+
+def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
+    """Return data in memory as a table. What can be read only once is copied to a file of the session."""
+    words, data = in_words(source), held(source)
+    home = folder.path / f"{table}-{secrets.token_hex(4)}"
+    cached = CachedFiles(table, words, (), (), home)
+    if data is not None:
+        return table_in_memory(data, words, cached)
+    cached.staged.mkdir(parents=True)
+    with closing(_writing_cursor(cached.staged)) as cursor:
+        opened = open_source(source, cursor, cached.staged)
+    with closing(open_for_reading()) as cursor:
+        return plain_table(cached, opened, fingerprint(opened.files), cursor)
 
 
 def laid_out_once(
     table: str,
-    source: PathLike,
-    cache_directory: Path,
+    source: TableSource,
+    place: Place,
     announce: Callable[[str], None],
     spread: Spread = in_turn,
 ) -> Layout:
-    """Return the layout of plain files or of a table's folder. New or changed files are laid out now.
+    """Return the layout of a source. New or changed data are laid out now.
 
     Processes that need the same table wait for the one that lays it out. Arguments and errors are those of
     `opened_table`. `spread` gives threads to do so on.
     """
-    opened = opened_table(table, source, cache_directory, announce)
+    opened = opened_table(table, source, place, announce)
     return lay_out(opened, LayingOut(announce, spread=spread)) if isinstance(opened, PlainTable) else opened
 
 
@@ -162,13 +202,17 @@ def lay_out(table: PlainTable, how: LayingOut) -> Layout:
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
+    from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
+    from relaqs_engine.layouts.sampled import sample
+    from relaqs_engine.layouts.static import store_whole
+
     memory, threads = how.memory_limit_bytes, how.threads
     for path, *_ in table.states:
         fetch_whole(path)
     with building(
-        table.opened, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
+        table.origin, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
     ) as build:
-        if build.state != table.states:
+        if table.states != tuple(file_state(path) for path, *_ in table.states):
             raise DataError(f"{table.source} changed since it was opened; open it again")
         try:
             how.begun(build.cursor)
@@ -185,11 +229,7 @@ def _check_table_name(table: str) -> None:
         raise LayoutError(f"{table!r} cannot name a table here: it becomes a folder's name")
 
 
-def _layout_folder(source: PathLike) -> Path | None:
-    return Path(source) if (Path(source) / MANIFEST_NAME).is_file() else None
-
-
-def _stored_layout(source: PathLike, cache_directory: Path) -> Layout | None:
+def _stored_layout(source: FileSource, cache_directory: Path) -> Layout | None:
     address = Address.of(source)
     if address is None or not address.is_folder:
         return None
@@ -198,42 +238,45 @@ def _stored_layout(source: PathLike, cache_directory: Path) -> Layout | None:
 
 def _as_they_lie(cached: CachedFiles) -> PlainTable:
     with closing(open_for_reading()) as cursor:
-        opened = parquet_source(cached.files, cursor, source_names(cached.source))
+        opened = parquet_source(cached.files, cursor, cached.source_in_words)
         return plain_table(cached, opened, cached.states, cursor)
 
 
-def _staged(cached: CachedFiles, announce: Callable[[str], None]) -> PlainTable:
-    """Return the table of CSV files, over the Parquet file that they are copied to once."""
+def _staged(cached: CachedFiles, source: TableSource, announce: Callable[[str], None]) -> PlainTable:
+    """Return a table over the Parquet file that its source is copied to once."""
     cached.home.mkdir(parents=True, exist_ok=True)
     with locked(cached.home, wait=True):
         if not cached.staged.is_dir():
             announce(f"copying {cached.in_words} once into {cached.staged}")
-            _stage(cached)
+            _stage(cached, source)
             cached.forget_other_states()
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
-        opened = parquet_source(files, cursor, source_names(cached.source), is_staged=True)
+        opened = parquet_source(files, cursor, cached.source_in_words, is_staged=True)
         return plain_table(cached, opened, fingerprint(files), cursor)
 
 
-def _stage(cached: CachedFiles) -> None:
-    """Copy the files to one Parquet file, in a folder that appears whole or not at all."""
+def _stage(cached: CachedFiles, source: TableSource) -> None:
+    """Copy the source to one Parquet file, in a folder that appears whole or not at all."""
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
-        cursor = open_for_writing(
-            threads=os.cpu_count() or 1,
-            memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-            temp_directory=scratch / "spill",
-        )
-        with closing(cursor):
-            open_source(cached.source, cursor, scratch)
-        if fingerprint(cached.files) != cached.states:
-            raise DataError(f"{source_names(cached.source)} changed while it was being read; open it again")
+        with closing(_writing_cursor(scratch)) as cursor:
+            open_source(source, cursor, scratch)
+        if cached.files and fingerprint(cached.files) != cached.states:
+            raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
         cached.staged.parent.mkdir(exist_ok=True)
         scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _writing_cursor(scratch: Path) -> Cursor:
+    return open_for_writing(
+        threads=os.cpu_count() or 1,
+        memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
+        temp_directory=scratch / "spill",
+    )
 
 
 def suitable_partitions(row_count: int) -> int:

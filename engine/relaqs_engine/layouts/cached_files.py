@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.duck import FileState
-from relaqs_engine.layouts.sources import PathLike, find_files, fingerprint
+from relaqs_engine.layouts.duck_tables import DuckTable
+from relaqs_engine.layouts.lakes import LakeTable
+from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,18 +32,35 @@ class CachedFiles:
     """
 
     table: str
-    source: PathLike
+    source: FileSource
     files: tuple[Path, ...]
     states: tuple[FileState, ...]
     home: Path
 
     @classmethod
-    def of(cls, table: str, source: PathLike, cache_directory: Path) -> CachedFiles:
+    def of(cls, table: str, source: FileSource, cache_directory: Path) -> CachedFiles:
         """Return the files that a path names. Raises LayoutError where there are none."""
         files = find_files(source)
         states = fingerprint(files)
         home = Path(os.path.abspath(cache_directory)) / f"{table}-{_digest([path for path, *_ in states])}"
         return cls(table, source, files, states, home)
+
+    @classmethod
+    def of_part(cls, table: str, part: DuckTable, cache_directory: Path) -> CachedFiles:
+        """Return a table of a DuckDB file."""
+        digest = _digest([str(part.file), part.schema, part.name])
+        home = Path(os.path.abspath(cache_directory)) / f"{table}-{digest}"
+        return cls(table, str(part.file), (part.file,), part.states, home)
+
+    @classmethod
+    def of_lake(cls, table: str, lake: LakeTable, cache_directory: Path) -> CachedFiles:
+        """Return one version of a table in a lake."""
+        home = Path(os.path.abspath(cache_directory)) / f"{table}-{_digest([lake.address])}"
+        return cls(table, lake.in_words, (), ((lake.state, 0, 0), *fingerprint(lake.files)), home)
+
+    @property
+    def source_in_words(self) -> str:
+        return source_names(self.source)
 
     @property
     def layout(self) -> Path:
@@ -55,6 +74,8 @@ class CachedFiles:
 
     @property
     def in_words(self) -> str:
+        if not self.files:
+            return f"{self.table} ({self.source})"
         size = sum(byte_count for _, byte_count, _ in self.states)
         return f"{self.table} ({_counted(self.files)}, {_size(size)})"
 

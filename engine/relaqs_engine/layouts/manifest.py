@@ -175,6 +175,11 @@ class Layout:
         return self.kind == "plain"
 
     @property
+    def relation(self) -> tuple[str, ...]:
+        """The names that stand for the table after FROM; () where it is read from its files."""
+        return ()
+
+    @property
     def has_hive_columns(self) -> bool:
         """Whether the names of its files' folders may be columns, as in year=2013/trips.parquet."""
         return False

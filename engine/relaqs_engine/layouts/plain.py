@@ -10,10 +10,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import pyarrow.parquet as pq
-
-from relaqs_engine.duck import Cursor, FileState
+from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.sources import ParquetSource
@@ -26,7 +25,7 @@ MEASURED_BELOW_ROWS = 100_000
 NOTABLE_SECONDS = 0.3
 """A table that takes longer to be read whole is worth a layout."""
 
-_BYTES_PER_CORE_SECOND = 1e9
+BYTES_PER_CORE_SECOND = 1e9
 _BYTES_OF_A_ROW = 20
 """Measured: a core reads that much of Parquet a second, if each row counts as that many bytes more."""
 
@@ -68,8 +67,23 @@ class PlainTable(Layout):
         return tuple((part.file, part.byte_count, modified_ns) for part, modified_ns in sized)
 
     @property
+    def lent(self) -> tuple[Lent, ...]:
+        """Return what a database must borrow to read the table."""
+        return ()
+
+    @property
+    def origin(self) -> Any:
+        """Return what is laid out: the files, or what the user gave."""
+        return self.opened
+
+    @property
+    def sql(self) -> str:
+        """Return what stands for the table after FROM."""
+        return self.opened.sql
+
+    @property
     def opened(self) -> ParquetSource:
-        """Return the files as a source, to be measured or laid out."""
+        """Return the files as a source."""
         columns = tuple((column.name, column.type) for column in self.columns)
         byte_count = sum(part.byte_count for part in self.partitions)
         return ParquetSource(
@@ -80,7 +94,7 @@ class PlainTable(Layout):
     def scan_core_seconds(self) -> float:
         """Return about how long one core takes to read the table whole."""
         byte_count = sum(part.byte_count for part in self.partitions)
-        return (byte_count + _BYTES_OF_A_ROW * self.row_count) / _BYTES_PER_CORE_SECOND
+        return (byte_count + _BYTES_OF_A_ROW * self.row_count) / BYTES_PER_CORE_SECOND
 
 
 def plain_table(
@@ -94,15 +108,13 @@ def plain_table(
         states: of the files, taken before they were opened.
         cursor: of a DuckDB that may read them.
     """
-    parts = tuple(
-        Partition(path, rows := pq.read_metadata(path).num_rows, rows, byte_count, "", ())
-        for path, byte_count, _ in states
-    )
+    rows = _row_counts([path for path, _, _ in states], cursor)
+    parts = tuple(Partition(path, rows[path], rows[path], size, "", ()) for path, size, _ in states)
     found = PlainTable(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
         kind="plain",
-        columns=tuple(_unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
+        columns=tuple(unmeasured(name, type_text, source.row_count) for name, type_text in source.columns),
         partitions=parts,
         row_count=source.row_count,
         unit_count=source.row_count,
@@ -122,11 +134,19 @@ def plain_table(
 
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
-    source = table.opened
-    for file in source.files:
-        fetch_whole(file)
-    return replace(table, columns=column_statistics(cursor, source.files, source.columns, source.sql))
+    cursor.borrow(table.lent)
+    for path in table.paths:
+        fetch_whole(path)
+    columns = [(column.name, column.type) for column in table.columns]
+    return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
 
 
-def _unmeasured(name: str, type_text: str, row_count: int) -> Column:
+def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:
+    """Return the rows of each Parquet file, by its footer."""
+    files = list_literal([one_file(path) for path in paths])
+    return dict(cursor.rows(f"SELECT file_name, num_rows FROM parquet_file_metadata({files})"))
+
+
+def unmeasured(name: str, type_text: str, row_count: int) -> Column:
+    """Return a column of which nothing is known: all its values may be NULL."""
     return Column(name, type_text, None, None, null_count=row_count, distinct_count=0, byte_count=0)

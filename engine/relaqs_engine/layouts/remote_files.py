@@ -10,20 +10,17 @@ import glob
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Any
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.checksums import Extent, extents_between
-from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.file_kinds import is_data
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoredObject, store_folder
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 from relaqs_engine.stores.objects import ObjectCopy, fetch_end, fetch_whole, object_copy
 
 _PARQUET = ".parquet"
-_TABLES = (_PARQUET, ".csv")
 
 
 def remote_files(address: Address) -> list[Path]:
@@ -41,13 +38,15 @@ def remote_files(address: Address) -> list[Path]:
 
 
 def remote_tables(address: Address) -> Iterator[str]:
-    """Yield the files at an address that are a table each; none where it is a folder of layouts."""
+    """Yield what is a table each at an address: a file, a pattern, or the files in a folder."""
     if not address.is_folder:
         yield str(address)
         return
     folders, objects = store_folder(address).entries()
-    if not any(store_folder(address / name).described(MANIFEST_NAME) for name in folders):
-        yield from (str(address / name) for name in objects if name.lower().endswith(_TABLES))
+    if any("=" in name for name in folders):
+        yield str(address)
+        return
+    yield from (str(address / name) for name in objects if is_data(Path(name)))
 
 
 def extents_to_read(copy: ObjectCopy, columns: tuple[str, ...] | None) -> list[Extent]:
@@ -96,6 +95,9 @@ def _fetch_beginning(copy: ObjectCopy) -> None:
 
 def _chunks(copy: ObjectCopy) -> list[tuple[str, Extent]]:
     """Return each column of each row group: the name of the table's column, and where its bytes are."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     try:
         footer = pq.read_metadata(copy.path)
     except (pa.ArrowException, OSError) as error:
@@ -106,7 +108,7 @@ def _chunks(copy: ObjectCopy) -> list[tuple[str, Extent]]:
     return [(chunk.path_in_schema.split(".")[0], _extent(chunk)) for chunk in chunks]
 
 
-def _extent(chunk: pq.ColumnChunkMetaData) -> Extent:
+def _extent(chunk: Any) -> Extent:
     begin = chunk.data_page_offset
     if chunk.dictionary_page_offset is not None:
         begin = min(begin, chunk.dictionary_page_offset)

@@ -14,49 +14,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, TypeAlias, TypeGuard
 
-import pyarrow as pa
-
-from relaqs_engine.duck import Cursor, FileState, list_literal, one_file, quote_text
+from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
+from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_table, is_duck_file
+from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of
+from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
+from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.remote_files import remote_files
+from relaqs_engine.layouts.text_files import check_lines, text_sql
 from relaqs_engine.stores.address import Address
-from relaqs_engine.stores.objects import copy_at, fetch_whole
+from relaqs_engine.stores.objects import fetch_whole
 
 PathLike = str | os.PathLike[str]
+FileSource: TypeAlias = PathLike | Sequence[PathLike]
+TableSource: TypeAlias = FileSource | ArrowStream | Relation | DuckTable | Any
+"""What people have: files, data in memory, DuckDB files, tables of a lake. See docs/guide/your-data.md."""
 
 RESERVED_PREFIX = "_relaqs_"
 ROW_NUMBER = "row_number() OVER ()"
 """SQL of a row's place in its source, from 1."""
-_CSV_ENDINGS = tuple(ending + packed for ending in (".csv", ".tsv", ".txt") for packed in ("", ".gz", ".zst"))
-_CSV_SEPARATORS = ",;|\t"
-# Take types from all rows, and skip no line. DuckDB drops lines at the start that do not fit those below.
-_CSV_OPTIONS = "sample_size = -1, skip = 0"
-_ROWS_PER_BATCH = 122_880
 _NOT_KEPT_BY_PARQUET = {
     "HUGEINT": "cast it to DECIMAL(38,0) or BIGINT",
     "UHUGEINT": "cast it to DECIMAL(38,0) or UBIGINT",
     "INTERVAL": "store it as a number of microseconds, or as two timestamps",
 }
-
-
-@runtime_checkable
-class ArrowStream(Protocol):
-    """Anything that speaks Arrow: a table, a record batch reader, a polars or pandas frame."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
-@runtime_checkable
-class Relation(Protocol):
-    """A DuckDB relation. It lives in the user's own connection and is read from there as a stream."""
-
-    def to_arrow_reader(self, batch_size: int = ...) -> Any: ...
-
-
-TableSource = PathLike | Sequence[PathLike] | ArrowStream | Relation
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +53,8 @@ class ParquetSource:
         row_count: the rows of all files.
         byte_count: the bytes of all files.
         description: for people, in the manifest.
-        is_staged: the files are our own, so the names of their folders say nothing about columns.
+        is_staged: the names of the files' folders say nothing about columns: the files are our own, or those
+            of a lake.
         has_blocks: they are a layout's partitions, which have one column of ours beside the table's.
     """
 
@@ -106,24 +91,66 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     """
     if isinstance(source, ParquetSource):
         return source
-    if (folder := _layout_folder(source)) is not None:
+    if (folder := layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
-    if isinstance(source, str | os.PathLike | Sequence):
-        files = find_files(source)
-        for file in files:
-            fetch_whole(file)
-        if not are_csv(files):
-            return parquet_source(files, cursor, source_names(source))
-        _check_csv(files, cursor, source_names(source))
-        return _staged(f"read_csv({_list(files)}, {_CSV_OPTIONS})", cursor, scratch, source_names(source))
-    reader = _arrow_reader(source)
-    if not reader.schema.names:
-        raise LayoutError(f"a {type(source).__name__} without columns cannot be laid out")
-    with cursor.registered(relaqs_source=reader):
-        return _staged("relaqs_source", cursor, scratch, f"a {type(source).__name__} in memory")
+    if (lake := source if isinstance(source, LakeTable) else lake_table(source)) is not None:
+        return lake_files(lake, cursor) or _lake_copy(lake, cursor, scratch)
+    if isinstance(source, str | os.PathLike) and is_duck_file(source):
+        source = duck_table(Path(os.path.abspath(source)), Path(source).stem)
+    if isinstance(source, DuckTable):
+        with attached_table(source, cursor) as table_sql:
+            return staged(table_sql, cursor, scratch, source.in_words)
+    if is_path(source):
+        return _opened_files(source, cursor, scratch)
+    words = in_words(source)
+    data = held(source)
+    with cursor.registered(relaqs_source=streamed(source) if data is None else data):
+        return staged("relaqs_source", cursor, scratch, f"{words} in memory")
 
 
-def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
+def lake_files(lake: LakeTable, cursor: Cursor) -> ParquetSource | None:
+    """Return a lake's table as its Parquet files, None where it is more or less than these."""
+    if not lake.are_whole:
+        return None
+    with cursor.registered(relaqs_columns=lake.columns.empty_table()):
+        columns = cursor.describe("SELECT * FROM relaqs_columns")
+    try:
+        opened = parquet_source(lake.files, cursor, lake.in_words, is_staged=True)
+    except DataError:  # some files lack a column that was added later
+        return None
+    return opened if sorted(opened.columns) == sorted(columns) else None
+
+
+def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
+    try:
+        rows = lake.read() if lake.dataset is None else lake.dataset
+    except Exception as error:  # of a library that we do not know
+        raise DataError(f"{lake.in_words} cannot be read: {error}; write the table anew") from error
+    with cursor.registered(relaqs_source=rows):
+        return staged("relaqs_source", cursor, scratch, lake.in_words)
+
+
+def is_path(source: object) -> TypeGuard[FileSource]:
+    """Whether a source is a path, or a list of paths."""
+    if isinstance(source, list | tuple):
+        return all(isinstance(each, str | os.PathLike) for each in source)
+    return isinstance(source, str | os.PathLike)
+
+
+def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetSource:
+    files, names = find_files(source), source_names(source)
+    for file in files:
+        fetch_whole(file)
+    kind = kind_of(files)
+    if kind is FileKind.PARQUET:
+        return parquet_source(files, cursor, names)
+    if kind is FileKind.CSV:
+        with bad_source(names):
+            check_lines(files, cursor, names)
+    return staged(text_sql(kind, files), cursor, scratch, names)
+
+
+def find_files(source: FileSource) -> tuple[Path, ...]:
     """Return the absolute paths of the files that a path, folder, glob or list of them names, each once.
 
     Raises LayoutError if one of them names no file.
@@ -131,30 +158,26 @@ def find_files(source: PathLike | Sequence[PathLike]) -> tuple[Path, ...]:
     paths = [source] if isinstance(source, str | os.PathLike) else source
     files = [file for path in paths for file in _matching(os.fspath(path))]
     if not files:
-        raise LayoutError("no source was given; name Parquet or CSV files")
+        raise LayoutError("no source was given; name Parquet, CSV or JSON files")
     return tuple(dict.fromkeys(files))
 
 
 def fingerprint(files: Sequence[Path]) -> tuple[FileState, ...]:
     """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
-    return tuple(_state(file) for file in files)
-
-
-def _state(file: Path) -> FileState:
-    if (copy := copy_at(file)) is not None:
-        return copy.state
-    found = file.stat()
-    return str(file), found.st_size, found.st_mtime_ns
+    return tuple(file_state(str(file)) for file in files)
 
 
 def _matching(text: str) -> list[Path]:
     if (address := Address.of(text)) is not None:
         return remote_files(address)
     path = Path(os.path.abspath(Path(text).expanduser()))
-    if path.is_dir():
-        return _some(sorted(path.rglob("*.parquet")), f"the folder {text} holds no .parquet file")
-    if path.exists():
-        return [path]
+    try:
+        if path.is_dir():
+            return _files_below(path)
+        if path.exists():
+            return [path]
+    except OSError as error:
+        raise LayoutError(f"{path} cannot be read: {error.strerror}; allow it, or name another") from error
     if glob.has_magic(text):
         matches = sorted(glob.glob(str(path), recursive=True))
         return _some([Path(match) for match in matches if os.path.isfile(match)], f"no file matches {text}")
@@ -163,9 +186,21 @@ def _matching(text: str) -> list[Path]:
     raise LayoutError(f"there is no file {text}{hint}")
 
 
+def _files_below(folder: Path) -> list[Path]:
+    """Return the files of data in a folder and below. What writers hide, as in `_temporary`, is left out."""
+    found = sorted(
+        file
+        for file in folder.rglob("*")
+        if is_data(file)
+        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+        and file.is_file()
+    )
+    return _some(found, f"the folder {folder} holds no Parquet, CSV or JSON file")
+
+
 def _some(files: list[Path], complaint: str) -> list[Path]:
     if not files:
-        raise LayoutError(f"{complaint}; name Parquet or CSV files that exist")
+        raise LayoutError(f"{complaint}; name files that exist")
     return files
 
 
@@ -173,19 +208,10 @@ def _names_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
 
 
-def are_csv(files: Sequence[Path]) -> bool:
-    """Return whether the files are CSV, by their names. Raises LayoutError where only some are."""
-    csv = [file for file in files if file.name.lower().endswith(_CSV_ENDINGS)]
-    if csv and len(csv) < len(files):
-        other = next(file for file in files if file not in csv)
-        raise LayoutError(f"{csv[0].name} is CSV and {other.name} is not; lay out files of one kind")
-    return bool(csv)
-
-
-def _layout_folder(source: TableSource) -> Path | None:
+def layout_folder(source: TableSource) -> Path | None:
     """Return the folder if the source is a single layout, None otherwise."""
     if isinstance(source, list | tuple) and len(source) == 1:
-        return _layout_folder(source[0])
+        return layout_folder(source[0])
     if not isinstance(source, str | os.PathLike):
         return None
     folder = Path(source)
@@ -195,22 +221,6 @@ def _layout_folder(source: TableSource) -> Path | None:
 def _laid_out(layout: Layout, cursor: Cursor, description: str) -> ParquetSource:
     """Return the rows of a layout, to be laid out another way."""
     return parquet_source(layout.paths, cursor, description, is_staged=True, has_blocks=layout.is_sampled)
-
-
-def _check_csv(files: Sequence[Path], cursor: Cursor, description: str) -> None:
-    """Refuse files with lines of different numbers of fields. DuckDB would drop some, or see no fields."""
-    with _bad_source(description):
-        kept, guessed = (
-            [name for name, _ in cursor.describe(f"SELECT * FROM {table}")]
-            for table in (f"read_csv({_list(files)}, {_CSV_OPTIONS})", f"read_csv({_list(files)})")
-        )
-    is_one_column = len(kept) == 1 and any(mark in kept[0] for mark in _CSV_SEPARATORS)
-    if kept != guessed or is_one_column:
-        raise DataError(
-            f"{description} does not read as one table: its lines do not all have the same number of fields "
-            f"(the columns would be {', '.join(map(repr, kept))}); repair it, or give a DuckDB relation that "
-            "says how to read it, e.g. duckdb.read_csv(…, skip=2)"
-        )
 
 
 def parquet_source(
@@ -226,7 +236,7 @@ def parquet_source(
     byte_count = sum(file.stat().st_size for file in files)
     opened = ParquetSource(files, (), 0, byte_count, description, is_staged, has_blocks)
     columns = tuple(cursor.describe(f"SELECT * FROM {opened.sql}"))
-    _check_names(columns)
+    check_names(columns)
     ((row_count,),) = cursor.rows(f"SELECT count(*) FROM {opened.sql}")
     return replace(opened, columns=columns, row_count=row_count)
 
@@ -255,7 +265,7 @@ def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
         ) from error
 
 
-def _check_names(columns: Sequence[tuple[str, str]]) -> None:
+def check_names(columns: Sequence[tuple[str, str]]) -> None:
     seen: dict[str, str] = {}
     for name, _ in columns:
         if (other := seen.setdefault(name.lower(), name)) != name:  # to DuckDB, `Ä` and `ä` are two names
@@ -270,43 +280,42 @@ def _check_names(columns: Sequence[tuple[str, str]]) -> None:
             )
 
 
-def _arrow_reader(source: object) -> Any:
-    if isinstance(source, Relation):
-        return source.to_arrow_reader(_ROWS_PER_BATCH)
-    if isinstance(source, pa.Table):
-        return source
-    if isinstance(source, ArrowStream):
-        return pa.RecordBatchReader.from_stream(source)
-    raise LayoutError(
-        f"a {type(source).__name__} cannot be laid out; give Parquet or CSV files (a path, glob, folder or "
-        "list), Arrow data or a DuckDB relation"
-    )
-
-
-def _staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> ParquetSource:
-    """Copy a table to one Parquet file, rows in order."""
+def staged(table_sql: str, cursor: Cursor, scratch: Path, description: str) -> ParquetSource:
+    """Return a table as one Parquet file that it is copied to, rows in order."""
     file = scratch / "source.parquet"
-    with _bad_source(description):
+    with bad_source(description):
         columns = cursor.describe(f"SELECT * FROM {table_sql}")
-        _check_names(columns)
+        check_names(columns)
         for name, type_text in columns:
             if advice := _NOT_KEPT_BY_PARQUET.get(type_text):
                 raise LayoutError(
                     f"column {name!r} is {type_text}, which Parquet does not keep exactly; {advice}"
                 )
         cursor.run(f"COPY (SELECT * FROM {table_sql}) TO {quote_text(str(file))} (FORMAT parquet)")
-    return parquet_source((file,), cursor, description, is_staged=True)
+    opened = parquet_source((file,), cursor, description, is_staged=True)
+    _check_kept(columns, opened.columns)
+    return opened
+
+
+def _check_kept(columns: Sequence[tuple[str, str]], kept: Sequence[tuple[str, str]]) -> None:
+    for (name, type_text), (_, kept_type) in zip(columns, kept, strict=True):
+        if type_text != kept_type and not type_text.startswith("ENUM("):
+            raise LayoutError(
+                f"column {name!r} is {type_text}, which Parquet keeps as {kept_type}; cast it to that or to "
+                "VARCHAR"
+            )
 
 
 @contextmanager
-def _bad_source(description: str) -> Iterator[None]:
+def bad_source(description: str) -> Iterator[None]:
+    """Say in the block's errors what could not be read."""
     try:
         yield
     except SqlError as error:
         raise DataError(f"{description} cannot be read: {error}") from error
 
 
-def source_names(source: PathLike | Sequence[PathLike]) -> str:
+def source_names(source: FileSource) -> str:
     """Return what the user named, in words."""
     paths = [source] if isinstance(source, str | os.PathLike) else list(source)
     shown = ", ".join(os.fspath(path) for path in paths[:3])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, building
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
+from relaqs_engine.layouts.build import Build, building
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import TableSource

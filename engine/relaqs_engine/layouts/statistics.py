@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from relaqs_bootstrap.arrays import IntArray
 
 from relaqs_engine.duck import Cursor, list_literal, quote_name
@@ -122,6 +121,8 @@ def _scalar(value: int | float | str | Decimal | None) -> Scalar:
 
 def _byte_counts(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
     """Return the compressed bytes of each table column. A nested one is several in Parquet: a.b and a.c."""
+    import pyarrow.parquet as pq  # 30 ms, and a question about plain files needs no byte counts
+
     totals: Counter[str] = Counter()
     for file in files:
         footer = pq.read_metadata(file)

@@ -36,6 +36,15 @@ def stored_layout(address: Address, root: Path) -> Layout | None:
     return replace(layout, remote=Remote(address, str(root)))
 
 
+def is_stored_warehouse(address: Address) -> bool:
+    """Whether this is a layout in a store, or a folder of layouts."""
+    if not address.is_folder:
+        return False
+    folder = store_folder(address)
+    inside = (store_folder(address / name) for name in folder.entries()[0])
+    return any(each.described(MANIFEST_NAME) is not None for each in (folder, *inside))
+
+
 def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
     """Return the layouts in a folder of a store, by name. Raises LayoutError where there are none."""
     folder = store_folder(warehouse)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import LAYOUT_MARK, Catalog
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
-from relaqs_engine.rewrite.draft import Draft
-from relaqs_engine.rewrite.scans import streams_of
+
+if TYPE_CHECKING:
+    from relaqs_engine.rewrite.draft import Draft
 
 
 def layout_reasons(draft: Draft) -> Iterator[str]:
     """Yield what is special about the layouts that a draft samples."""
+    from relaqs_engine.rewrite.scans import streams_of
+
     for stream in streams_of(draft):
         if LAYOUT_MARK in stream.table:
             key = ", ".join(draft.catalog.table(stream.table).cluster_key)

@@ -9,9 +9,9 @@ from relaqs_engine.layouts.reads import Read, read_of_table
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.whole import WholePlan
-from relaqs_engine.rewrite.hoist import whole_table
 from relaqs_engine.sql.names import names_in
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery, is_cte_reference, parse_query
+from relaqs_engine.sql.whole_table import whole_table
 
 
 def whole_plan(

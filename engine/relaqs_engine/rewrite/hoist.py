@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from relaqs_engine.duck import one_file
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.reads import PlainRead, Read, read_of_table
 from relaqs_engine.plans.streams import Hoist
 from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.sql.whole_table import rows_of, whole_table
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ def projection(select: exp.Select, source: Source, layout: Layout, conditions: l
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(_files(layout), layout.table, quoted=True, table=True)
+        exp.alias_(rows_of(layout), layout.table, quoted=True, table=True)
     )
     if conditions:
         query = query.where(*(_about_table(condition, source, layout) for condition in conditions))
@@ -135,20 +135,6 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
         if column.table == source.alias:
             column.set("table", exp.to_identifier(layout.table, quoted=True))
     return condition
-
-
-def _files(layout: Layout) -> exp.Expr:
-    paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
-    arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
-    if not layout.has_hive_columns:
-        arguments.append(exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false()))
-    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
-
-
-def whole_table(layout: Layout) -> exp.Subquery:
-    """Return a derived table that reads all partitions of a layout, without the columns we added."""
-    columns = [exp.column(column.name, quoted=True) for column in layout.columns]
-    return exp.select(*columns).from_(_files(layout)).subquery(copy=False)
 
 
 def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:

@@ -134,5 +134,5 @@ def test_a_layout_of_the_files_is_read_in_their_place(opened: Open, tmp_path: Pa
 def test_files_of_two_kinds_are_refused(opened: Open, tmp_path: Path) -> None:
     pq.write_table(ROWS, tmp_path / "trips.parquet")
     (tmp_path / "trips.csv").write_text("id\n1\n")
-    with pytest.raises(LayoutError, match="lay out files of one kind"):
+    with pytest.raises(LayoutError, match="give files of one kind"):
         opened(tmp_path / "trips.*")

@@ -6,9 +6,10 @@ import difflib
 from collections.abc import Sequence
 from pathlib import Path
 
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES, Build, Progress, building
+from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.distinct import distinct_counts
 from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.layouts.one_pass import write_in_one_pass

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from relaqs_engine.duck import Cursor, list_literal, open_for_writing
+from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES, Cursor, list_literal, open_for_writing
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import key_unit
-from relaqs_engine.layouts.build import DEFAULT_MEMORY_LIMIT_BYTES
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,

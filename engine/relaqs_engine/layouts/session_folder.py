@@ -1,0 +1,67 @@
+"""A folder for what belongs to one session: copies of data that no later session could recognise.
+
+CACHE/sessions/<random>/    locked by the process that made it, for as long as it lives
+
+The system drops the lock of a process that was killed. The next session that makes a folder removes those
+that nobody holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from relaqs_engine.layouts.folder import locked
+
+
+class SessionFolder:
+    """A folder that is made when it is first asked for, and removed with its session."""
+
+    def __init__(self, cache_directory: Path) -> None:
+        self._all = Path(os.path.abspath(cache_directory)) / "sessions"
+        self._path: Path | None = None
+        self._removing: weakref.finalize[[Path, int], SessionFolder] | None = None
+        sweep(self._all)
+
+    @property
+    def path(self) -> Path:
+        """Return the folder, which exists."""
+        if self._path is None:
+            self._all.mkdir(parents=True, exist_ok=True)
+            with locked(self._all, wait=True):  # so that nobody sweeps it before it is locked itself
+                self._path = self._all / secrets.token_hex(8)
+                self._path.mkdir()
+                lock = os.open(self._path, os.O_RDONLY)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            self._removing = weakref.finalize(self, _remove, self._path, lock)
+        return self._path
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it. The second call does nothing."""
+        if self._removing is not None:
+            self._removing()
+
+
+def _remove(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the folders of sessions that have died."""
+    if not folder.is_dir():
+        return
+    with locked(folder, wait=True):
+        for entry in folder.iterdir():
+            with suppress(OSError):
+                handle = os.open(entry, os.O_RDONLY)
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(entry, ignore_errors=True)
+                finally:
+                    os.close(handle)

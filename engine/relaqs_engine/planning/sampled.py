@@ -1,0 +1,160 @@
+"""Plans of queries over sampled tables: the rules run, and the first kind of plan that fits is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.errors import SqlError
+from relaqs_engine.planning.layout_choice import rows_to_wait_for
+from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.planning.rows_plan import rows_plan
+from relaqs_engine.planning.whole_plan import whole_plan
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.rows import RowsPlan
+from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
+from relaqs_engine.rewrite.flatten import flatten, qualified_query
+from relaqs_engine.rewrite.scans import streams_of
+from relaqs_engine.rewrite.shape import check_aggregates
+from relaqs_engine.rewrite.sources import groups_lie_in_partitions
+from relaqs_engine.sql.parse import DIALECT, ParsedQuery
+
+if TYPE_CHECKING:
+    from relaqs_engine.plans.around import AroundPlan, PartPlan
+    from relaqs_engine.plans.online_plan import OnlinePlan
+    from relaqs_engine.plans.refined import RefinedPlan
+
+
+def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
+    """Return the plan of the first kind that the query can have. Raises SqlError when the SQL is wrong."""
+    try:
+        return _online(draft, parsed.tables)
+    except NotOnlineError as reason:
+        found = _around(draft) or _refined(draft, parsed)
+        return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
+
+
+def _refined(draft: Draft, parsed: ParsedQuery) -> RefinedPlan | None:
+    """Return the plan of a query with inner stages, None where it is not one."""
+    from relaqs_engine.planning.refined_planner import plan_refined
+
+    try:
+        with _bound_by_duckdb():
+            draft.binder.effort.spend(len(draft.sql))
+            draft = replace(flatten(draft), may_read_outliers=False)
+            return plan_refined(draft, parsed.tables, plan_stage=_plan_stage)
+    except NotOnlineError:
+        return None
+
+
+def _plan_stage(draft: Draft) -> MergePlan:
+    """Return the plan of an inner query, with the layouts that are chosen. Raises NotOnlineError."""
+    draft = replace(draft, may_read_outliers=False)  # what is kept of a stage is told apart by partition
+    draft = _applied((*READING, *SAMPLING), draft)
+    draft = check_aggregates(draft, "an inner query without aggregates is known at the end only")
+    draft = _applied(AGGREGATING, draft)
+    with _bound_by_duckdb():
+        return merge_plan(draft)
+
+
+def _online(draft: Draft, tables: frozenset[str]) -> MergePlan | RowsPlan:
+    """Return the plan with the choice of layouts that makes most of the query local.
+
+    Raises NotOnlineError if no choice has one: why the one that samples the most rows of its tables has none.
+    """
+    draft = _applied(READING, draft)
+    refused: list[tuple[int, NotOnlineError]] = []
+    sampled: list[Draft] = []
+    for choice in draft.catalog.choices(tables):
+        try:
+            sampled.append(_applied(SAMPLING, replace(draft, catalog=choice)))
+        except NotOnlineError as reason:
+            refused.append((_sampled_rows(choice, tables), reason))
+    # Equals stay in their order: a table's first layout before the others.
+    for chosen in sorted(sampled, key=lambda each: _locality(each, tables), reverse=True):
+        try:
+            return _completed(chosen)
+        except NotOnlineError as reason:
+            refused.append((_sampled_rows(chosen.catalog, tables), reason))
+    raise max(refused, key=lambda each: each[0])[1]
+
+
+def _around(draft: Draft) -> AroundPlan | None:
+    """Return the plan of a query over the answers of simpler ones, None where it is not one."""
+    from relaqs_engine.rewrite.around import plan_around
+    from relaqs_engine.rewrite.carve import carve
+
+    try:
+        with _bound_by_duckdb():
+            draft.binder.effort.spend(len(draft.sql))
+            tree = qualified_query(draft)
+            return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
+    except NotOnlineError:
+        return None
+
+
+def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
+    """Return the plan of a query that another one is computed from, None where there is none."""
+    from relaqs_engine.rewrite.around import MOST_ROWS
+
+    if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
+        return None  # a table function has no name to look up
+    sql = query.sql(DIALECT)
+    tables = frozenset(table.name for table in tables_in(query))
+    try:
+        schema = tuple(draft.binder.describe(sql))
+        part = replace(draft, sql=sql, tree=query.copy(), schema=schema)
+        if any(draft.catalog.table(name).is_sampled for name in tables):
+            return _online(part, tables)
+    except (NotOnlineError, SqlError):
+        return None
+    if sum(draft.catalog.table(name).row_count for name in tables) > MOST_ROWS:
+        return None
+    reason = "static tables are read whole"
+    return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
+
+
+def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
+    """Return what the rules, one after another, make of a draft. Raises NotOnlineError."""
+    with _bound_by_duckdb():
+        for rule in rules:
+            draft.binder.effort.spend(len(draft.sql))
+            draft = rule(draft)
+    return draft
+
+
+def _completed(draft: Draft) -> MergePlan | RowsPlan:
+    """Return the plan of a draft with its streams chosen."""
+    rules, complete = (LISTING, rows_plan) if draft.returns_rows else (AGGREGATING, merge_plan)
+    draft = _applied(rules, draft)
+    with _bound_by_duckdb():
+        return complete(draft)
+
+
+@contextmanager
+def _bound_by_duckdb() -> Iterator[None]:
+    """DuckDB has bound the query itself, so whatever does not bind now is our text and not the user's."""
+    try:
+        yield
+    except (SqlglotError, SqlError) as error:
+        raise NotOnlineError(f"it could not be rewritten ({error})") from None
+
+
+def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
+    return sum(layout.row_count for name in tables if (layout := choice.table(name)).is_sampled)
+
+
+def _locality(draft: Draft, tables: Iterable[str]) -> tuple[int, bool]:
+    """Return how good a choice is: the fewer rows to wait for the better, then whether groups are local."""
+    rows = sum(draft.catalog.table(name).row_count for name in tables)
+    streamed_rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
+    group = draft.select.args.get("group")
+    local = groups_lie_in_partitions(draft, group.expressions if group else ())
+    return -rows_to_wait_for(streamed_rows, rows), local

@@ -1,0 +1,27 @@
+"""The SQL that reads a whole table."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from relaqs_engine.duck import one_file
+from relaqs_engine.layouts.manifest import Layout
+
+
+def rows_of(layout: Layout) -> exp.Expr:
+    """Return what reads all rows of a layout, with the columns we added: a call, or a relation's name."""
+    if layout.relation:
+        *above, name = (exp.to_identifier(each, quoted=True) for each in layout.relation)
+        places = dict(zip(("db", "catalog"), reversed(above), strict=False))
+        return exp.Table(this=name, **places)
+    paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]
+    arguments: list[exp.Expr] = [exp.Array(expressions=list(map(exp.Literal.string, paths)))]
+    if not layout.has_hive_columns:
+        arguments.append(exp.EQ(this=exp.to_identifier("hive_partitioning"), expression=exp.false()))
+    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
+
+
+def whole_table(layout: Layout) -> exp.Subquery:
+    """Return a derived table that reads all partitions of a layout, without the columns we added."""
+    columns = [exp.column(column.name, quoted=True) for column in layout.columns]
+    return exp.select(*columns).from_(rows_of(layout)).subquery(copy=False)

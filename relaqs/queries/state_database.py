@@ -1,0 +1,28 @@
+"""The database of the merged states of a session's queries, opened for the first of them."""
+
+from __future__ import annotations
+
+import threading
+
+from relaqs_engine.duck import Cursor, Database, DatabaseConfig
+
+
+class StateDatabase:
+    """Gives cursors of one database. It takes 20 ms to open, so queries without a state do without."""
+
+    def __init__(self, config: DatabaseConfig) -> None:
+        self._config = config
+        self._opening = threading.Lock()
+        self._database: Database | None = None
+
+    def cursor(self) -> Cursor:
+        """Return a new cursor, for the state of one query."""
+        with self._opening:
+            self._database = self._database or Database(self._config)
+            return self._database.cursor()
+
+    def close(self) -> None:
+        """Close what is open. The second call does nothing."""
+        with self._opening:
+            if self._database is not None:
+                self._database.close()
