@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from relaqs.arguments import ArgumentError
-from relaqs.cli.parameters import Place
+from relaqs.cli.parameters import PathOrAddress
 from relaqs.memory import memory_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def _memory(text: str) -> int:
 @click.option(
     "--into",
     required=True,
-    type=Place(file_okay=False, path_type=Path),
+    type=PathOrAddress(file_okay=False, path_type=Path),
     metavar="DIR/TABLE",
     help="Folder of the table; its last part becomes the table's name. It may be in an object store: "
     "s3://bucket/folder/table.",

@@ -52,7 +52,7 @@ def seconds(text: str) -> float:
     return value
 
 
-class Place(click.Path):
+class PathOrAddress(click.Path):
     """A path on this machine, or an address in an object store or on a web server, given as text."""
 
     def convert(
@@ -71,7 +71,7 @@ class Place(click.Path):
 data_option = click.option(
     "--data",
     required=True,
-    type=Place(exists=True, path_type=Path),
+    type=PathOrAddress(exists=True, path_type=Path),
     metavar="PATH",
     help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such. "
     "A folder or file may be in an object store: s3://bucket/folder.",

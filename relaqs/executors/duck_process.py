@@ -27,6 +27,7 @@ from relaqs.executors.intact_files import (
     UnseenFileError,
     check_unchanged,
 )
+from relaqs.executors.read_ahead import ReadAhead
 from relaqs.executors.store_files import StoreFiles
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
@@ -234,6 +235,7 @@ class Runtime:
         self.statements = Statements()
         self._stores = StoreFiles()
         self._files = IntactFiles(self._stores)
+        self._ahead = ReadAhead(self._fetch)
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
 
@@ -248,11 +250,16 @@ class Runtime:
             still_wanted = partial(self.statements.check, owner)
             check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
             check(work.reads)
+            self._ahead.add(work.ahead)
             cursor = database.cursor()
             interruptible = partial(self.statements.running, owner, cursor)
             held = database.hoists.held(hoists, cursor, interruptible, check)
             with held, unchanged(work.reads), interruptible():
                 return cursor.table(sql)
+
+    def _fetch(self, read: Read) -> None:
+        with self._stores.in_use((read,)):
+            self._files.check((read,))
 
     def close_database(self, config: DatabaseConfig) -> None:
         """Free the database and its hoists, unless a task uses it now."""
@@ -289,13 +296,19 @@ _RUNTIME = Runtime()
 class QueryWork:
     """The work of a query's task: one SELECT over files and hoists, to an Arrow table.
 
-    reads: the files, and what it can read of them. Their bytes are checked.
+    Attributes:
+        config: of the database that it runs in.
+        hoists: what is prepared before it runs.
+        sql: the SELECT.
+        reads: the files, and what it can read of them. Their bytes are checked.
+        ahead: what later tasks will read. It may be fetched from an object store meanwhile.
     """
 
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
     sql: str
     reads: tuple[Read, ...] = ()
+    ahead: tuple[Read, ...] = ()
 
     def run(self, owner: str) -> pa.Table:
         """Return the result.

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import xxhash
 
-_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
+from relaqs_engine.stores.mirror import Extent
 
-Extent = tuple[int, int]
-"""Where bytes lie in a file: offset, length."""
+_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.checksums import Extent, extents_between
+from relaqs_engine.layouts.checksums import extents_between
 from relaqs_engine.layouts.file_kinds import is_data
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoredObject, store_folder
-from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
+from relaqs_engine.stores.mirror import Extent, default_cache_directory, mirror_root
 from relaqs_engine.stores.objects import ObjectCopy, fetch_end, fetch_whole, object_copy
 
 _PARQUET = ".parquet"

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.checksums import Extent
 from relaqs_engine.layouts.manifest import (
     MANIFEST_NAME,
     Layout,
@@ -21,7 +20,7 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import MissingObjectError, store_folder
-from relaqs_engine.stores.mirror import Remote, fill, mirror_folder
+from relaqs_engine.stores.mirror import Extent, Remote, fill, mirror_folder
 
 
 def stored_layout(address: Address, root: Path) -> Layout | None:
