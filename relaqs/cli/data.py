@@ -95,7 +95,7 @@ def shuffle(
 
 
 @click.command("verify")
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("directory", type=PathOrAddress(path_type=Path), metavar="DIR")
 @click.option(
     "--format",
     "output",
@@ -105,7 +105,7 @@ def shuffle(
     help="For people, or one JSON object a check.",
 )
 @click.pass_context
-def verify(context: click.Context, directory: Path, output: str) -> None:
+def verify(context: click.Context, directory: str | Path, output: str) -> None:
     """Check a table's folder, or all tables below DIR: every byte, every count, and that samples are random.
 
     The exit code is 1 if anything is wrong.

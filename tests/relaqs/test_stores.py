@@ -359,3 +359,16 @@ def test_reads_ahead_are_fetched_and_their_errors_left_to_the_task() -> None:
     ahead.add(reads[2:])
     assert ahead.wait(10)
     assert fetched == reads
+
+
+def test_stored_tables_are_checked_and_laid_out_another_way(bucket: str) -> None:
+    lay_out(bucket)
+    assert relaqs.verify(bucket).ok
+    assert relaqs.verify(f"{bucket}/numbers").ok
+    other = relaqs.shuffle(f"{bucket}/numbers", f"{bucket}/numbers@g", partitions=4, cluster_by="g")
+    assert (other.row_count, other.cluster_key, other.source) == (ROWS, ("g",), f"{bucket}/numbers")
+    key = next(key for key in keys(bucket) if key.endswith(".parquet"))
+    folder(bucket).put(key, b"PAR1 is not enough")
+    assert not relaqs.verify(bucket).ok
+    with pytest.raises(relaqs.LayoutError, match="holds no layout to check"):
+        relaqs.verify(f"{bucket}/nothing")

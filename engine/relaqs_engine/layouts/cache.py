@@ -48,7 +48,7 @@ from relaqs_engine.layouts.sources import (
     parquet_source,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.stored import stored_layout
+from relaqs_engine.layouts.stored import may_be_folder, stored_layout
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import mirror_root
 from relaqs_engine.stores.objects import fetch_whole
@@ -231,7 +231,7 @@ def _check_table_name(table: str) -> None:
 
 def _stored_layout(source: FileSource, cache_directory: Path) -> Layout | None:
     address = Address.of(source)
-    if address is None or not address.is_folder:
+    if address is None or not may_be_folder(address):
         return None
     return stored_layout(address, mirror_root(cache_directory))
 

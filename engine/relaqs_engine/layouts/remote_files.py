@@ -15,6 +15,7 @@ from typing import Any
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.checksums import extents_between
 from relaqs_engine.layouts.file_kinds import is_data
+from relaqs_engine.layouts.stored import may_be_folder
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoredObject, store_folder
 from relaqs_engine.stores.mirror import Extent, default_cache_directory, mirror_root
@@ -39,7 +40,7 @@ def remote_files(address: Address) -> list[Path]:
 
 def remote_tables(address: Address) -> Iterator[str]:
     """Yield what is a table each at an address: a file, a pattern, or the files in a folder."""
-    if not address.is_folder:
+    if not may_be_folder(address):
         yield str(address)
         return
     folders, objects = store_folder(address).entries()

@@ -24,6 +24,7 @@ from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_word
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.remote_files import remote_files
+from relaqs_engine.layouts.stored import download, is_stored_warehouse
 from relaqs_engine.layouts.text_files import check_lines, text_sql
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.objects import fetch_whole
@@ -100,6 +101,9 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     if isinstance(source, DuckTable):
         with attached_table(source, cursor) as table_sql:
             return staged(table_sql, cursor, scratch, source.in_words)
+    if (address := Address.of(source)) is not None and is_stored_warehouse(address):
+        folder = download(address, scratch / "stored")
+        return _laid_out(read_manifest(folder), cursor, str(address))
     if is_path(source):
         return _opened_files(source, cursor, scratch)
     words = in_words(source)

@@ -6,11 +6,13 @@ the checksums in it say what a copy must hold. So nothing else has to be remembe
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs_engine.layouts.manifest import (
     MANIFEST_NAME,
     Layout,
@@ -35,13 +37,15 @@ def stored_layout(address: Address, root: Path) -> Layout | None:
     return replace(layout, remote=Remote(address, str(root)))
 
 
+def may_be_folder(address: Address) -> bool:
+    """Whether this is no pattern, and has no ending of a file."""
+    is_file = glob.has_magic(address.path) or kind_by_name(Path(address.name)) is not None
+    return address.is_listable and not is_file
+
+
 def is_stored_warehouse(address: Address) -> bool:
     """Whether this is a layout in a store, or a folder of layouts."""
-    if not address.is_folder:
-        return False
-    folder = store_folder(address)
-    inside = (store_folder(address / name) for name in folder.entries()[0])
-    return any(each.described(MANIFEST_NAME) is not None for each in (folder, *inside))
+    return may_be_folder(address) and bool(stored_tables(address))
 
 
 def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
@@ -54,6 +58,26 @@ def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
             hint = f"it is a table itself: open {warehouse.parent}"
         raise LayoutError(f"{warehouse} holds no tables; {hint}")
     return found
+
+
+def stored_tables(address: Address) -> list[Address]:
+    """Return where the layouts at an address are: there itself, or in its folders."""
+    if store_folder(address).described(MANIFEST_NAME) is not None:
+        return [address]
+    inside = [address / name for name in store_folder(address).entries()[0]]
+    return [each for each in inside if store_folder(each).described(MANIFEST_NAME) is not None]
+
+
+def download(address: Address, into: Path) -> Path:
+    """Copy all objects of a table to a folder inside of `into`, and return that folder."""
+    folder, directory = store_folder(address), into / address.name
+    for stored in folder.below():
+        path = directory / stored.key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for piece in folder.pieces(stored.key):
+                file.write(piece)
+    return directory
 
 
 def fetch_manifest(directory: Path, address: Address) -> None:

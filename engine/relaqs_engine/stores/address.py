@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from dataclasses import dataclass
@@ -76,11 +75,6 @@ class Address:
     @property
     def is_writable(self) -> bool:
         return self.scheme in WRITABLE
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it may be a folder: it is listed, and is neither a pattern nor has the ending of a file."""
-        return self.is_listable and not glob.has_magic(self.path) and "." not in self.name
 
     @property
     def is_listable(self) -> bool:
