@@ -1,4 +1,4 @@
-"""Fetching what the next tasks will read of object stores, on a thread of its own, while one computes."""
+"""Fetching what the next tasks will read of object stores, on threads of its own, while one computes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from relaqs_engine.layouts.reads import Read
 
 from relaqs.jobs.background import background_thread
 
+_THREADS = 4  # they wait for the network, and cost no core
 _MOST_WAITING = 256
 """Reads. Beyond them the oldest are left to the tasks themselves."""
 
 
 class ReadAhead:
-    """What is to be fetched, and the thread that does so. It ends when nothing is left.
+    """What is to be fetched, and the threads that do so. They end when nothing is left.
 
     fetch: called with each read. What it raises is left to the task, which will meet it as well.
     """
@@ -28,7 +29,7 @@ class ReadAhead:
         self._fetch = fetch
         self._changed = threading.Condition()
         self._waiting: deque[Read] = deque(maxlen=_MOST_WAITING)
-        self._is_running = False
+        self._running = 0
         _OPEN.add(self)
 
     def add(self, reads: Sequence[Read]) -> None:
@@ -37,8 +38,8 @@ class ReadAhead:
             return
         with self._changed:
             self._waiting.extend(reads)
-            if not self._is_running:
-                self._is_running = True
+            for _ in range(min(_THREADS - self._running, len(self._waiting))):
+                self._running += 1
                 background_thread(self._work, "relaqs-ahead").start()
 
     def stop(self) -> None:
@@ -49,7 +50,7 @@ class ReadAhead:
     def wait(self, timeout_seconds: float) -> bool:
         """Wait until nothing is left to fetch; return whether that is so."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._is_running, timeout_seconds)
+            return self._changed.wait_for(lambda: not self._running, timeout_seconds)
 
     def _work(self) -> None:
         while (read := self._next()) is not None:
@@ -60,7 +61,7 @@ class ReadAhead:
         with self._changed:
             if self._waiting:
                 return self._waiting.popleft()
-            self._is_running = False
+            self._running -= 1
             self._changed.notify_all()
             return None
 

@@ -27,6 +27,9 @@ from relaqs.queries.reporting import Asked, Reporter, arrow_of, own_columns
 
 Answers = Estimator | RowsEstimator
 
+BATCHES_AHEAD = 3
+"""Mini-batches that are fetched from an object store before their turn."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
@@ -114,8 +117,9 @@ class FoldedQueryJob:
         return Step(batch.index, tuple(tasks))
 
     def _ahead(self, count: int) -> list[tuple[TableRead, ...]]:
-        """Return what each of so many tasks may fetch of what the next mini-batch reads of object stores."""
-        following = self._batches[self._issued : self._issued + 1]
+        """Return what each of so many tasks may fetch of what later mini-batches read of object stores."""
+        known = self._issued + BATCHES_AHEAD - 1 if self._issued > 1 else self._issued
+        following = self._batches[known : self._issued + BATCHES_AHEAD]
         tasks = [reads for batch in following for reads in batch_reads(self._plan, self._catalog, batch)]
         remote = [tuple(read for read in reads if read.remote) for reads in tasks]
         return [tuple(chain.from_iterable(remote[i::count])) for i in range(count)]
