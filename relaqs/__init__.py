@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
     from relaqs_engine.layouts import Layout, VerifyReport, add_static, verify
+    from relaqs_engine.layouts.cache_entry import CacheEntry
+    from relaqs_engine.layouts.cache_folder import Cache
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from relaqs.plugins import MissingPackageError, PluginError
     from relaqs.policies import PolicyError
     from relaqs.prediction.arrival import Expected
+    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.queries.online_query import OnlineQuery
     from relaqs.queries.options import QueryOptions
     from relaqs.queries.publisher import QueryTimeoutError
@@ -58,6 +61,8 @@ __all__ = [
     "Advice",
     "ApproximateColumn",
     "ArgumentError",
+    "Cache",
+    "CacheEntry",
     "ClusterError",
     "ClusterStatus",
     "DataError",
@@ -65,6 +70,7 @@ __all__ = [
     "JobStatus",
     "Layout",
     "LayoutError",
+    "LayoutProgress",
     "MemoryLimitError",
     "MissingPackageError",
     "OnlinePlan",
@@ -97,10 +103,13 @@ _HOMES = {
     "Advice": "relaqs_engine.advisor.advise",
     "ApproximateColumn": "relaqs_engine.execution.estimate",
     "ArgumentError": "relaqs.arguments",
+    "Cache": "relaqs_engine.layouts.cache_folder",
+    "CacheEntry": "relaqs_engine.layouts.cache_entry",
     "ClusterStatus": "relaqs.jobs.status",
     "Expected": "relaqs.prediction.arrival",
     "JobStatus": "relaqs.jobs.status",
     "Layout": "relaqs_engine.layouts",
+    "LayoutProgress": "relaqs.queries.background_layout",
     "MissingPackageError": "relaqs.plugins",
     "OnlinePlan": "relaqs_engine.plans.online_plan",
     "OnlineQuery": "relaqs.queries.online_query",

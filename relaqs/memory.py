@@ -35,13 +35,11 @@ def result_bytes(amount: int | str) -> int:
     return found
 
 
-def bytes_of(text: str) -> int | None:
-    """Return bytes for text such as "4GB", None where it is no amount.
-
-    >>> bytes_of("1.5 GiB")
-    1610612736
-    """
-    return _parsed(text)
+def amount_bytes(text: str) -> int:
+    """Return bytes for "20GB" and "3.7 GiB". Raises ArgumentError where it is no amount."""
+    if (found := _parsed(text)) is None:
+        raise ArgumentError(f'{text!r} is no size; write it as "20GB"')
+    return found
 
 
 def machine_memory_bytes() -> int:

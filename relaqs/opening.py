@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
-from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
-from relaqs_engine.stores.mirror import default_cache_directory
 
 from relaqs.arguments import ArgumentError, check_count
 from relaqs.executors import open_executor
@@ -89,11 +90,10 @@ def connect(
     """
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
-    cache = Path(cache_directory or default_cache_directory())
     with ExitStack() as undo:
-        folder = SessionFolder(cache)
-        undo.callback(folder.remove)
-        catalog = _open_catalog(data, tables or {}, cache, folder, lay_out=cluster is not None)
+        use = CacheUse(Cache(cache_directory))
+        undo.callback(use.release)
+        catalog = _open_catalog(data, tables or {}, use, lay_out=cluster is not None)
         check_views(views or {}, catalog.tables)
         executor = open_executor(cluster, cores=cores, policy=policy, security=security)
         undo.callback(executor.close)
@@ -105,7 +105,7 @@ def connect(
             exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
-            folder=folder,
+            cache_use=use,
         )
         undo.pop_all()
     return session
@@ -145,38 +145,27 @@ _CONNECT_OPTIONS = {
 
 
 def _open_catalog(
-    data: TableSource | None,
-    tables: Mapping[str, TableSource],
-    cache_directory: Path,
-    folder: SessionFolder,
-    *,
-    lay_out: bool,
+    data: TableSource | None, tables: Mapping[str, TableSource], use: CacheUse, *, lay_out: bool
 ) -> Catalog:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
     found: Mapping[str, TableSource] = {}
     laid_out = Catalog(())
     if is_warehouse(data):
-        laid_out = Catalog.open(data, cache_directory)
+        laid_out = Catalog.open(data, use.cache.directory)
     elif data is not None:
         found = found_tables(data)
-    open_sources = partial(
-        Catalog.of_sources,
-        {**found, **tables},
-        cache_directory,
-        notices.announce,
-        session_folder=folder,
-    )
-    opened = _laid_out(open_sources) if lay_out else open_sources()
+    sources, how = {**found, **tables}, Opening(use, notices.announce)
+    opened = _laid_out(sources, how) if lay_out else Catalog.of_sources(sources, how)
     return Catalog((*laid_out.layouts, *opened.layouts))
 
 
-def _laid_out(open_sources: Callable[..., Catalog]) -> Catalog:
-    """Return the tables, of which those without a layout are laid out now."""
+def _laid_out(sources: Mapping[str, TableSource], how: Opening) -> Catalog:
+    """Return the tables. Those without a layout are laid out now."""
     from relaqs.laying_out import on_threads
 
     with on_threads() as spread:
-        return open_sources(lay_out=True, spread=spread)
+        return Catalog.of_sources(sources, replace(how, spread=spread), lay_out=True)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 import uuid
 import weakref
@@ -20,9 +19,8 @@ from relaqs_engine.duck import DatabaseConfig, open_for_reading
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.layouts.cache import LayingOut, lay_out
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.plain import PlainTable, measured
-from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
@@ -33,11 +31,10 @@ from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.queries import notices
-from relaqs.queries.background_layout import BackgroundLayouts
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.open_tables import OpenTables
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
@@ -52,6 +49,7 @@ if TYPE_CHECKING:
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
+    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
@@ -81,10 +79,9 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
-        folder: SessionFolder | None = None,
+        cache_use: CacheUse | None = None,
     ) -> None:
         self._catalog = catalog
-        self._folder = folder
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
@@ -93,19 +90,14 @@ class Session:
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._opened_configs: set[DatabaseConfig] = set()
-        self._changing = threading.Lock()
         self._is_closed = False
         self._open(catalog)
         self._states = StateDatabase(_database_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
-        self._layouts = None
-        if background_layouts:
-            adopt = weakref.WeakMethod(self._adopt)  # the thread must not keep a forgotten session
-            self._layouts = BackgroundLayouts(
-                executor.capacity, notices.announce, lambda layout: (adopt() or _ignore)(layout)
-            )
+        cores = executor.capacity if background_layouts else None
+        self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(partial(_let_go, executor, self._layouts), "relaqs-close")
+        close = background_thread(partial(_let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
@@ -114,18 +106,8 @@ class Session:
         self._config = catalog.readable_by(self._config)
         self._exact_config = catalog.readable_by(self._exact_config)
         self._opened_configs |= {self._config, self._exact_config}
-        self._catalog = catalog
-        self._planner = Planner(catalog, self._views, state_bytes=self._state_bytes)  # last: others plan now
-
-    def _adopt(self, layout: Layout) -> None:
-        """Read this layout in the place of the plain table that it was made of."""
-        with self._changing:
-            if self._is_closed:
-                return
-            others = (
-                each for each in self._catalog.layouts if each.table != layout.table or not each.is_plain
-            )
-            self._open(Catalog((*others, layout)))
+        self._catalog = catalog  # the planner is changed last: others plan now
+        self._planner = Planner(catalog, self._views, self._state_bytes, self._exact_config.threads)
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -309,7 +291,7 @@ class Session:
         True
         """
         self._planner.check_open()
-        self._note_question(plan)
+        self._open_tables.asked(plan.plain_tables)
         stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
         names = watched_columns(plan, options.watch)
         job = query_job(
@@ -345,10 +327,17 @@ class Session:
         query.start()
         return query
 
-    def _note_question(self, plan: OnlinePlan) -> None:
-        tables = map(self._catalog.table, plan.plain_tables)
-        if self._layouts is not None:
-            self._layouts.asked(table for table in tables if isinstance(table, PlainTable))
+    @property
+    def layout_progress(self) -> LayoutProgress | None:
+        """How far the layout is that is being made behind the questions, None where there is none.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> print(db.layout_progress)
+        None
+        """
+        return self._open_tables.progress
 
     def lay_out(self, table: str) -> Layout:
         """Lay a plain table out now, and return its layout. Later queries of this session sample it.
@@ -373,12 +362,27 @@ class Session:
         'mergeable'
         """
         self._planner.check_open()
-        found = self._catalog.table(table)
-        if not isinstance(found, PlainTable):
-            return found
-        layout = lay_out(found, LayingOut(notices.announce))
-        self._adopt(layout)
-        return layout
+        return self._open_tables.lay_out(table)
+
+    def refresh(self, table: str) -> Layout:
+        """Return a table as its files are now. Later queries of this session are about these rows.
+
+        Queries that run go on, and fail if they read a file that changed.
+
+        Raises:
+            SqlError: there is no such table.
+            DataError: its files cannot be read.
+            LayoutError: they are not there, or its layout is not.
+
+        >>> import duckdb, relaqs
+        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
+        >>> db = relaqs.connect("numbers.parquet", threads=1)
+        >>> duckdb.sql("SELECT range AS x FROM range(7)").write_parquet("numbers.parquet")
+        >>> db.refresh("numbers").row_count
+        7
+        """
+        self._planner.check_open()
+        return self._open_tables.refresh(table)
 
     def train(
         self,
@@ -552,11 +556,9 @@ class Session:
         >>> db
         <Session of numbers: closed>
         """
-        if self._layouts is not None:
-            self._layouts.stop()
-        with self._changing:
-            self._planner.close()
-            self._is_closed = True
+        self._open_tables.close()
+        self._planner.close()
+        self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
         self._running.close(_CLOSE_SECONDS)
@@ -564,8 +566,7 @@ class Session:
         for config in self._opened_configs:
             worker.close_database(config)
         self._states.close()
-        if self._folder is not None:
-            self._folder.remove()
+        self._open_tables.release()
 
     def __enter__(self) -> Session:
         return self
@@ -583,15 +584,10 @@ class Session:
         return f"<Session of {', '.join(self.tables)}: {place}>"
 
 
-def _let_go(executor: Executor, layouts: BackgroundLayouts | None) -> None:
+def _let_go(executor: Executor, tables: OpenTables) -> None:
     """Free what a session held that was forgotten without being closed."""
-    if layouts is not None:
-        layouts.stop()
+    tables.close()
     executor.close()
-
-
-def _ignore(layout: Layout) -> None:
-    """Do nothing with a layout whose session was forgotten."""
 
 
 def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:

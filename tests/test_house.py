@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "relaqs_engine",
         "dask",
         "distributed",
+        "fsspec",
         "pyarrow",
         "numpy",
         "pandas",

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
 
 from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
-from relaqs_engine.layouts.cache import Place, laid_out_once, opened_table
+from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import TableSource
-from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.stored import stored_warehouse
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
@@ -79,14 +77,7 @@ class Catalog:
 
     @classmethod
     def of_sources(
-        cls,
-        sources: Mapping[str, TableSource],
-        cache_directory: Path | None = None,
-        announce: Callable[[str], None] = lambda message: None,
-        *,
-        session_folder: SessionFolder | None = None,
-        lay_out: bool = False,
-        spread: Spread = in_turn,
+        cls, sources: Mapping[str, TableSource], how: Opening | None = None, *, lay_out: bool = False
     ) -> Catalog:
         """Return tables given by name: files, data in memory, or the folder of a layout.
 
@@ -95,20 +86,13 @@ class Catalog:
 
         Args:
             sources: what there is, by name.
-            cache_directory: where layouts and copies are kept. The default is the user's cache.
-            announce: called with a sentence before data are copied or laid out.
-            session_folder: where copies are kept of what no later session recognises. By default they are
-                removed when Python ends.
+            how: where the cache is, and who uses it. The default is the user's cache.
             lay_out: lay out now what has no layout.
-            spread: threads to do so on.
         """
-        cache = cache_directory or default_cache_directory()
-        place = Place(cache, session_folder or SessionFolder(cache))
-        if lay_out:
-            return cls(
-                tuple(laid_out_once(name, each, place, announce, spread) for name, each in sources.items())
-            )
-        return cls(tuple(opened_table(name, each, place, announce) for name, each in sources.items()))
+        how = how or Opening()
+        how.use.cache.sweep()
+        opened = laid_out_once if lay_out else opened_table
+        return cls(tuple(opened(name, each, how) for name, each in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:

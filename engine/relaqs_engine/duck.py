@@ -7,6 +7,7 @@ below the folders it was opened for, the single files that were named to it, and
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,6 +25,9 @@ from relaqs_engine.stores.objects import copy_at
 DUCKDB_VERSION: str = duckdb.__version__
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
+
+ROW_GROUP_PROTOCOL = "rowgroup"
+"""What the names of single row groups begin with, see `layouts/row_group_file.py`."""
 
 FileState = tuple[str, int, int]
 """A file's path, its size in bytes, and the time of its last change in nanoseconds.
@@ -117,7 +121,7 @@ class Database:
             "SET parquet_metadata_cache = true",
             # It aggregates rows below the join that would drop most of them: TPC-H 3 took 2.3 times as long.
             "SET disabled_optimizers = 'partial_aggregate_pushdown'",
-            f"SET allowed_directories = {list_literal(config.readable)}",
+            f"SET allowed_directories = {list_literal(_readable(config))}",
             f"SET allowed_paths = {list_literal(_spellings(config.files))}",
             "SET enable_external_access = false",
             "SET lock_configuration = true",
@@ -128,6 +132,10 @@ class Database:
         cursor = Cursor(self._connection.cursor(), self.config.result_limit_bytes)
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
         return cursor
+
+    def serve(self, files: Any) -> None:
+        """Let statements read what an fsspec file system has, as far as they may read it."""
+        self._connection.register_filesystem(files)
 
     def close(self) -> None:
         self._connection.close()
@@ -290,6 +298,17 @@ def one_file(path: str) -> str:
     'data/a[*].parquet'
     """
     return _GLOBS.sub(r"[\g<0>]", path)
+
+
+def state_digest(state: FileState) -> str:
+    """Return a short name of a file's state. Another state has another one, so nothing kept of it is used."""
+    return hashlib.sha256(repr(state).encode()).hexdigest()[:16]
+
+
+def _readable(config: DatabaseConfig) -> list[str]:
+    """Return the folders to read from. The row groups of each single file are like files of a folder."""
+    groups = [f"{ROW_GROUP_PROTOCOL}://{state_digest(state)}/" for state in config.files]
+    return [*config.readable, *groups]
 
 
 def _spellings(files: Iterable[FileState]) -> list[str]:

@@ -30,6 +30,7 @@ COMMANDS = {
     "advise": ("relaqs.cli.advise:advise", "Name the layouts that would help a SELECT."),
     "shuffle": ("relaqs.cli.data:shuffle", "Lay a table out: any part of it becomes a random sample."),
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
+    "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
 }

@@ -16,7 +16,14 @@ from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from relaqs_engine.duck import Cursor, Database, DatabaseConfig, Interrupted, quote_name
+from relaqs_engine.duck import (
+    ROW_GROUP_PROTOCOL,
+    Cursor,
+    Database,
+    DatabaseConfig,
+    Interrupted,
+    quote_name,
+)
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.reads import Read
 from relaqs_engine.plans.streams import Hoist
@@ -214,6 +221,9 @@ class OpenDatabase:
 
     def __init__(self, config: DatabaseConfig) -> None:
         self._database = Database(config)
+        self._files = config.files
+        self._serving = threading.Lock()
+        self._serves_row_groups = False
         self._of_thread = _ThreadCursor()
         self.hoists = HoistStore(int(config.memory_limit_bytes * HOIST_SHARE))
         self.uses = 0
@@ -223,6 +233,15 @@ class OpenDatabase:
         if self._of_thread.cursor is None:
             self._of_thread.cursor = self._database.cursor()
         return self._of_thread.cursor
+
+    def serve_row_groups(self) -> None:
+        """Let statements read single row groups of the files, from now on."""
+        with self._serving:
+            if not self._serves_row_groups:
+                from relaqs.executors.row_group_files import RowGroupFileSystem
+
+                self._database.serve(RowGroupFileSystem(self._files))
+                self._serves_row_groups = True
 
     def close(self) -> None:
         self._database.close()
@@ -251,6 +270,8 @@ class Runtime:
             check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
             check(work.reads)
             self._ahead.add(work.ahead)
+            if ROW_GROUP_PROTOCOL in sql:
+                database.serve_row_groups()
             cursor = database.cursor()
             interruptible = partial(self.statements.running, owner, cursor)
             held = database.hoists.held(hoists, cursor, interruptible, check)

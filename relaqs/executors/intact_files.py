@@ -18,9 +18,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
-from relaqs_engine.duck import file_state
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.file_state import change_in_words
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
 from relaqs_engine.stores.mirror import Remote
@@ -32,7 +33,6 @@ HOW_TO_MEND = (
     "are damaged)"
 )
 
-HOW_TO_REOPEN = "open a new session (relaqs.connect) to ask about it as it is now"
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
 _Stamp = tuple[int, int, int]
@@ -194,14 +194,17 @@ def check_unchanged(reads: Sequence[Read]) -> None:
 
     Raises DataError naming the first that has changed, UnseenFileError for one that is not there.
     """
-    for read in reads:
-        for known in read.files if isinstance(read, PlainRead) else ():
-            path, _, _ = known
-            if (found := file_state(path)) == known:
-                continue
-            if found[1] < 0:
-                raise UnseenFileError(path, HOW_TO_REOPEN)
-            raise DataError(f"{path} changed since this session was opened; {HOW_TO_REOPEN}")
+    for read in (read for read in reads if isinstance(read, PlainRead)):
+        for state in read.files:
+            if (change := change_in_words(state)) is not None:
+                _fail_on_change(read.table, state[0], change)
+
+
+def _fail_on_change(table: str, path: str, change: str) -> NoReturn:
+    remedy = f'open a new session (relaqs.connect) or call db.refresh("{table}") to ask about it as it is now'
+    if not os.path.exists(path):
+        raise UnseenFileError(path, remedy)
+    raise DataError(f"{path} changed since this session was opened: {change}; {remedy}")
 
 
 def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:

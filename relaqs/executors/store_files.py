@@ -21,7 +21,8 @@ from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import Remote, hollow, in_use, make_room, note_use
 from relaqs_engine.stores.objects import ObjectCopy, copy_at
 
-from relaqs.memory import bytes_of
+from relaqs.arguments import ArgumentError
+from relaqs.memory import amount_bytes
 
 LIMIT_VARIABLE = "RELAQS_STORE_CACHE"
 """The environment variable that says how many bytes all copies may take, such as 50GB."""
@@ -64,7 +65,7 @@ class StoreFiles:
 
         def fetch_copy(copy: ObjectCopy) -> None:
             try:
-                missing = copy.missing(extents_to_read(copy, read.columns))
+                missing = copy.missing(extents_to_read(copy, read.columns, read.row_groups))
                 self._make_room(copy.root, sum(length for _, length in missing))
                 copy.fetch(missing)
                 note_use(copy.path, time.time_ns())
@@ -119,10 +120,10 @@ class StoreFiles:
 def limit_bytes() -> int:
     """Return how many bytes all copies may take. Raises DataError where the environment says no amount."""
     text = os.environ.get(LIMIT_VARIABLE) or _LIMIT
-    limit = bytes_of(text)
-    if not limit:
-        raise DataError(f"{LIMIT_VARIABLE} is {text!r}; it must be an amount of bytes, such as 50GB")
-    return limit
+    try:
+        return amount_bytes(text)
+    except ArgumentError:
+        raise DataError(f"{LIMIT_VARIABLE} is {text!r}; it must be a size, such as 50GB") from None
 
 
 def _byte_count(partition: Partition, columns: Iterable[int | None]) -> int:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 
-from relaqs_engine.duck import Cursor, Interrupted
+from relaqs_engine.duck import Cursor, FileState, Interrupted
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache import LayingOut, lay_out
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 
@@ -25,7 +28,55 @@ from relaqs.jobs.background import background_thread
 QUESTIONS = 2  # about a table, before it is laid out
 MEMORY_LIMIT_BYTES = 1 << 30
 _LOWEST_PRIORITY = 19
+_LEAST_SHARE = 0.01  # from which on the end can be told
 _REPEAT_SECONDS = 0.01  # between two interruptions of one statement
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutProgress:
+    """How far the layout is that a session makes behind its questions.
+
+    Attributes:
+        table: the table's name.
+        share: how much of the work is done, from 0 to 1.
+        doing: what is being done now.
+        elapsed_seconds: how long it has been under way.
+        waiting: the tables that come next.
+    """
+
+    table: str
+    share: float
+    doing: str
+    elapsed_seconds: float
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def remaining_seconds(self) -> float | None:
+        """Return about how long it will take from now on, None at the very beginning.
+
+        Queries that run meanwhile make it slower.
+
+        >>> LayoutProgress("trips", 0.25, "sorting rows", elapsed_seconds=10.0).remaining_seconds
+        30.0
+        """
+        if self.share < _LEAST_SHARE:
+            return None
+        return self.elapsed_seconds * (1.0 - self.share) / self.share
+
+    def __str__(self) -> str:
+        remaining = self.remaining_seconds
+        end = "" if remaining is None else f", about {max(1, round(remaining))} s more"
+        return f"laying out {self.table} behind the questions: {self.share:.0%}{end}"
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """The layout that is being made."""
+
+    table: PlainTable
+    begun_at: float
+    share: float = 0.0
+    doing: str = "waiting for its turn"
 
 
 class BackgroundLayouts:
@@ -33,17 +84,26 @@ class BackgroundLayouts:
 
     Args:
         cores: how many cores read a table whole. A table that they read in no time is left as it is.
-        announce: called with a sentence when a layout is begun, and when it is there.
-        adopt: called with each layout, on the thread that made it.
+        announce: called with a sentence when a layout is begun, when it is there, and when it is given up.
+        adopt: called with each plain table and its layout, on the thread that made it.
+        use: what the session uses of the cache.
     """
 
-    def __init__(self, cores: int, announce: Callable[[str], None], adopt: Callable[[Layout], None]) -> None:
+    def __init__(
+        self,
+        cores: int,
+        announce: Callable[[str], None],
+        adopt: Callable[[PlainTable, Layout], None],
+        use: CacheUse,
+    ) -> None:
         self._cores = cores
         self._announce = announce
         self._adopt = adopt
+        self._use = use
         self._changed = threading.Condition()
-        self._questions: Counter[str] = Counter()  # by table
+        self._questions: Counter[tuple[str, tuple[FileState, ...]]] = Counter()  # by table, and its state
         self._due: deque[PlainTable] = deque()
+        self._under_way: _UnderWay | None = None
         self._thread: threading.Thread | None = None
         self._cursor: Cursor | None = None
         self._is_stopped = False
@@ -53,8 +113,9 @@ class BackgroundLayouts:
         """Count a question about these tables."""
         with self._changed:
             for table in tables:
-                self._questions[table.table] += 1
-                if self._questions[table.table] == QUESTIONS and self._is_large(table):
+                about = (table.table, table.states)
+                self._questions[about] += 1
+                if self._questions[about] == QUESTIONS and self._is_large(table):
                     self._due.append(table)
             if self._due and self._thread is None and not self._is_stopped:
                 self._thread = background_thread(self._work, "relaqs-layouts")
@@ -64,6 +125,16 @@ class BackgroundLayouts:
         """Wait until no table is being laid out any more; return whether that is so."""
         with self._changed:
             return self._changed.wait_for(lambda: self._thread is None, timeout_seconds)
+
+    @property
+    def progress(self) -> LayoutProgress | None:
+        """Return how far the layout is that is being made, None where there is none."""
+        with self._changed:
+            if (now := self._under_way) is None:
+                return None
+            elapsed_seconds = time.monotonic() - now.begun_at
+            waiting = tuple(table.table for table in self._due)
+            return LayoutProgress(now.table.table, now.share, now.doing, elapsed_seconds, waiting)
 
     def stop(self) -> None:
         """Lay out no more. What is being laid out ends now, and leaves nothing."""
@@ -86,31 +157,51 @@ class BackgroundLayouts:
     def _next(self) -> PlainTable | None:
         with self._changed:
             if self._due and not self._is_stopped:
-                return self._due.popleft()
-            self._thread = None
+                table = self._due.popleft()
+                self._under_way = _UnderWay(table, time.monotonic())
+                return table
+            self._under_way = self._thread = None
             self._changed.notify_all()
             return None
 
     def _lay_out(self, table: PlainTable) -> None:
         how = LayingOut(
-            announce=lambda message: self._announce(f"{message}, while queries go on"),
+            announce=self._say_that_queries_go_on,
             waits=False,
             threads=1,
             memory_limit_bytes=MEMORY_LIMIT_BYTES,
             begun=self._begun,
             ended=self._ended,
-            progress=lambda share, doing: self._check_wanted(),
+            progress=self._note,
         )
         try:
-            layout = lay_out(table, how)
-            self._check_wanted()
+            layout = lay_out(table, how, self._use)
         except Interrupted:
+            self._say_what_is_lost()
             return
         except RelaqsError as error:
             self._announce(f"{table.table} was not laid out: {error}")
             return
-        self._adopt(layout)
+        if self._is_stopped:
+            return
+        self._adopt(table, layout)
         self._announce(f"{table.table} is laid out: from now on it has estimates before the end")
+
+    def _say_that_queries_go_on(self, message: str) -> None:
+        self._announce(f"{message}, while queries go on")
+
+    def _say_what_is_lost(self) -> None:
+        if (now := self.progress) is not None:
+            self._announce(
+                f"{now.table} was {now.share:.0%} laid out when the session ended, and is left as it was; "
+                f'db.lay_out("{now.table}") waits until a layout is there'
+            )
+
+    def _note(self, share: float, doing: str) -> None:
+        self._check_wanted()
+        with self._changed:
+            if self._under_way is not None:
+                self._under_way.share, self._under_way.doing = share, doing
 
     def _begun(self, cursor: Cursor) -> None:
         with self._changed:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.whole import WholePlan
@@ -36,13 +37,15 @@ class Planner:
         catalog: the tables.
         views: name → SELECT.
         state_bytes: what the merged state of a query may take.
+        cores: that a query which runs as a whole has.
     """
 
-    def __init__(self, catalog: Catalog, views: Mapping[str, str], *, state_bytes: int) -> None:
+    def __init__(self, catalog: Catalog, views: Mapping[str, str], state_bytes: int, cores: int = 1) -> None:
         self._catalog = catalog
         self._views = dict(views)
         self._binder = Binder(catalog)
         self._state_bytes = state_bytes
+        self._row_groups = RowGroupRules(cores)
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
         self._is_closed = False
 
@@ -97,6 +100,7 @@ class Planner:
                 intervals=intervals,
                 state_bytes=self._state_bytes,
                 effort=effort,
+                row_groups=self._row_groups,
             )
         return replace(plan, sql=sql)
 

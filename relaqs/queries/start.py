@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from relaqs.queries.around import AroundQueryJob
     from relaqs.queries.mergeable import MergeableQueryJob
     from relaqs.queries.refined import RefinedQueryJob
+    from relaqs.queries.row_groups import RowGroupQueryJob
     from relaqs.queries.rows import RowsQueryJob
 
     EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
     PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
-    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob
+    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | RowGroupQueryJob
     QueryJob: TypeAlias = EstimatingQueryJob | WholeQueryJob
 
 
@@ -97,6 +98,7 @@ def _estimating_job(
     from relaqs_engine.plans.around import AroundPlan
     from relaqs_engine.plans.merge import MergePlan
     from relaqs_engine.plans.refined import RefinedPlan
+    from relaqs_engine.plans.row_groups import RowGroupPlan
     from relaqs_engine.plans.rows import RowsPlan
 
     match plan:
@@ -108,6 +110,10 @@ def _estimating_job(
             from relaqs.queries.rows import RowsQueryJob
 
             return RowsQueryJob(id, plan, catalog, asked, state_cursor)
+        case RowGroupPlan():
+            from relaqs.queries.row_groups import RowGroupQueryJob
+
+            return RowGroupQueryJob(id, plan, asked, state_cursor, database_config=exact_config)
         case RefinedPlan():
             from relaqs.queries.refined import RefinedQueryJob
 

@@ -12,7 +12,9 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts import add_static, shuffle
-from relaqs_engine.layouts.cache import suitable_partitions
+from relaqs_engine.layouts.cache import Opening, suitable_partitions
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.stores.mirror import default_cache_directory
 
 ROWS = pa.table({"id": range(20_000)})
@@ -43,10 +45,14 @@ class Cached:
         self.announced: list[str] = []
 
     def open(self, **sources: str | Path) -> Catalog:
-        return Catalog.of_sources(sources, self.directory, self.announced.append)
+        return Catalog.of_sources(sources, self._how)
 
     def lay_out(self, **sources: str | Path) -> Catalog:
-        return Catalog.of_sources(sources, self.directory, self.announced.append, lay_out=True)
+        return Catalog.of_sources(sources, self._how, lay_out=True)
+
+    @property
+    def _how(self) -> Opening:
+        return Opening(CacheUse(Cache(self.directory)), self.announced.append)
 
 
 @pytest.fixture
@@ -148,7 +154,7 @@ def test_the_folder_of_a_layout_is_a_source_under_any_name(cached: Cached, wareh
 
 @pytest.mark.parametrize("name", ["", "..", "a/b"])
 def test_a_name_that_is_no_folder_is_refused(cached: Cached, trips_file: Path, name: str) -> None:
-    with pytest.raises(LayoutError, match="cannot name a table here"):
+    with pytest.raises(LayoutError, match="cannot name a table;"):
         cached.open(**{name: trips_file})
 
 

@@ -16,6 +16,7 @@ from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.planning.planner import plan_query
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
@@ -40,6 +41,7 @@ class World:
     config: DatabaseConfig
     states: Database
     oracle: Oracle
+    row_groups: RowGroupRules | None = None
 
     @classmethod
     def open(cls, warehouse: Path, oracle: Oracle) -> World:
@@ -48,8 +50,17 @@ class World:
         states = Database(DatabaseConfig((), MEMORY_BYTES))
         return cls(catalog, Binder(catalog), config, states, oracle)
 
+    @classmethod
+    def of_files(cls, oracle: Oracle, cache: Path, rules: RowGroupRules, **files: Path) -> World:
+        """Return plain files as tables, of which those that meet the rules are sampled by row groups."""
+        catalog = Catalog.of_sources(files, cache)
+        config = DatabaseConfig((), MEMORY_BYTES, files=catalog.readable_files)
+        return cls(
+            catalog, Binder(catalog), config, Database(DatabaseConfig((), MEMORY_BYTES)), oracle, rules
+        )
+
     def plan(self, sql: str, *, intervals: bool = True) -> OnlinePlan:
-        return plan_query(sql, self.catalog, self.binder, intervals=intervals)
+        return plan_query(sql, self.catalog, self.binder, intervals=intervals, row_groups=self.row_groups)
 
     def folded(self, sql: str, *, intervals: bool = True) -> FoldedPlan:
         """Return the plan of a query that folds into one state."""

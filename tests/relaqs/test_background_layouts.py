@@ -77,8 +77,7 @@ def ask(db: relaqs.Session, times: int = 1) -> relaqs.Snapshot:
 
 def settled(db: relaqs.Session) -> None:
     """Wait until nothing is being laid out."""
-    assert db._layouts is not None
-    assert db._layouts.wait(120)
+    assert db._open_tables.wait(120)
 
 
 @pytest.mark.usefixtures("all_are_large")
@@ -142,7 +141,8 @@ def test_closing_ends_a_layout_and_leaves_nothing_of_it(
     with connect(trips) as db:
         ask(db, times=2)
         assert announced.begun.wait(60)
-    assert len(announced.messages) == 1
+    assert "% laid out when the session ended, and is left as it was" in announced.messages[1]
+    assert len(announced.messages) == 2
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
     with connect(trips) as db:  # which takes the lock
         assert db.lay_out("trips").is_sampled
@@ -154,12 +154,11 @@ def test_a_forgotten_session_lays_out_no_more(connect: Connect, tmp_path: Path, 
     db = connect(trips)
     ask(db, times=2)
     assert announced.begun.wait(60)
-    layouts = db._layouts
-    assert layouts is not None
+    tables = db._open_tables
     del db
     gc.collect()
-    assert layouts.wait(60)
-    assert len(announced.messages) == 1
+    assert tables.wait(60)
+    assert "trips is laid out" not in announced.messages[-1]
 
 
 @pytest.mark.usefixtures("all_are_large")
@@ -211,3 +210,87 @@ assert begun.wait(60)
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.usefixtures("all_are_large")
+def test_how_far_a_layout_is_can_be_asked(connect: Connect, tmp_path: Path, announced: Announced) -> None:
+    trips = write(tmp_path / "trips.parquet", rows=4_000_000)
+    with connect(trips) as db:
+        assert db.layout_progress is None
+        ask(db, times=2)
+        assert announced.begun.wait(60)
+        shares = []
+        while (progress := db.layout_progress) is not None:
+            shares.append(progress.share)
+            assert (progress.table, progress.waiting) == ("trips", ())
+            assert db._open_tables.wait(0.01) in (True, False)
+        assert shares == sorted(shares)
+        assert 0 < shares[-1] <= 1
+        assert db.tables["trips"].is_sampled
+
+
+def test_the_end_of_a_layout_is_told_once_it_can_be() -> None:
+    progress = relaqs.LayoutProgress("trips", 0.0, "reading", elapsed_seconds=2.0)
+    assert progress.remaining_seconds is None
+    assert str(progress) == "laying out trips behind the questions: 0%"
+    progress = relaqs.LayoutProgress("trips", 0.2, "sorting rows", elapsed_seconds=3.0)
+    assert progress.remaining_seconds == pytest.approx(12.0)
+    assert str(progress) == "laying out trips behind the questions: 20%, about 12 s more"
+
+
+def test_two_names_of_one_file_share_a_layout(tmp_path: Path, trips: Path, announced: Announced) -> None:
+    sources = {"a": trips, "b": str(trips.parent / "tr*.parquet")}
+    with relaqs.connect(tables=sources, cache_directory=tmp_path / "cache", threads=2) as db:
+        assert db.lay_out("a").directory == db.lay_out("b").directory
+        joined = "SELECT count(*) AS n, sum(b.fare) AS fare FROM a JOIN b USING (id) WHERE a.zone = 3"
+        answer = db.online_sql(joined).result()
+    expected = duckdb.sql(f"SELECT count(*), sum(fare) FROM '{trips}' WHERE zone = 3").fetchall()
+    assert [tuple(row.values()) for row in answer.estimate.to_pylist()] == expected
+    assert len(announced.messages) == 1
+    assert len(relaqs.Cache(tmp_path / "cache").entries()) == 1
+
+
+def test_a_layout_whose_files_changed_says_so_once_and_is_refreshed(
+    connect: Connect, trips: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
+    with connect(trips) as db:
+        old = db.lay_out("trips")
+        before = ask(db)
+        write(trips, rows=ROWS // 2)
+        assert ask(db, times=2).estimate.equals(before.estimate)  # all answers are about the same rows
+        assert [message.split(":")[0] for message in announced.messages[1:]] == [
+            f"{trips} changed since this session was opened"
+        ]
+        assert 'db.refresh("trips") takes the new' in announced.messages[1]
+        assert db.refresh("trips").row_count == ROWS // 2
+        assert db.online_sql("SELECT count(*) AS n FROM trips").result().estimate["n"][0].as_py() == ROWS // 2
+        with connect(trips) as other:
+            assert other.tables["trips"].kind == "plain"
+        (entry,) = relaqs.Cache(trips.parent / "cache").entries()
+        assert (entry.path, entry.state, entry.is_in_use) == (old.directory, "changed", True)
+    assert len(announced.messages) == 2
+
+
+def test_a_copy_whose_file_changed_says_so(
+    connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
+    path = tmp_path / "trips.csv"
+    path.write_text("zone,fare\n1,2\n")
+    with connect(path) as db:
+        ask(db)
+        path.write_text("zone,fare\n1,2\n3,4\n")
+        assert len(ask(db)) == 1
+        assert f"{path} changed since" in announced.messages[-1]
+        db.refresh("trips")
+        assert len(ask(db)) == 2
+
+
+def test_a_closed_session_lets_the_cache_go(connect: Connect, trips: Path) -> None:
+    cache = relaqs.Cache(trips.parent / "cache")
+    with connect(trips) as db:
+        db.lay_out("trips")
+        assert cache.remove(cache.entries()) == ()
+        assert ask(db).is_exact
+    assert len(cache.remove(cache.entries())) == 1

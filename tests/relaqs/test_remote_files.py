@@ -9,10 +9,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, store_folder
 
 import relaqs
+from relaqs.queries import planner
 from tests.store_server import Fault, StoreServer
 from tests.web_server import serving
 
@@ -182,3 +184,19 @@ def test_files_of_a_web_server(sends_parts: bool, store: StoreServer, tmp_path: 
         files["/data/trips.parquet"] = parquet(TRIPS.slice(0, 5))
         with relaqs.connect(f"{place}/data/trips.parquet", threads=2) as db:
             assert answer(db, "SELECT count(*) AS n FROM trips") == [{"n": 5}]
+
+
+def test_row_groups_are_sampled_without_fetching_the_others(
+    folder: StoreFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(planner, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
+    file = io.BytesIO()
+    pq.write_table(TRIPS, file, row_group_size=2_000)
+    folder.put("trips.parquet", file.getvalue())
+    with relaqs.connect(f"{folder.address}/trips.parquet", threads=2) as db:
+        footer = fetched_bytes(tmp_path)
+        query = db.online_sql("SELECT avg(fare) AS fare, count(*) AS n FROM trips WHERE zone = 1")
+        fetched = [fetched_bytes(tmp_path) for snapshot in query if not snapshot.is_exact]
+        assert fetched
+        assert fetched[0] - footer < 0.3 * (fetched_bytes(tmp_path) - footer)
+        assert query.result().estimate.to_pylist() == [{"fare": (ROWS - 3) / 16, "n": ROWS // 5}]

@@ -263,7 +263,7 @@ def test_copies_that_are_read_are_not_removed(tmp_path: Path) -> None:
     for i, path in enumerate(paths):
         mirror.hollow(path, 100_000)
         mirror.write(path, [(0, 100_000)], [memoryview(bytes([i]) * 100_000)])
-        mirror.note_use(path, i)
+        mirror.note_use(path, i * 10**9)
     with mirror.in_use(tmp_path, paths[:3]):
         mirror.make_room(tmp_path, 1_000_000, 0)
         assert all(path.exists() for path in paths[:3])

@@ -27,6 +27,7 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
+from relaqs_engine.execution.row_groups import RowGroupVariance
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
@@ -99,7 +100,8 @@ class Estimator:
         self._cursor = cursor
         self._request = request
         self._prepared: set[str] = set()
-        self._variance = VarianceEstimator(plan, state, cursor)
+        estimator = RowGroupVariance if plan.bars.least_row_groups else VarianceEstimator
+        self._variance = estimator(plan, state, cursor)
         self._variance_of: VarianceOfCells = variance or self._variance
         self._membership = Membership(plan, leading, request)
 
@@ -291,6 +293,8 @@ class Estimator:
         if not plan.columns.keys:
             return 0
         if plan.membership.picks_groups or plan.groups.are_local or plan.groups.have_sets:
+            return None
+        if plan.bars.least_row_groups:  # a group may lie in a few row groups only
             return None
         once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))

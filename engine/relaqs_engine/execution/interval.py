@@ -184,7 +184,7 @@ class IntervalEstimator:
             for i, column in enumerate(self._totals):
                 if column is not None and column.kind is Basis.COUNT and column.sql == "COUNT(*)":
                     for array in (found.value, found.low, found.high):
-                        array[:, i] = float(self._leading.row_count)
+                        array[:, i] = float(self._leading.known_rows)
                     found.certified[:, i] = True
         return found
 

@@ -2,8 +2,8 @@
 
 Parquet files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
 memory. CSV and JSON files are first copied to Parquet, and so is what can be read only once.
-The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Only the newest state
-of the same files is kept.
+The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Of a source only the
+newest state is kept, and of the same files one layout, whatever names they are opened by.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import secrets
 import shutil
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,14 +26,16 @@ from relaqs_engine.duck import (
     open_for_writing,
 )
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.cache_entry import tidy
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.cached_files import CachedFiles, one_at_a_time
 from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
 from relaqs_engine.layouts.file_kinds import kind_of
-from relaqs_engine.layouts.folder import locked
+from relaqs_engine.layouts.folder import write_errors
 from relaqs_engine.layouts.in_memory import held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.lent import table_in_file, table_in_memory
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.layouts.manifest import Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (
@@ -56,24 +58,28 @@ from relaqs_engine.stores.objects import fetch_whole
 if TYPE_CHECKING:
     from relaqs_engine.layouts.build import Progress
 
+Announce = Callable[[str], None]
+
 _STATIC_BELOW_ROWS = 10_000
 """Reading a smaller table whole takes a few milliseconds: nothing is gained by sampling it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where layouts and copies are kept.
+class Opening:
+    """How tables are opened.
 
     Attributes:
-        cache: the folder of what later sessions find again.
-        session: the folder of what belongs to this session.
+        use: where the cache is, and what is held of it.
+        announce: called with a sentence before anything that takes time.
+        spread: threads to lay tables out on.
     """
 
-    cache: Path
-    session: SessionFolder
+    use: CacheUse = field(default_factory=CacheUse)
+    announce: Announce = lambda message: None
+    spread: Spread = in_turn
 
 
-def opened_table(table: str, source: TableSource, place: Place, announce: Callable[[str], None]) -> Layout:
+def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
     CSV and JSON files are copied to Parquet now, once. So are readers, lazy frames and relations, for this
@@ -82,50 +88,61 @@ def opened_table(table: str, source: TableSource, place: Place, announce: Callab
     Args:
         table: its name.
         source: files, data in memory, or the folder of a layout.
-        place: where layouts and copies are kept.
-        announce: called with a sentence before anything that takes time.
+        how: where the cache is, and who uses it.
     """
     _check_table_name(table)
+    how.use.names(table, source)
+    cache = how.use.cache.directory
     if isinstance(source, str | os.PathLike) and is_duck_file(source):
         source = duck_table(Path(os.path.abspath(source)), table)
     if isinstance(source, DuckTable):
-        return _in_duck_file(source, CachedFiles.of_part(table, source, place.cache))
+        cached = CachedFiles.of_part(table, source, cache)
+        return _found_layout(cached, how.use) or table_in_file(source, cached)
     if (lake := lake_table(source)) is not None:
-        return _of_lake(lake, CachedFiles.of_lake(table, lake, place.cache), announce)
-    if is_path(source):
-        return _of_files(table, source, place.cache, announce)
-    return _of_session(table, source, place.session)
-
-
-def _of_files(
-    table: str, source: FileSource, cache_directory: Path, announce: Callable[[str], None]
-) -> Layout:
+        return _of_lake(lake, CachedFiles.of_lake(table, lake, cache), how)
+    if not is_path(source):
+        return _of_session(table, source, how.use.folder)
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
-    if (stored := _stored_layout(source, cache_directory)) is not None:
+    if (stored := _stored_layout(source, cache)) is not None:
         return dataclasses.replace(stored, table=table)
-    cached = CachedFiles.of(table, source, cache_directory)
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
-    return _staged(cached, source, announce) if kind_of(cached.files).is_text else _as_they_lie(cached)
+    return _of_files(CachedFiles.of(table, source, cache), source, how)
 
 
-def _of_lake(lake: LakeTable, cached: CachedFiles, announce: Callable[[str], None]) -> Layout:
+def reopened_table(table: Layout, how: Opening) -> Layout:
+    """Return a table as its source is now. Raises LayoutError and DataError as `opened_table` does."""
+    source = how.use.source_of(table.table)
+    if source is None:
+        return dataclasses.replace(read_manifest(table.directory), table=table.table)
+    if isinstance(source, DuckTable):
+        source = duck_table(source.file, table.table)
+    return opened_table(table.table, source, how)
+
+
+def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
+    """Return the layout that the cache has of a source in its present state, None where it has none."""
+    if not (cached.has_layout and use.hold(cached.layout)):
+        return None
+    use.reads(cached)
+    return dataclasses.replace(read_manifest(cached.layout), table=cached.table)
+
+
+def _of_files(cached: CachedFiles, source: FileSource, how: Opening) -> Layout:
+    if (layout := _found_layout(cached, how.use)) is not None:
+        return layout
+    return _staged(cached, source, how) if kind_of(cached.files).is_text else _as_they_lie(cached)
+
+
+def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> Layout:
     """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
+    if (layout := _found_layout(cached, how.use)) is not None:
+        return layout
     with closing(open_for_reading()) as cursor:
         if (opened := lake_files(lake, cursor)) is not None:
             return plain_table(cached, opened, fingerprint(lake.files), cursor)
     if lake.dataset is not None:
         return table_in_memory(lake.dataset, lake.in_words, cached, fingerprint(lake.files))
-    return _staged(cached, lake, announce)
-
-
-def _in_duck_file(source: DuckTable, cached: CachedFiles) -> Layout:
-    if (cached.layout / MANIFEST_NAME).is_file():
-        return read_manifest(cached.layout)
-    return table_in_file(source, cached)
+    return _staged(cached, lake, how)
 
 
 def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
@@ -142,20 +159,16 @@ def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable
         return plain_table(cached, opened, fingerprint(opened.files), cursor)
 
 
-def laid_out_once(
-    table: str,
-    source: TableSource,
-    place: Place,
-    announce: Callable[[str], None],
-    spread: Spread = in_turn,
-) -> Layout:
+def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
     """Return the layout of a source. New or changed data are laid out now.
 
     Processes that need the same table wait for the one that lays it out. Arguments and errors are those of
-    `opened_table`. `spread` gives threads to do so on.
+    `opened_table`.
     """
-    opened = opened_table(table, source, place, announce)
-    return lay_out(opened, LayingOut(announce, spread=spread)) if isinstance(opened, PlainTable) else opened
+    opened = opened_table(table, source, how)
+    if not isinstance(opened, PlainTable):
+        return opened
+    return lay_out(opened, LayingOut(how.announce, spread=how.spread), how.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +187,7 @@ class LayingOut:
         spread: threads of the caller's, to do so on.
     """
 
-    announce: Callable[[str], None]
+    announce: Announce
     waits: bool = True
     threads: int | None = None
     memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES
@@ -184,21 +197,50 @@ class LayingOut:
     spread: Spread = in_turn
 
 
-def lay_out(table: PlainTable, how: LayingOut) -> Layout:
+def lay_out(table: PlainTable, how: LayingOut, use: CacheUse) -> Layout:
     """Return the layout of a plain table, which the cache has from now on.
 
     Processes that lay out the same files take turns, and the second finds the layout of the first. Raises
-    DataError if the files are not as they were when the table was opened, and LayoutError as `shuffle` does.
+    DataError if the files are not as they were when the table was opened, and LayoutError if the cache's
+    limit leaves no room, or as `shuffle` does.
     """
     cached = table.cached
     assert cached is not None
-    cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=how.waits):
-        if not (cached.layout / MANIFEST_NAME).is_file():
-            how.announce(f"laying out {cached.in_words} once into {cached.layout}")
-            _write_layout(table, cached, how)
-            cached.forget_other_states()
-    return read_manifest(cached.layout)
+    with one_at_a_time(cached.home, wait=how.waits):
+        if (layout := _found_layout(cached, use)) is not None:
+            return layout
+        how.announce(f"laying out {cached.in_words} once into {cached.layout}")
+        _make(cached, cached.layout, lambda: _write_layout(table, cached, how), how.announce, use)
+        use.reads(cached)
+        return dataclasses.replace(read_manifest(cached.layout), table=table.table)
+
+
+def _make(
+    cached: CachedFiles, folder: Path, write: Callable[[], None], announce: Announce, use: CacheUse
+) -> None:
+    """Write a folder of the cache, hold it, and see to it that the cache stays within its limit."""
+    is_temporary = cached.home.parent != use.cache.directory
+    try:
+        if not is_temporary:
+            use.cache.make_room(cached.byte_count, cached.in_words, announce)
+            with write_errors(cached.home, cached.home):
+                cached.record()
+        write()
+        use.hold(folder)
+        if not is_temporary:
+            _keep_within_limit(cached, folder, announce, use)
+    finally:
+        tidy(cached.home)
+
+
+def _keep_within_limit(cached: CachedFiles, folder: Path, announce: Announce, use: CacheUse) -> None:
+    """Remove what is too much now that the folder has its size, if need be the folder itself."""
+    try:
+        use.cache.make_room(0, cached.in_words, announce)
+    except LayoutError:
+        use.let_go(folder)
+        shutil.rmtree(folder)
+        raise
 
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
@@ -226,7 +268,7 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
 
 def _check_table_name(table: str) -> None:
     if "/" in table or table in ("", ".", ".."):
-        raise LayoutError(f"{table!r} cannot name a table here: it becomes a folder's name")
+        raise LayoutError(f"{table!r} cannot name a table; choose a name without '/'")
 
 
 def _stored_layout(source: FileSource, cache_directory: Path) -> Layout | None:
@@ -242,14 +284,15 @@ def _as_they_lie(cached: CachedFiles) -> PlainTable:
         return plain_table(cached, opened, cached.states, cursor)
 
 
-def _staged(cached: CachedFiles, source: TableSource, announce: Callable[[str], None]) -> PlainTable:
+def _staged(cached: CachedFiles, source: TableSource, how: Opening) -> PlainTable:
     """Return a table over the Parquet file that its source is copied to once."""
-    cached.home.mkdir(parents=True, exist_ok=True)
-    with locked(cached.home, wait=True):
-        if not cached.staged.is_dir():
-            announce(f"copying {cached.in_words} once into {cached.staged}")
-            _stage(cached, source)
-            cached.forget_other_states()
+    use, announce = how.use, how.announce
+    if not use.hold(cached.staged):
+        with one_at_a_time(cached.home, wait=True):
+            if not use.hold(cached.staged):
+                announce(f"copying {cached.in_words} once into {cached.staged}")
+                _make(cached, cached.staged, lambda: _stage(cached, source), announce, use)
+    use.reads(cached)
     with closing(open_for_reading()) as cursor:
         files = find_files(cached.staged)
         opened = parquet_source(files, cursor, cached.source_in_words, is_staged=True)
@@ -261,12 +304,12 @@ def _stage(cached: CachedFiles, source: TableSource) -> None:
     scratch = cached.home / f".copying-{os.getpid()}"
     scratch.mkdir(exist_ok=True)
     try:
-        with closing(_writing_cursor(scratch)) as cursor:
-            open_source(source, cursor, scratch)
-        if cached.files and fingerprint(cached.files) != cached.states:
-            raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
-        cached.staged.parent.mkdir(exist_ok=True)
-        scratch.rename(cached.staged)
+        with write_errors(cached.home, scratch):
+            with closing(_writing_cursor(scratch)) as cursor:
+                open_source(source, cursor, scratch)
+            if fingerprint([Path(path) for path, *_ in cached.states]) != cached.states:
+                raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
+            scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

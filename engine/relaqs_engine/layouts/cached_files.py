@@ -1,7 +1,9 @@
 """Files of the user's, in one state, and where the cache keeps what is made of them.
 
-CACHE/trips-<digest of the files' paths>/<digest of their sizes and times>/trips/    the layout
-CACHE/trips-<digest of the files' paths>/<digest of their sizes and times>/staged/   the copy of CSV files
+CACHE/trips-<16 hex digits>/              trips.parquet in one state. The digits are a digest of it.
+CACHE/trips-<16 hex digits>/source.json   the names that it was opened by, and the files' states
+CACHE/trips-<16 hex digits>/layout/       the layout
+CACHE/trips-<16 hex digits>/staged/       the copy of CSV files
 """
 
 from __future__ import annotations
@@ -9,26 +11,39 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
-from relaqs_engine.duck import FileState
+from relaqs_engine.duck import FileState, file_state
+from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.duck_tables import DuckTable
+from relaqs_engine.layouts.folder import locked, write_text
 from relaqs_engine.layouts.lakes import LakeTable
+from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, source_names
+
+LAYOUT, STAGED, RECORD_NAME = "layout", "staged", "source.json"
+_BETWEEN_PATHS = "\n"
+
+SourceState = Literal["current", "changed", "gone", "unknown"]
+"""Files as they were when something was made of them, others or more than then, none left, or not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedFiles:
-    """Files of the user's, and where the cache keeps what is made of their present state.
+    """What the user has, and where the cache keeps what is made of its present state.
 
     Attributes:
-        table: the name of their table.
-        source: what the user named.
-        files: the files.
-        states: their states.
-        home: the folder of these files, for all of their states.
+        table: the name of the table.
+        source: what the user named, or words for it.
+        files: the files that are the table, () where they are not all of it.
+        states: of the files that it is read from.
+        home: the folder of what is made of it. It is the same one for all names of the same files.
+        name: the name of the source that means the same in every folder.
     """
 
     table: str
@@ -36,27 +51,29 @@ class CachedFiles:
     files: tuple[Path, ...]
     states: tuple[FileState, ...]
     home: Path
+    name: str = ""
 
     @classmethod
     def of(cls, table: str, source: FileSource, cache_directory: Path) -> CachedFiles:
         """Return the files that a path names. Raises LayoutError where there are none."""
         files = find_files(source)
         states = fingerprint(files)
-        home = Path(os.path.abspath(cache_directory)) / f"{table}-{_digest([path for path, *_ in states])}"
-        return cls(table, source, files, states, home)
+        home = _home(cache_directory, states)
+        return cls(table, source, files, states, home, absolute(source))
 
     @classmethod
     def of_part(cls, table: str, part: DuckTable, cache_directory: Path) -> CachedFiles:
         """Return a table of a DuckDB file."""
-        digest = _digest([str(part.file), part.schema, part.name])
-        home = Path(os.path.abspath(cache_directory)) / f"{table}-{digest}"
-        return cls(table, str(part.file), (part.file,), part.states, home)
+        home = _home(cache_directory, part.states, part.schema, part.name)
+        name = f"{part.file}:{part.schema}.{part.name}"
+        return cls(table, str(part.file), (), part.states, home, name)
 
     @classmethod
     def of_lake(cls, table: str, lake: LakeTable, cache_directory: Path) -> CachedFiles:
         """Return one version of a table in a lake."""
-        home = Path(os.path.abspath(cache_directory)) / f"{table}-{_digest([lake.address])}"
-        return cls(table, lake.in_words, (), ((lake.state, 0, 0), *fingerprint(lake.files)), home)
+        states = fingerprint(lake.files)
+        home = _home(cache_directory, states, lake.address, lake.state)
+        return cls(table, lake.in_words, (), states, home, lake.address)
 
     @property
     def source_in_words(self) -> str:
@@ -65,34 +82,150 @@ class CachedFiles:
     @property
     def layout(self) -> Path:
         """Return the folder of the layout."""
-        return self.home / _digest(self.states) / self.table
+        return self.home / LAYOUT
+
+    @property
+    def has_layout(self) -> bool:
+        return (self.layout / MANIFEST_NAME).is_file()
 
     @property
     def staged(self) -> Path:
         """Return the folder of the copy."""
-        return self.home / _digest(self.states) / "staged"
+        return self.home / STAGED
+
+    @property
+    def byte_count(self) -> int:
+        """Return the bytes of all files."""
+        return sum(max(byte_count, 0) for _, byte_count, _ in self.states)
 
     @property
     def in_words(self) -> str:
         if not self.files:
             return f"{self.table} ({self.source})"
-        size = sum(byte_count for _, byte_count, _ in self.states)
-        return f"{self.table} ({_counted(self.files)}, {_size(size)})"
+        files = "1 file" if len(self.files) == 1 else f"{len(self.files)} files"
+        return f"{self.table} ({files}, {size_in_words(self.byte_count)})"
 
-    def forget_other_states(self) -> None:
-        """Remove what was made of earlier states, and what writers that died have left."""
-        for entry in self.home.iterdir():
-            if entry != self.layout.parent:
-                shutil.rmtree(entry, ignore_errors=True)
-
-
-def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+    def record(self) -> None:
+        """Write down what is here, for whoever looks into the cache."""
+        known = SourceRecord.read(self.home)
+        names = known.names if known else ()
+        if self.name not in names:
+            files = tuple((os.path.realpath(path), size, modified) for path, size, modified in self.states)
+            SourceRecord((*names, self.name), files, is_listed=bool(self.files)).write(self.home)
 
 
-def _counted(files: tuple[Path, ...]) -> str:
-    return "1 file" if len(files) == 1 else f"{len(files)} files"
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """What a folder of the cache was made of.
+
+    Attributes:
+        names: the names that it was opened by: absolute paths and patterns.
+        files: the states of the files that it was read from, by their real paths.
+        is_listed: whether each name stood for these files and no others.
+    """
+
+    names: tuple[str, ...]
+    files: tuple[FileState, ...]
+    is_listed: bool
+
+    @classmethod
+    def read(cls, home: Path) -> SourceRecord | None:
+        """Return the record in a folder, None where there is none that can be read."""
+        try:
+            record = json.loads((home / RECORD_NAME).read_text(encoding="utf-8"))
+            files = tuple((str(path), int(size), int(modified)) for path, size, modified in record["files"])
+            return cls(tuple(record["names"]), files, bool(record["is_listed"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, home: Path) -> None:
+        write_text(home / RECORD_NAME, json.dumps(asdict(self)))
+
+    @property
+    def state(self) -> SourceState:
+        """Return whether the files are as they were."""
+        found = tuple(file_state(path) for path, *_ in self.files)
+        if found and all(byte_count < 0 for _, byte_count, _ in found):
+            return "gone"
+        if found != self.files:
+            return "changed"
+        is_current = not self.is_listed or any(self._is_all_of(name) for name in self.names)
+        return "current" if is_current else "changed"
+
+    def is_earlier(self, name: str) -> bool:
+        """Whether this was made of a source before it had another state. name: of the source."""
+        return name in self.names and (self.names == (name,) or self.state != "current")
+
+    def _is_all_of(self, name: str) -> bool:
+        """Whether a name still stands for these files, and for no other beside them."""
+        try:
+            found = find_files(name.split(_BETWEEN_PATHS))
+        except LayoutError:
+            return False
+        return sorted(map(os.path.realpath, found)) == sorted(path for path, *_ in self.files)
 
 
-def _size(byte_count: int) -> str:
+@contextmanager
+def one_at_a_time(home: Path, *, wait: bool) -> Iterator[None]:
+    """Keep other processes from making or removing anything in a folder of the cache, which is made.
+
+    Raises LayoutError if another one does and `wait` is not given.
+    """
+    while True:
+        _make_folder(home)
+        with locked(home, wait=wait) as handle:
+            if is_still(handle, home):  # else it was removed while this process waited
+                yield
+                return
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LayoutError(
+            f"the cache {home.parent} cannot be written: {error.strerror}; name another folder with "
+            "cache_directory, or in RELAQS_CACHE"
+        ) from error
+
+
+def is_still(handle: int, folder: Path) -> bool:
+    """Whether a path leads to the folder that was opened, not to one that was made later."""
+    try:
+        return os.path.samestat(os.fstat(handle), folder.stat())
+    except FileNotFoundError:
+        return False
+
+
+def absolute(source: FileSource) -> str:
+    """Return the name of a source that means the same in every folder. A list has a line for each path."""
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    return _BETWEEN_PATHS.join(os.path.abspath(Path(path).expanduser()) for path in paths)
+
+
+def size_in_words(byte_count: int) -> str:
+    """Return an amount of bytes for people.
+
+    >>> size_in_words(1_234_567), size_in_words(20_000_000_000)
+    ('1.2 MB', '20.0 GB')
+    """
     return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e9 else f"{byte_count / 1e6:.1f} MB"
+
+
+def _home(cache_directory: Path, states: Sequence[FileState], *part: str) -> Path:
+    """Return the folder for files in a state, whatever path they were found by.
+
+    Folders such as year=2013 on the path a file was found by are columns of its table, so they count. part:
+    which part of the files is meant.
+    """
+    real = sorted(
+        (os.path.realpath(path), _hive_folders(path), size, modified) for path, size, modified in states
+    )
+    digest = hashlib.sha256(json.dumps([real, *part]).encode()).hexdigest()[:16]
+    first = os.path.commonpath([path for path, *_ in real]) if real else part[0]
+    name = re.sub(r"\W+", "_", os.path.basename(first).split(".")[0]).strip("_").lower()[:40]
+    return Path(os.path.abspath(cache_directory)) / f"{name or 'data'}-{digest}"
+
+
+def _hive_folders(path: str) -> list[str]:
+    return [folder for folder in Path(path).parts[:-1] if "=" in folder]

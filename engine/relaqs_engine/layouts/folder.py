@@ -82,24 +82,37 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
     try:
         with locked(directory, wait=False):
             _check_replaceable(directory, force=force)
-            _sweep(directory)
+            sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
             try:
-                target.parts.mkdir(parents=True)
-                yield target
-            except (DataError, OSError) as error:
-                if _is_disk_full(error):
-                    written = sum(path.stat().st_size for path in target.scratch.rglob("*") if path.is_file())
-                    raise _no_space(directory, f"{_megabytes(written)} had been written") from error
-                if isinstance(error, OSError):
-                    raise LayoutError(f"{directory} cannot be written: {error}") from error
-                raise
+                with write_errors(directory, target.scratch):
+                    target.parts.mkdir(parents=True)
+                    yield target
             finally:
-                _sweep(directory)
+                sweep(directory)
     finally:
         for folder in created:
             with suppress(OSError):  # a folder that is not empty holds a layout now
                 folder.rmdir()
+
+
+@contextmanager
+def write_errors(directory: Path, scratch: Path) -> Iterator[None]:
+    """Raise LayoutError if there is no room, or the folder cannot be written. scratch: what is written."""
+    try:
+        yield
+    except (DataError, OSError) as error:
+        if _is_disk_full(error):
+            written = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
+            raise _no_space(directory, f"{_megabytes(written)} had been written") from error
+        if _says(error, errno.EFBIG):
+            raise LayoutError(
+                f"{directory} cannot be written: a file became larger than this system lets a process write; "
+                "raise that limit (ulimit -f), or name a folder elsewhere"
+            ) from error
+        if isinstance(error, OSError):
+            raise LayoutError(f"{directory} cannot be written: {error}") from error
+        raise
 
 
 def _make_directory(directory: Path) -> list[Path]:
@@ -113,8 +126,8 @@ def _make_directory(directory: Path) -> list[Path]:
 
 
 @contextmanager
-def locked(directory: Path, *, wait: bool) -> Iterator[None]:
-    """Hold a folder's lock, which the system drops if this process dies.
+def locked(directory: Path, *, wait: bool) -> Iterator[int]:
+    """Hold a folder's lock, which the system drops if this process dies. Give the folder, opened.
 
     Raises LayoutError if another process holds it and `wait` is not given.
     """
@@ -126,7 +139,7 @@ def locked(directory: Path, *, wait: bool) -> Iterator[None]:
             raise LayoutError(
                 f"{directory} is being written by another process; wait until it has ended"
             ) from None
-        yield
+        yield handle
     finally:
         os.close(handle)
 
@@ -151,8 +164,11 @@ def _check_replaceable(directory: Path, *, force: bool) -> None:
         )
 
 
-def _sweep(directory: Path) -> None:
-    """Remove what earlier and failed writes left: all of our files that the manifest does not name."""
+def sweep(directory: Path) -> None:
+    """Remove what earlier and failed writes left: all of our files that the manifest does not name.
+
+    Only for whoever holds the folder's lock.
+    """
     named = _named_by_manifest(directory)
     for entry in list(directory.iterdir()):
         if not _OURS.fullmatch(entry.name) or (entry.name.startswith("data-") and named is None):
@@ -172,6 +188,16 @@ def _named_by_manifest(directory: Path) -> set[str] | None:
         return None
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write a small file in one step. A reader sees the old one or this one."""
+    draft = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
 def _remove(path: Path) -> None:
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
@@ -188,8 +214,12 @@ def _sync_directory(directory: Path) -> None:
 
 
 def _is_disk_full(error: DataError | OSError) -> bool:
-    """Whether an error means a full disk. DuckDB says so in its text, Python by number."""
-    return "No space left on device" in str(error) or getattr(error, "errno", None) == errno.ENOSPC
+    return _says(error, errno.ENOSPC) or _says(error, errno.EDQUOT)
+
+
+def _says(error: DataError | OSError, number: int) -> bool:
+    """Whether an error of the system is meant. DuckDB says so in its text, Python by number."""
+    return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
 
 
 def _no_space(directory: Path, what: str) -> LayoutError:

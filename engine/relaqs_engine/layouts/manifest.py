@@ -175,6 +175,16 @@ class Layout:
         return self.kind == "plain"
 
     @property
+    def has_row_units(self) -> bool:
+        """Whether each row is a sampling unit of its own."""
+        return not self.cluster_key
+
+    @property
+    def known_rows(self) -> int:
+        """Return how many rows the table has, whether they are sampled or not."""
+        return self.row_count
+
+    @property
     def relation(self) -> tuple[str, ...]:
         """The names that stand for the table after FROM; () where it is read from its files."""
         return ()

@@ -37,11 +37,13 @@ class PlainRead:
         table: its name.
         files: with their states.
         columns: those that a statement can read; None for all.
+        row_groups: those that it reads, each as the path of its file and its place there; None for all.
     """
 
     table: str
     files: tuple[FileState, ...]
     columns: tuple[str, ...] | None = None
+    row_groups: tuple[tuple[str, int], ...] | None = None
 
 
 Read: TypeAlias = TableRead | PlainRead

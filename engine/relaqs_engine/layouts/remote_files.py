@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -50,15 +51,26 @@ def remote_tables(address: Address) -> Iterator[str]:
     yield from (str(address / name) for name in objects if is_data(Path(name)))
 
 
-def extents_to_read(copy: ObjectCopy, columns: tuple[str, ...] | None) -> list[Extent]:
-    """Return where the bytes of columns are, None for all; all bytes of what is not Parquet.
+def extents_to_read(
+    copy: ObjectCopy,
+    columns: tuple[str, ...] | None,
+    row_groups: tuple[tuple[str, int], ...] | None = None,
+) -> list[Extent]:
+    """Return where the bytes of some columns of some row groups are, None for all of them.
 
+    Of what is not Parquet it is all bytes. row_groups: pairs of a file's path and a place in it.
     The footer is fetched if it is missing. Raises StoreError where the object has changed.
     """
     if columns is None or not copy.address.name.lower().endswith(_PARQUET):
         return [(0, copy.byte_count)]
     _fetch_beginning(copy)
-    return [extent for name, extent in _chunks(copy) if name in columns]
+    path = str(copy.path)
+    wanted = None if row_groups is None else {place for file, place in row_groups if file == path}
+    return [
+        chunk.extent
+        for chunk in _chunks(copy)
+        if chunk.column in columns and (wanted is None or chunk.row_group in wanted)
+    ]
 
 
 def _named(address: Address) -> Iterator[tuple[Address, StoredObject]]:
@@ -90,12 +102,20 @@ def _fetch_beginning(copy: ObjectCopy) -> None:
         fetch_whole(copy.path)
         return
     fetch_end(copy)
-    chunks = [extent for _, extent in _chunks(copy)]
+    chunks = [chunk.extent for chunk in _chunks(copy)]
     copy.fetch(extents_between(chunks, copy.byte_count))
 
 
-def _chunks(copy: ObjectCopy) -> list[tuple[str, Extent]]:
-    """Return each column of each row group: the name of the table's column, and where its bytes are."""
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """A column of a row group. column: of the table. extent: where its bytes are."""
+
+    row_group: int
+    column: str
+    extent: Extent
+
+
+def _chunks(copy: ObjectCopy) -> list[_Chunk]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -104,9 +124,12 @@ def _chunks(copy: ObjectCopy) -> list[tuple[str, Extent]]:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0].replace(str(copy.path), str(copy.address))
         raise DataError(f"{copy.address} cannot be read as Parquet ({reason}); write it again") from error
-    groups = (footer.row_group(i) for i in range(footer.num_row_groups))
-    chunks = (group.column(i) for group in groups for i in range(group.num_columns))
-    return [(chunk.path_in_schema.split(".")[0], _extent(chunk)) for chunk in chunks]
+    found = []
+    for place in range(footer.num_row_groups):
+        group = footer.row_group(place)
+        for chunk in (group.column(i) for i in range(group.num_columns)):
+            found.append(_Chunk(place, chunk.path_in_schema.split(".")[0], _extent(chunk)))
+    return found
 
 
 def _extent(chunk: Any) -> Extent:

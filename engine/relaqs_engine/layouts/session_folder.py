@@ -23,10 +23,9 @@ class SessionFolder:
     """A folder that is made when it is first asked for, and removed with its session."""
 
     def __init__(self, cache_directory: Path) -> None:
-        self._all = Path(os.path.abspath(cache_directory)) / "sessions"
+        self._all = _all_folders(cache_directory)
         self._path: Path | None = None
         self._removing: weakref.finalize[[Path, int], SessionFolder] | None = None
-        sweep(self._all)
 
     @property
     def path(self) -> Path:
@@ -52,8 +51,13 @@ def _remove(folder: Path, lock: int) -> None:
     os.close(lock)
 
 
-def sweep(folder: Path) -> None:
+def _all_folders(cache_directory: Path) -> Path:
+    return Path(os.path.abspath(cache_directory)) / "sessions"
+
+
+def sweep_sessions(cache_directory: Path) -> None:
     """Remove the folders of sessions that have died."""
+    folder = _all_folders(cache_directory)
     if not folder.is_dir():
         return
     with locked(folder, wait=True):

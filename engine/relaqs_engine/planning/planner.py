@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
 from relaqs_engine.planning.reasons import why_as_it_lies
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import whole_plan
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.effort import Effort
@@ -28,33 +29,44 @@ def plan_query(
     intervals: bool = True,
     state_bytes: int | None = None,
     effort: Effort | None = None,
+    row_groups: RowGroupRules | None = None,
 ) -> OnlinePlan:
     """Return how to answer one SELECT. Raises SqlError when the SQL is wrong; anything else has a plan.
 
     intervals: False leaves out everything that only error bars need. state_bytes: the memory that merged
-    states may take; None: enough. effort: what planning may cost, and who may end it.
+    states may take; None: enough. effort: what planning may cost, and who may end it. row_groups: which plain
+    tables are sampled by row groups; None: none.
     """
     effort = effort or Effort()
     with binder.spending(effort) as own:
-        return _planned(sql, catalog, own, intervals, state_bytes)
+        return _planned(sql, catalog, own, intervals, state_bytes, row_groups)
 
 
 def _planned(
-    sql: str, catalog: Catalog, binder: Binder, intervals: bool, state_bytes: int | None
+    sql: str,
+    catalog: Catalog,
+    binder: Binder,
+    intervals: bool,
+    state_bytes: int | None,
+    row_groups: RowGroupRules | None,
 ) -> OnlinePlan:
     try:
         parsed = parse_query(sql, catalog.tables, binder.effort)
         check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
         is_ordered = parsed.tree.args.get("order") is not None
-        plan: OnlinePlan | None = _at_once(parsed, catalog, schema)
-        if plan is None:
-            from relaqs_engine.planning.sampled import sampled_plan  # all of the rewriter, 50 ms
-            from relaqs_engine.rewrite.draft import Draft
+        whole = _at_once(parsed, catalog, schema)
+        if whole is not None and not (row_groups and intervals and row_groups.large(catalog, parsed.tables)):
+            return replace(whole, is_ordered=is_ordered)
+        from relaqs_engine.planning.sampled import row_groups_or_whole, sampled_plan  # all of the rewriter
+        from relaqs_engine.rewrite.draft import Draft
 
-            names = names_in(parsed.tree)
-            draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
+        names = names_in(parsed.tree)
+        draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
+        if whole is None or row_groups is None:
             plan = sampled_plan(draft, parsed)
+        else:
+            plan = row_groups_or_whole(draft, parsed, whole, row_groups)
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None

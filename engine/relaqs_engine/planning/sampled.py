@@ -14,6 +14,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.rows_plan import rows_plan
 from relaqs_engine.planning.whole_plan import whole_plan
 from relaqs_engine.plans.merge import MergePlan
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.around import AroundPlan, PartPlan
     from relaqs_engine.plans.online_plan import OnlinePlan
     from relaqs_engine.plans.refined import RefinedPlan
+    from relaqs_engine.plans.whole import WholePlan
 
 
 def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
@@ -39,6 +41,18 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     except NotOnlineError as reason:
         found = _around(draft) or _refined(draft, parsed)
         return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
+
+
+def row_groups_or_whole(
+    draft: Draft, parsed: ParsedQuery, whole: WholePlan, rules: RowGroupRules
+) -> OnlinePlan:
+    """Return the plan of a query over large plain files: by row groups first, or at once as a whole."""
+    from relaqs_engine.planning.row_group_plan import row_group_plan
+
+    try:
+        return row_group_plan(draft, parsed.tables, whole, rules, _applied)
+    except NotOnlineError as reason:
+        return replace(whole, reasons=(*whole.reasons, *filter(None, [str(reason)])))
 
 
 def _refined(draft: Draft, parsed: ParsedQuery) -> RefinedPlan | None:

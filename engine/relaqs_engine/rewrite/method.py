@@ -70,7 +70,7 @@ def _counts_every_row(draft: Draft) -> bool:
 def _rows_are_units(draft: Draft) -> bool:
     """Whether each joined row is a sampling unit of its own."""
     layout = draft.sources[0].layout
-    return len(draft.sources) == 1 and layout is not None and not layout.cluster_key
+    return len(draft.sources) == 1 and layout is not None and layout.has_row_units
 
 
 def _has_moments(draft: Draft) -> bool:

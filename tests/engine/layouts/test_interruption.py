@@ -210,6 +210,7 @@ def test_a_disk_too_small_is_noticed_before_anything_is_written(
 FULL_DISK: tuple[Callable[[], Exception], ...] = (
     lambda: DataError('IO Error: Could not write file "x": No space left on device'),
     lambda: OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)),
+    lambda: OSError(errno.EDQUOT, os.strerror(errno.EDQUOT)),
 )
 
 

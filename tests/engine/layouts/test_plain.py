@@ -12,6 +12,9 @@ import pytest
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import MEASURED_BELOW_ROWS, PlainTable
 
@@ -28,7 +31,9 @@ def announced() -> list[str]:
 @pytest.fixture
 def opened(tmp_path: Path, announced: list[str]) -> Open:
     def open(source: str | Path) -> Layout:
-        catalog = Catalog.of_sources({"trips": source}, tmp_path / "a=1" / "cache", announced.append)
+        catalog = Catalog.of_sources(
+            {"trips": source}, Opening(CacheUse(Cache(tmp_path / "a=1" / "cache")), announced.append)
+        )
         return catalog.table("trips")
 
     return open
@@ -107,10 +112,9 @@ def test_the_copy_of_an_earlier_state_goes(opened: Open, tmp_path: Path, announc
     path.write_text("id\n1\n")
     (old,) = opened(path).paths
     path.write_text("id\n1\n2\n")
-    home = old.parents[2]
-    (home / ".copying-1").mkdir()  # of a process that died
+    (old.parents[1] / ".copying-1").mkdir()  # of a process that died
     assert opened(path).row_count == 2
-    assert (len(announced), old.exists(), len(os.listdir(home))) == (2, False, 1)
+    assert (len(announced), old.exists(), len(os.listdir(old.parents[2]))) == (2, False, 1)
 
 
 def test_csv_that_cannot_be_read_leaves_nothing(opened: Open, tmp_path: Path, announced: list[str]) -> None:
@@ -126,7 +130,8 @@ def test_csv_that_cannot_be_read_leaves_nothing(opened: Open, tmp_path: Path, an
 def test_a_layout_of_the_files_is_read_in_their_place(opened: Open, tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": range(20_000)}), tmp_path / "trips.parquet")
     sources = {"trips": tmp_path / "trips.parquet"}
-    laid_out = Catalog.of_sources(sources, tmp_path / "a=1" / "cache", lay_out=True).table("trips")
+    how = Opening(CacheUse(Cache(tmp_path / "a=1" / "cache")))
+    laid_out = Catalog.of_sources(sources, how, lay_out=True).table("trips")
     assert laid_out.is_sampled
     assert opened(tmp_path / "trips.parquet") == laid_out
 

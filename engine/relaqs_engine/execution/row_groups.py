@@ -1,0 +1,89 @@
+"""Estimates from row groups of plain files: the SQL of a task, and variances where the row group is the unit.
+
+Rows of one row group are alike, as they were written together. So a group's rows say less than as many random
+rows. What counts is in how many of the row groups it was found, here called m of n.
+
+- **The variance of a total** is that of clusters, as for any block. Row groups without the group count as 0.
+- **The variance of an average** hangs on the m alone. It gets the factor m/(m−1) in the place of n/(n−1), and
+  at most m−1 degrees of freedom. Without it 74 % of the averages by the column that a file is sorted by were
+  covered, with it 94 to 96 %.
+- **Certified** is a group with m ≥ 20, or one that is in at least 8 row groups and in 80 % of those read. The
+  second alone would certify the groups of which luck has shown too many row groups.
+
+The decision: docs/decisions/0025-row-groups.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from relaqs_bootstrap import Variance
+from relaqs_bootstrap.arrays import FloatArray
+
+from relaqs_engine.duck import list_literal
+from relaqs_engine.execution.cells import ShownGroups, estimated_outputs
+from relaqs_engine.execution.variance import Scan, VarianceEstimator
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
+from relaqs_engine.plans.row_groups import RowGroupPlan
+
+ENOUGH_ROW_GROUPS = 20
+"""A group that was found in so many row groups is certified, however many were read."""
+
+LEAST_SHARE = 0.8
+"""Else it must be in this share of the row groups that were read."""
+
+
+def sample_sql(plan: RowGroupPlan, files: Sequence[str], first_block: int) -> str:
+    """Return the partial query over row groups. They are blocks, numbered from `first_block` on."""
+    partial = plan.sample.partial
+    return _over(plan, partial.by_block_sql or partial.sql, files, first_block)
+
+
+def certain_sql(plan: RowGroupPlan) -> str:
+    """Return the partial query over the row groups that every estimate reads."""
+    return _over(plan, plan.sample.partial.outlier_sql, plan.files(plan.table.certain), 0)
+
+
+def _over(plan: RowGroupPlan, sql: str, files: Sequence[str], first_block: int) -> str:
+    (stream,) = plan.sample.streams
+    block = f"CAST({first_block} + file_index AS INTEGER) AS {BLOCK_COLUMN}"
+    read = f"read_parquet({list_literal(files)}, hive_partitioning = false)"
+    return sql.replace(stream.token, f"(SELECT *, {block} FROM {read})")
+
+
+class RowGroupVariance(VarianceEstimator):
+    """Variances of cells where each block is one row group, drawn at random."""
+
+    def __call__(self, groups: ShownGroups, cells: FloatArray, scan: Scan) -> tuple[Variance, FloatArray]:
+        variance, gradient = super().__call__(groups, cells, scan)
+        averages = np.array([not output.total for output in estimated_outputs(self._plan)], dtype=bool)
+        found, read = self._found_in(groups)[:, None], scan.occupied_blocks
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factor = np.where(found > 1, found / (found - 1) * (read - 1) / read, np.nan)
+        freedom = np.minimum(variance.degrees_of_freedom, np.maximum(found - 1.0, 1.0))
+        return (
+            Variance(
+                np.where(averages, variance.variance * factor, variance.variance),
+                np.where(averages, freedom, variance.degrees_of_freedom),
+            ),
+            gradient,
+        )
+
+    def rows_of_largest_unit(self, groups: ShownGroups, scan: Scan, leading: Layout) -> FloatArray:
+        """Return how many rows one unread unit may move a cell by: 1, or NaN where row groups are too few.
+
+        With NaN nothing is certified. The bound on a single row stays, as in any sample.
+        """
+        if self._blocks is None:
+            return np.full(len(groups.rows), np.nan)
+        found = self._found_in(groups)
+        enough = found >= ENOUGH_ROW_GROUPS
+        enough |= (found >= self._plan.bars.least_row_groups) & (found >= LEAST_SHARE * scan.occupied_blocks)
+        return np.where(enough, 1.0, np.nan)
+
+    def _found_in(self, groups: ShownGroups) -> FloatArray:
+        """Return in how many of the row groups each group was found, shape (groups,)."""
+        assert self._blocks is not None
+        has_rows = self._blocks.rows > 0
+        return np.bincount(self._blocks.group[has_rows], minlength=len(groups.rows)).astype(np.float64)

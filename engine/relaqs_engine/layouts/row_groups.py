@@ -1,0 +1,213 @@
+"""A plain table as row groups that are drawn at random: what is drawn from, and what is read for certain.
+
+The row group is the sampling unit. Those that were drawn are the blocks that error bars are made of.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import date, datetime
+from decimal import Decimal
+
+from relaqs_engine.duck import FileState, state_digest
+from relaqs_engine.layouts.footers import End, Zone, flat_columns, footer, zones
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar
+from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
+from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.row_group_file import RowGroupFile
+
+MOST_DRAWN = BLOCK_COUNT
+"""Each row group that is drawn is a block of its own, and so many blocks can be told apart."""
+
+_NAME_OF_FILE_NUMBERS = "file_index"  # DuckDB's own column; a user's of that name would hide it
+_TIMES = frozenset(("DATE", "TIMESTAMP", "BOOLEAN", "VARCHAR"))
+_READ_SECONDS_A_BYTE = 1.5e-9
+_READ_SECONDS_A_VALUE = 5e-9
+"""Measured: a core reads and aggregates a value of Parquet in that time, beside that of its bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """One row group.
+
+    Attributes:
+        state: of its file.
+        position: in its file.
+        row_count: its rows.
+    """
+
+    state: FileState
+    position: int
+    row_count: int
+
+    def zone(self, column: str) -> Zone:
+        """Return what the footer says of a column here."""
+        return zones(self.state, flat_columns(self.state)[column])[self.position]
+
+    def file(self, columns: Iterable[str]) -> str:
+        """Return the name by which a statement reads these columns of it."""
+        positions = flat_columns(self.state)
+        chosen = tuple(sorted(positions[column] for column in columns))
+        return RowGroupFile(state_digest(self.state), self.position, chosen).name
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RowGroupTable(Layout):
+    """A plain table of which some row groups are drawn at random.
+
+    `row_count` and the ends of `columns` are those of the row groups that are drawn from.
+
+    Attributes:
+        drawn_from: the row groups that are drawn from.
+        certain: those that every estimate reads, as they are unlike the others.
+        are_alike: whether a few of `drawn_from` tell of all.
+        table_rows: the rows of the whole table.
+    """
+
+    drawn_from: tuple[RowGroup, ...] = ()
+    certain: tuple[RowGroup, ...] = ()
+    table_rows: int = 0
+    are_alike: bool = True
+
+    @property
+    def has_row_units(self) -> bool:
+        return False
+
+    @property
+    def known_rows(self) -> int:
+        return self.table_rows
+
+    def drawn(self, order: Iterable[int]) -> RowGroupTable:
+        """Return the table with nothing but the row groups at these places, in this order, each a block.
+
+        Its `row_count` stays that of all row groups that are drawn from.
+        """
+        groups = tuple(self.drawn_from[i] for i in order)
+        blocks = tuple(_block(i, group) for i, group in enumerate(groups))
+        return replace(self, drawn_from=groups, partitions=blocks)
+
+
+def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTable | None:
+    """Return a plain table as row groups of these columns, None where they cannot be read one by one.
+
+    That is so for tables that are no files of Parquet, for nested columns, for types whose footers are not
+    understood, and for columns that are the names of folders.
+    """
+    if any(column.name.lower() == _NAME_OF_FILE_NUMBERS for column in plain.columns):
+        return None
+    if plain.relation or not columns or any(not _is_simple(plain.column(name).type) for name in columns):
+        return None
+    if any(not flat_columns(state).keys() >= set(columns) for state in plain.states):
+        return None
+    groups = tuple(group for state in plain.states for group in _groups(state) if group.row_count)
+    taken = {field.name: getattr(plain, field.name) for field in fields(Layout)}
+    taken |= {"kind": "sampled", "partitions": (), "drawn_from": groups, "table_rows": plain.row_count}
+    return drawn_from(RowGroupTable(**taken), groups, (), columns)
+
+
+def drawn_from(
+    table: RowGroupTable, groups: tuple[RowGroup, ...], certain: tuple[RowGroup, ...], columns: Sequence[str]
+) -> RowGroupTable:
+    """Return the table with other row groups to draw from, and with what is then known of the columns."""
+    rows = sum(group.row_count for group in groups)
+    return replace(
+        table,
+        drawn_from=groups,
+        certain=certain,
+        row_count=rows,
+        unit_count=len(groups),
+        max_unit_rows=max((group.row_count for group in groups), default=1),
+        typical_unit_rows=sum(group.row_count**2 for group in groups) / max(rows, 1),
+        columns=tuple(
+            _column(each, groups, rows) if each.name in columns else each for each in table.columns
+        ),
+    )
+
+
+def scan_core_seconds(groups: Iterable[RowGroup], columns: Sequence[str]) -> float:
+    """Return about how long one core takes to read these columns of row groups, and to aggregate them."""
+    return sum(
+        _READ_SECONDS_A_BYTE * sum(group.zone(column).byte_count for column in columns)
+        + _READ_SECONDS_A_VALUE * group.row_count * len(columns)
+        for group in groups
+    )
+
+
+def number(value: End | None) -> float | None:
+    """Return the end of a zone as a number, None where it is none.
+
+    >>> from decimal import Decimal
+    >>> number(Decimal("1.5")), number("A")
+    (1.5, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return None
+    found = float(value)
+    return found if math.isfinite(found) else None
+
+
+def _block(place: int, group: RowGroup) -> Partition:
+    rows = tuple(group.row_count if i == place else 0 for i in range(BLOCK_COUNT))
+    return Partition(group.state[0], group.row_count, 1, 0, "", rows)
+
+
+def _groups(state: FileState) -> tuple[RowGroup, ...]:
+    found = footer(state)
+    return tuple(RowGroup(state, i, found.row_group(i).num_rows) for i in range(found.num_row_groups))
+
+
+def _is_simple(type_text: str) -> bool:
+    is_number = type_text in WHOLE_NUMBERS or type_text in FLOATS or type_text.startswith("DECIMAL(")
+    return (is_number or type_text in _TIMES) and not type_text.endswith("]")
+
+
+def _column(column: Column, groups: Sequence[RowGroup], rows: int) -> Column:
+    """Return what the footers say of a column in some row groups together."""
+    found = [group.zone(column.name) for group in groups]
+    nulls = [zone.null_count for zone in found]
+    filled = [zone for zone, group in zip(found, groups, strict=True) if zone.null_count != group.row_count]
+    low, high = ends(column.type, filled)
+    return replace(
+        column,
+        minimum=low,
+        maximum=high,
+        null_count=rows if None in nulls else sum(count or 0 for count in nulls),
+        byte_count=sum(zone.byte_count for zone in found),
+    )
+
+
+def ends(type_text: str, filled: Sequence[Zone]) -> tuple[Scalar, Scalar]:
+    """Return the least and greatest value of a column in some row groups, None where they are not known."""
+    if not filled or any(not is_sound(type_text, zone) for zone in filled):
+        return None, None
+    low, high = min(zone.low for zone in filled), max(zone.high for zone in filled)  # type: ignore[type-var]
+    if type_text == "DATE":
+        return str(low), str(high)
+    least, most = number(low), number(high)
+    if type_text in WHOLE_NUMBERS and isinstance(low, int) and isinstance(high, int):
+        return low, high
+    return (None, None) if least is None or most is None else (least, most)
+
+
+def is_sound(type_text: str, zone: Zone) -> bool:
+    """Whether both ends of a zone are known, and are what values of this type can be."""
+    low, high, kind = zone.low, zone.high, _kind(type_text)
+    if type(low) is not kind or type(high) is not kind or low > high:  # type: ignore[operator]
+        return False
+    if isinstance(low, datetime):
+        return low.tzinfo is None
+    if type_text in FLOATS:
+        return number(low) is not None and number(high) is not None
+    return not type_text.startswith("U") or low >= 0  # type: ignore[operator]
+
+
+def _kind(type_text: str) -> type | None:
+    """Return the Python type that the ends of a column come in, None where they are of no use."""
+    if type_text.startswith("DECIMAL("):
+        return Decimal
+    if type_text in FLOATS:
+        return float
+    kinds = {"DATE": date, "TIMESTAMP": datetime, "VARCHAR": str}
+    return int if type_text in WHOLE_NUMBERS else kinds.get(type_text)

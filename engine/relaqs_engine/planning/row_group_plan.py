@@ -1,0 +1,217 @@
+"""Plans of queries over plain files that take a while: estimates from row groups, then the exact answer.
+
+One table is sampled. It must be read once in the query, and what stands beside it must be small. The estimate
+must be a function of sums: row groups say nothing sound about distinct values and quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
+from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.reads import columns_named
+from relaqs_engine.layouts.row_groups import (
+    MOST_DRAWN,
+    RowGroup,
+    RowGroupTable,
+    drawn_from,
+    scan_core_seconds,
+    table_of_row_groups,
+)
+from relaqs_engine.planning.merge_plan import merge_plan
+from relaqs_engine.planning.row_group_rules import RowGroupRules
+from relaqs_engine.plans.basis import Basis
+from relaqs_engine.plans.error_bars import ErrorBars, Method
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
+from relaqs_engine.plans.whole import WholePlan
+from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in
+from relaqs_engine.rewrite.shape import check_aggregates
+from relaqs_engine.rewrite.zone_maps import Edges, edges, far_out, matching, wanted_of
+
+ALL_STATISTICS, SOME_STATISTICS = 8, 20
+"""In how many row groups a group must be found: with ends of all columns that choose rows, and without."""
+
+EXPECTED_EDGES = 2.0
+"""So many of the rarer kind of row groups are expected in the first mini-batch, or nothing is certified."""
+
+
+Applied = Callable[[Iterable[Rule], Draft], Draft]
+
+
+def row_group_plan(
+    draft: Draft, tables: frozenset[str], whole: WholePlan, rules: RowGroupRules, applied: Applied
+) -> RowGroupPlan:
+    """Return how a query over plain files is estimated. Raises NotOnlineError where it is not.
+
+    Args:
+        draft: the query, before any rule.
+        tables: those that it reads, all plain or static.
+        whole: how it runs at the end.
+        rules: which tables are sampled.
+        applied: returns what rules make of a draft.
+    """
+    plain = _largest(draft.catalog, tables, rules)
+    _check_read_once(draft.tree, plain)
+    table = table_of_row_groups(plain, columns_named(plain, draft.names))
+    if table is None:
+        raise NotOnlineError(f"the row groups of {plain.table} cannot be read one by one")
+    draft = applied((*READING, *SAMPLING), replace(draft, catalog=_with(draft.catalog, table)))
+    draft = check_aggregates(draft, "without aggregates its rows are the answer")
+    draft, table, most_drawn = _framed(draft, table, rules)
+    draft = applied((*AGGREGATING, _by_row_group), draft)
+    return _completed(merge_plan(draft), table, whole, most_drawn)
+
+
+def _largest(catalog: Catalog, tables: frozenset[str], rules: RowGroupRules) -> PlainTable:
+    """Return the table to sample. Raises NotOnlineError where all are small, or several are large."""
+    large = rules.large(catalog, tables)
+    if len(large) != 1:
+        names = " and ".join(sorted(each.table for each in large))
+        raise NotOnlineError(f"{names} are both large" if large else "")
+    return large[0]
+
+
+def _check_read_once(tree: exp.Expr, plain: PlainTable) -> None:
+    count = sum(table.name.lower() == plain.table.lower() for table in tables_in(tree))
+    if count != 1:
+        raise NotOnlineError(f"{plain.table} is read {count} times")
+
+
+def _with(catalog: Catalog, table: Layout) -> Catalog:
+    return replace(
+        catalog,
+        layouts=tuple(table if each.table == table.table else each for each in catalog.layouts),
+    )
+
+
+def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[Draft, RowGroupTable, int]:
+    """Return the draft over the row groups that can matter, and how many of them are drawn."""
+    source = next((each for each in draft.streams if each.layout is table and not each.is_derived), None)
+    if source is None or source.nullable or draft.local_tables:
+        raise NotOnlineError(f"{table.table} stands inside of a subquery or an outer join")
+    columns = columns_named(table, draft.names)
+    wanted = wanted_of(draft.conjuncts, source.alias, table)
+    groups = matching(table.drawn_from, wanted)
+    if len(groups) < rules.fewest:
+        raise NotOnlineError(f"{len(groups)} of its row groups can match, and {rules.fewest} are needed")
+    if scan_core_seconds(groups, columns) / rules.cores < rules.least_seconds:
+        raise NotOnlineError("")
+    most = min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share)))
+    certain, are_alike = _certain(groups, edges(groups, wanted), most // 2)
+    certain += far_out(
+        _without(groups, certain), _summed(draft.select, source, table), most // 2 - len(certain)
+    )
+    framed = drawn_from(table, _without(groups, certain), certain, columns)
+    framed = replace(framed, are_alike=are_alike)
+    sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
+    return replace(draft, sources=sources, catalog=_with(draft.catalog, framed)), framed, most
+
+
+def _certain(groups: Sequence[RowGroup], found: Edges, most: int) -> tuple[tuple[RowGroup, ...], bool]:
+    """Return the edges if they are few, and whether a sample of the rest can be trusted."""
+    if len(found.groups) <= most:
+        return tuple(group for group in groups if group in found.groups), True
+    return (), found.share * FIRST_DRAWN >= EXPECTED_EDGES
+
+
+def _without(groups: Iterable[RowGroup], certain: Iterable[RowGroup]) -> tuple[RowGroup, ...]:
+    left_out = set(certain)
+    return tuple(group for group in groups if group not in left_out)
+
+
+def _summed(select: exp.Select, source: Source, table: RowGroupTable) -> list[str]:
+    """Return the columns inside of the query's aggregates, by the names that the files have."""
+    named = {
+        column.name.lower()
+        for item in select.expressions
+        for aggregate in item.find_all(exp.AggFunc)
+        for column in aggregate.find_all(exp.Column)
+        if column.table == source.alias
+    }
+    return [column.name for column in table.columns if column.name.lower() in named]
+
+
+def _by_row_group(draft: Draft) -> Draft:
+    """Rule: let row groups be the blocks, and read those that are far out apart.
+
+    Where HAVING or LIMIT picks groups, no group is certain to stay: others may lie in row groups not read.
+    """
+    _check_sums(draft)
+    table = draft.streams[0].layout
+    assert isinstance(table, RowGroupTable)
+    bars = ErrorBars(
+        draft.bars.method,
+        BLOCK_COUNT,
+        counts_every_row=draft.bars.counts_every_row,
+        least_row_groups=_least_row_groups(draft),
+    )
+    membership = replace(draft.membership, is_opaque=draft.membership.picks_groups)
+    outputs = (replace(each, certifiable=each.certifiable and table.are_alike) for each in draft.outputs)
+    return replace(
+        draft,
+        outputs=tuple(outputs),
+        bars=bars,
+        membership=membership,
+        outlier_scan=draft.scan if table.certain else None,
+        notes=(*draft.notes, *_notes(draft)),
+    )
+
+
+def _notes(draft: Draft) -> Iterable[str]:
+    if draft.keys:
+        yield "groups that lie only in row groups not read yet are missing"
+
+
+def _check_sums(draft: Draft) -> None:
+    if draft.distinct is not None:
+        raise NotOnlineError("row groups say nothing sound about numbers of distinct values")
+    if draft.of_values or any(output.kind is OutputKind.QUANTILE for output in draft.outputs):
+        raise NotOnlineError("row groups say nothing sound about quantiles")
+    if not any(output.kind is OutputKind.ESTIMATE for output in draft.outputs):
+        raise NotOnlineError("nothing in it is estimated from sums")
+    if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
+        raise NotOnlineError("how values spread is not estimated from row groups")
+    if draft.bars.method is Method.CLOSED_FORM:
+        raise NotOnlineError("it has too many groups to tell row groups apart")
+
+
+def _least_row_groups(draft: Draft) -> int:
+    """Return in how many row groups a group must be found, by whether footers tell unlike ones apart."""
+    choosing = [*draft.conjuncts, *draft.keys]
+    columns = [column for each in choosing for column in each.find_all(exp.Column)]
+    known = [draft.source(column.table).column(column.name) for column in columns]
+    is_known = all(each is None or each.minimum is not None or each.type == "VARCHAR" for each in known)
+    return ALL_STATISTICS if is_known else SOME_STATISTICS
+
+
+def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_drawn: int) -> RowGroupPlan:
+    count = len(table.drawn_from)
+    reasons = [f"{most_drawn} of {count} row groups of {table.table} are read first, drawn at random"]
+    if table.certain:
+        reasons.append(f"{len(table.certain)} more are unlike the others, and are counted exactly")
+    if not table.are_alike:
+        reasons.append(
+            "nothing is certified: its row groups are too unlike in how many rows meet a condition"
+        )
+    reasons.append("at the end it is read whole, as it lies")
+    return RowGroupPlan(
+        sql=sample.sql,
+        outputs=sample.outputs,
+        reasons=tuple(reasons),
+        streams=sample.streams,
+        hoists=sample.hoists,
+        warnings=sample.warnings,
+        leading=sample.leading,
+        sample=sample,
+        whole=replace(whole, outputs=sample.outputs),
+        table=table,
+        most_drawn=most_drawn,
+    )

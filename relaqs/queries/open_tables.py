@@ -1,0 +1,101 @@
+"""The tables of an open session: what each is read from now, and what takes its place meanwhile.
+
+A plain table is replaced by its layout once there is one, and any table by what its files are now when the
+user asks for that. Queries that run go on over what they began with.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
+from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.plain import PlainTable
+
+from relaqs.queries import notices
+from relaqs.queries.background_layout import BackgroundLayouts, LayoutProgress
+
+
+class OpenTables:
+    """The tables of a session.
+
+    Args:
+        catalog: the tables as they were opened.
+        use: what they are read from in the cache.
+        cores: how many read a plain table whole. None: none is laid out behind the questions.
+        changed: the session's method that is called with a new catalog. The session is not kept by it.
+
+    Attributes:
+        catalog: the tables as they are now.
+    """
+
+    def __init__(
+        self, catalog: Catalog, use: CacheUse, cores: int | None, changed: Callable[[Catalog], None]
+    ) -> None:
+        self.catalog = catalog
+        self._use = use
+        self._changed = weakref.WeakMethod(changed)  # the thread below must not keep a forgotten session
+        self._changing = threading.Lock()
+        self._is_closed = False
+        self._behind = (
+            None if cores is None else BackgroundLayouts(cores, notices.announce, self._replace, use)
+        )
+
+    @property
+    def progress(self) -> LayoutProgress | None:
+        """Return how far the layout is that is made behind the questions, None where there is none."""
+        return None if self._behind is None else self._behind.progress
+
+    def asked(self, plain_tables: Iterable[str]) -> None:
+        """Count a question about these plain tables, and say what has changed since they were opened."""
+        for news in self._use.news(time.monotonic()):
+            notices.announce(news)
+        if self._behind is not None:
+            tables = map(self.catalog.table, plain_tables)
+            self._behind.asked(table for table in tables if isinstance(table, PlainTable))
+
+    def lay_out(self, name: str) -> Layout:
+        """Return a table's layout, which a plain table gets now."""
+        table = self.catalog.table(name)
+        if not isinstance(table, PlainTable):
+            return table
+        layout = lay_out(table, LayingOut(notices.announce), self._use)
+        self._replace(table, layout)
+        return layout
+
+    def refresh(self, name: str) -> Layout:
+        """Return a table as its files are now."""
+        old = self.catalog.table(name)
+        new = reopened_table(old, Opening(self._use, notices.announce))
+        self._replace(old, new)
+        return new
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait until no table is being laid out any more; return whether that is so."""
+        return self._behind is None or self._behind.wait(timeout_seconds)
+
+    def close(self) -> None:
+        """Replace no table any more. What is being laid out behind the questions ends now."""
+        if self._behind is not None:
+            self._behind.stop()
+        with self._changing:
+            self._is_closed = True
+
+    def release(self) -> None:
+        """Let the cache remove what these tables are read from."""
+        self._use.release()
+
+    def _replace(self, old: Layout, new: Layout) -> None:
+        """Read `new` in the place of `old`. Where another took that place meanwhile, it stays."""
+        with self._changing:
+            layouts = self.catalog.layouts
+            if self._is_closed or all(each is not old for each in layouts):
+                return
+            self.catalog = Catalog(tuple(new if each is old else each for each in layouts))
+            if (changed := self._changed()) is not None:
+                changed(self.catalog)

@@ -1,0 +1,150 @@
+"""A query over plain files as a job: some row groups, for estimates, and then the query as a whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import accumulate
+
+from relaqs_engine.duck import Cursor, DatabaseConfig
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.present import present_exact
+from relaqs_engine.execution.row_groups import certain_sql, sample_sql
+from relaqs_engine.execution.state import GroupState
+from relaqs_engine.execution.task_sql import reads_outliers
+from relaqs_engine.layouts.reads import PlainRead
+from relaqs_engine.layouts.row_groups import RowGroup
+from relaqs_engine.plans.row_groups import RowGroupPlan
+from relaqs_engine.plans.schedule import MiniBatch
+
+from relaqs.executors.duck_process import QueryWork
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
+from relaqs.queries.reporting import Asked, Reporter, arrow_of
+
+MOST_PARTIAL_ROWS = 20_000
+"""From more of them nothing is estimated: that would take longer than the exact answer."""
+
+
+class RowGroupQueryJob:
+    """Estimates from row groups, mini-batch by mini-batch, and then runs the query as a whole.
+
+    Args:
+        id: the job's name.
+        plan: how the query is answered.
+        asked: what the job is asked for.
+        state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
+        database_config: of the database that reads row groups and runs the whole query.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        plan: RowGroupPlan,
+        asked: Asked,
+        state_cursor: Cursor,
+        *,
+        database_config: DatabaseConfig,
+    ) -> None:
+        self.id = id
+        self.latest: Estimate | None = None
+        self._plan = plan
+        self._config = database_config
+        self._cursor = state_cursor
+        self._reporter = Reporter(asked.watch, asked.judge)
+        self._table = plan.drawn(asked.seed)
+        self._state = GroupState(plan.sample, self._table, state_cursor)
+        self._estimator = Estimator(plan.sample, self._table, self._state, state_cursor, asked.request)
+        self._batches = [
+            MiniBatch(i, (tuple(places),), by_block=True) for i, places in enumerate(plan.batches)
+        ]
+        self._issued = 0
+        self._folded = 0
+        self._whole_step: int | None = None
+        self._has_too_many_groups = False
+
+    @property
+    def batch_count(self) -> int:
+        return len(self._batches) + 1
+
+    @property
+    def fractions(self) -> tuple[float, ...]:
+        """The share of the rows that has been read after each mini-batch."""
+        rows = [sum(self._table.partitions[i].row_count for i in batch.partitions) for batch in self._batches]
+        return (*(done / self._table.row_count for done in accumulate(rows)), 1.0)
+
+    @property
+    def folded(self) -> int:
+        """How many mini-batches the answer holds."""
+        return self._folded
+
+    def next_step(self) -> Step | None:
+        if self._whole_step is not None or self._waits_for_first_fold:
+            return None
+        index = self._issued
+        self._issued += 1
+        if index < len(self._batches) and not self._has_too_many_groups:
+            return self._step(index, self._sampling(self._batches[index]))
+        self._whole_step = index
+        whole = self._plan.whole
+        return self._step(index, [QueryWork(self._config, (), whole.exact_sql, whole.exact_reads)])
+
+    @property
+    def _waits_for_first_fold(self) -> bool:
+        """Whether the first mini-batch must tell whether there are too many groups to go on sampling."""
+        return self._issued == 1 and self._folded == 0 and bool(self._plan.sample.columns.keys)
+
+    def _sampling(self, batch: MiniBatch) -> list[QueryWork]:
+        """Return the work of a mini-batch of row groups. The first reads those that are far out as well."""
+        groups = tuple(self._table.drawn_from[i] for i in batch.partitions)
+        sql = sample_sql(self._plan, self._plan.files(groups), batch.partitions[0])
+        work = [self._work(sql, groups)]
+        if reads_outliers(self._plan.sample, batch):
+            work.insert(0, self._work(certain_sql(self._plan), self._plan.table.certain))
+        return work
+
+    def _work(self, sql: str, groups: tuple[RowGroup, ...]) -> QueryWork:
+        (stream,) = self._plan.sample.streams
+        read = PlainRead(
+            self._table.table,
+            tuple(dict.fromkeys(group.state for group in groups)),
+            stream.columns,
+            tuple((group.state[0], group.position) for group in groups),
+        )
+        return QueryWork(self._config, self._plan.sample.hoists, sql, (read,))
+
+    def _step(self, index: int, work: Sequence[QueryWork]) -> Step:
+        cores = self._config.threads
+        return Step(
+            index, tuple(Task(TaskKey(self.id, index, i), each, cores) for i, each in enumerate(work))
+        )
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        self._folded = step.index + 1
+        if step.index == self._whole_step:
+            self.latest = present_exact(self._plan.whole, arrow_of(results[0]))
+            self._cursor.close()
+            return self._reporter.report(step, results, self.latest)
+        partials = [arrow_of(result) for result in results]
+        rows = self._state.row_count + sum(partial.num_rows for partial in partials)
+        self._has_too_many_groups |= rows > MOST_PARTIAL_ROWS
+        if self._has_too_many_groups:
+            return self._unestimated(step, results)
+        self._state.fold(self._batches[step.index], partials)
+        self.latest = self._estimator.estimate()
+        return self._reporter.report(step, results, self.latest)
+
+    def _unestimated(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        """Return the report of a mini-batch that gave no estimate."""
+        return StepReport(
+            step=step.index,
+            quality=math.inf,
+            work_done=self.fractions[step.index],
+            core_seconds=sum(result.core_seconds for result in results),
+            is_final=False,
+            progress=math.nan,
+        )
+
+    def close(self) -> None:
+        """Give back the state. Safe to call twice."""
+        self._cursor.close()

@@ -1,0 +1,281 @@
+"""Queries over plain files with many row groups: estimates from some of them, and then the exact answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.planning.row_group_rules import RowGroupRules
+from relaqs_engine.plans.explain import explain
+from relaqs_engine.plans.row_groups import RowGroupPlan
+
+from relaqs.queries import row_groups
+from tests.conftest import Oracle
+from tests.engine.row_group_files import write_trips
+from tests.engine.world import World
+
+RULES = RowGroupRules(least_seconds=1e-5, fewest=16, share=0.2)
+BY_ZONE = (
+    "SELECT zone, sum(fare) AS fare, avg(km) AS km, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
+)
+
+
+def opened(folder: Path, **files: Path) -> World:
+    return World.of_files(Oracle(folder), folder / "cache", RULES, **files)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("plain")
+    duckdb.sql("SELECT i AS zone, 'z' || i // 2 AS city FROM range(5) AS t(i)").write_parquet(
+        str(folder / "zones.parquet")
+    )
+    found = opened(folder, trips=write_trips(folder / "trips.parquet"), zones=folder / "zones.parquet")
+    with closing(found.states), closing(found.oracle):
+        yield found
+
+
+def planned(world: World, sql: str) -> RowGroupPlan:
+    plan = world.plan(sql)
+    assert isinstance(plan, RowGroupPlan), explain(plan)
+    return plan
+
+
+def before_the_end(world: World, sql: str, seed: int = 0) -> list[Estimate]:
+    *estimates, last = world.estimates(planned(world, sql), seed=seed)
+    assert last.is_exact
+    return estimates
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        BY_ZONE,
+        "SELECT count(*) AS n, sum(fare) AS s, min(km) AS l, max(id) AS h FROM trips WHERE day < 90",
+        "SELECT name, sum(fare * km) AS s FROM trips WHERE zone IN (1, 3) GROUP BY 1 ORDER BY s DESC LIMIT 2",
+        "SELECT day % 7 AS d, count(*) AS n FROM trips GROUP BY 1 HAVING count(*) > 28000 ORDER BY 1",
+        "SELECT zone, grouping(name) AS g, count(*) AS n FROM trips GROUP BY ROLLUP (zone, name)",
+        "SELECT city, sum(fare) AS s, count(km) AS n FROM trips t JOIN zones z ON t.zone = z.zone GROUP BY 1",
+        "SELECT sum(fare) / sum(km) AS r, count(*) FILTER (WHERE name = 'a') AS n FROM trips WHERE id > 9000",
+    ],
+)
+def test_estimates_are_sound_and_the_end_is_duckdbs_answer(world: World, sql: str) -> None:
+    planned(world, sql)
+    world.check(sql)
+
+
+def test_mini_batches_grow(world: World) -> None:
+    estimates = before_the_end(world, BY_ZONE)
+    assert [round(each.fraction * 200) for each in estimates] == [8, 24, 40]
+    for each in estimates:
+        assert each.certified.all()
+        assert 0.0 < each.relative_error() < 0.2
+
+
+def test_coverage_is_that_of_the_confidence(world: World) -> None:
+    """3,000 certified cells at 95 %. Those of one draw are dependent: its 15 cells are taken for five."""
+    exact = world.oracle.table(BY_ZONE).to_pydict()
+    plan, inside = planned(world, BY_ZONE), []
+    for seed in range(200):
+        first = next(world.estimates(plan, seed=seed))
+        assert first.certified.all()
+        for name in ("fare", "km", "n"):
+            low, high = (np.array(first.table.column(f"{name}_{end}")) for end in ("low", "high"))
+            inside.append((low <= exact[name]) & (exact[name] <= high))
+    deviation = (0.95 * 0.05 / 1000) ** 0.5
+    assert abs(np.mean(inside) - 0.95) < 4 * deviation
+
+
+def test_groups_of_the_column_that_orders_the_file_are_not_certified(world: World) -> None:
+    """Ten days lie in ten row groups of 200, so what was drawn says nothing of the other days."""
+    sql = "SELECT day // 10 AS dekade, sum(fare) AS s, avg(fare) AS a FROM trips GROUP BY 1"
+    for each in before_the_end(world, sql):
+        assert not each.certified.any()
+        assert each.relative_error() == np.inf
+        assert each.unseen_groups is None
+        assert "groups that lie only in row groups not read yet are missing" in each.warnings
+
+
+def test_averages_of_few_row_groups_have_intervals_that_are_wide_enough(world: World) -> None:
+    """Twenty days of 200, of which 8 are drawn: some are met by one or two row groups."""
+    sql = "SELECT day // 20 AS d, avg(fare) AS a FROM trips GROUP BY 1"
+    exact = {row["d"]: row["a"] for row in world.oracle.table(sql).to_pylist()}
+    plan, inside = planned(world, sql), []
+    for seed in range(200):
+        for row in next(world.estimates(plan, seed=seed)).table.to_pylist():
+            if row["a_low"] is not None:
+                inside.append(row["a_low"] <= exact[row["d"]] <= row["a_high"])
+    assert len(inside) > 200
+    assert np.mean(inside) > 0.95 - 4 * (0.95 * 0.05 / len(inside)) ** 0.5
+
+
+@pytest.mark.parametrize("tail", ["ORDER BY s DESC LIMIT 2", "HAVING sum(fare) > 100"])
+def test_nothing_is_certified_where_groups_not_read_may_be_picked(world: World, tail: str) -> None:
+    for each in before_the_end(world, f"SELECT zone, sum(fare) AS s FROM trips GROUP BY zone {tail}"):
+        assert not each.certified.any()
+        assert not each.certain_rows.any()
+
+
+def test_the_same_seed_draws_the_same_row_groups(world: World) -> None:
+    first, again, other = (before_the_end(world, BY_ZONE, seed)[0].table for seed in (3, 3, 4))
+    assert first.equals(again)
+    assert not first.equals(other)
+
+
+@pytest.mark.parametrize(
+    ("condition", "first", "last"),
+    [
+        ("day >= 150", 150, 199),
+        ("day BETWEEN 20 AND 49 AND fare > 0", 20, 49),
+        ("day IN (30, 60, 90)", 30, 90),
+        ("99 >= day AND id >= 50000.5", 50, 99),
+        ("day + 1 > 150 OR day = 3", 0, 199),
+    ],
+)
+def test_row_groups_that_cannot_match_are_not_drawn_from(
+    world: World, condition: str, first: int, last: int
+) -> None:
+    plan = planned(world, f"SELECT sum(fare) AS s FROM trips WHERE {condition}")
+    read = (*plan.table.drawn_from, *plan.table.certain)
+    assert sorted(group.position for group in read) == list(range(first, last + 1))
+
+
+def test_row_groups_at_the_ends_of_a_condition_are_counted_exactly(world: World) -> None:
+    """Few rows of the first and of the last one meet it, and all rows of the 60 between them."""
+    sql = "SELECT sum(fare) AS s, count(*) AS n FROM trips WHERE id BETWEEN 39900 AND 100010 AND fare > 2"
+    plan = planned(world, sql)
+    assert sorted(group.position for group in plan.table.certain) == [39, 100]
+    exact = world.oracle.table(sql).to_pylist()[0]
+    inside = []
+    for seed in range(100):
+        [row] = next(world.estimates(plan, seed=seed)).table.to_pylist()
+        assert row["s_certified"]
+        inside.append(row["s_low"] <= exact["s"] <= row["s_high"])
+    assert np.mean(inside) > 0.95 - 4 * (0.95 * 0.05 / len(inside)) ** 0.5
+
+
+def test_row_groups_too_unlike_to_tell_of_each_other_certify_nothing(tmp_path: Path) -> None:
+    """In a sixth of them only half of the rows meet the condition, and eight are read first."""
+    half = np.arange(200_000) // 1000 % 6 == 0
+    x = np.where(half & (np.arange(200_000) % 2 == 0), 200, np.arange(200_000) % 100)
+    pq.write_table(pa.table({"x": x}), tmp_path / "t.parquet", row_group_size=1_000)
+    world = opened(tmp_path, t=tmp_path / "t.parquet")
+    sql = "SELECT sum(x) AS s FROM t WHERE x < 150"
+    assert "too unlike" in explain(planned(world, sql))
+    assert not any(each.certified.any() for each in before_the_end(world, sql))
+
+
+def test_row_groups_with_values_far_out_are_counted_exactly(tmp_path: Path) -> None:
+    """All rows are alike but for three, in three row groups. An estimate without these would be far off."""
+    values = np.random.default_rng(1).uniform(0, 1, 200_000)
+    values[[5_000, 50_000, 95_000]] = 1e6
+    pq.write_table(pa.table({"x": values}), tmp_path / "spikes.parquet", row_group_size=1_000)
+    world = opened(tmp_path, spikes=tmp_path / "spikes.parquet")
+    sql = "SELECT sum(x) AS s, avg(x) AS a, count(*) AS n FROM spikes"
+    plan = planned(world, sql)
+    assert sorted(group.position for group in plan.table.certain) == [5, 50, 95]
+    for each in before_the_end(world, sql):
+        [row] = each.table.to_pylist()
+        assert (row["n"], row["n_certified"]) == (200_000, True)
+        assert row["s_certified"]
+        assert row["s_low"] <= values.sum() <= row["s_high"]
+        assert row["s"] == pytest.approx(values.sum(), rel=1e-2)
+        assert row["a"] == pytest.approx(values.mean(), rel=1e-2)
+    world.check(sql)
+
+
+def test_one_large_value_that_may_be_in_any_row_group_certifies_nothing(tmp_path: Path) -> None:
+    """Each row group has a value a thousand times the others, so the next may have one that is seen late."""
+    values = np.random.default_rng(1).uniform(0, 1, 100_000)
+    values[::20_000] = 1e6
+    pq.write_table(
+        pa.table({"x": values}), tmp_path / "t.parquet", row_group_size=500, write_statistics=False
+    )
+    world = opened(tmp_path, t=tmp_path / "t.parquet")
+    for each in before_the_end(world, "SELECT sum(x) AS s FROM t"):
+        assert not each.certified.any()
+
+
+def test_without_statistics_a_group_must_be_in_twenty_row_groups(tmp_path: Path) -> None:
+    write_trips(tmp_path / "a" / "trips.parquet")
+    table = pq.read_table(tmp_path / "a" / "trips.parquet")
+    path = tmp_path / "trips.parquet"
+    pq.write_table(table, path, row_group_size=1000, write_statistics=["fare", "id"])
+    world = opened(tmp_path, trips=path)
+    first, *others = before_the_end(world, "SELECT zone, count(*) AS n FROM trips GROUP BY zone")
+    assert not first.certified.any()
+    assert all(each.certified.all() for each in others)
+
+
+@pytest.mark.parametrize(
+    ("sql", "why"),
+    [
+        ("SELECT count(DISTINCT zone) AS n FROM trips", "numbers of distinct values"),
+        ("SELECT median(fare) AS m FROM trips", "quantiles"),
+        ("SELECT stddev(fare) AS s FROM trips", "how values spread"),
+        (
+            "SELECT a.zone, count(a.km) AS n FROM trips a JOIN trips b ON a.id = b.id GROUP BY 1",
+            "read 2 times",
+        ),
+        ("SELECT id, fare FROM trips WHERE fare > 89.9", "without aggregates"),
+        ("SELECT max(fare) AS m FROM trips", "nothing in it is estimated"),
+        ("SELECT count(*) AS n FROM trips WHERE day = 3", "1 of its row groups can match"),
+        (
+            "SELECT count(*) AS n FROM zones LEFT JOIN trips ON zones.zone = trips.zone",
+            "keeps unmatched rows",
+        ),
+        ("SELECT count(*) AS n FROM trips WHERE fare > (SELECT avg(fare) FROM trips)", "read 2 times"),
+        ("SELECT sum(n) AS s FROM (SELECT zone, count(*) AS n FROM trips GROUP BY 1)", "derived table"),
+        ("SELECT count(*) AS n FROM trips", "cannot be read one by one"),
+    ],
+)
+def test_what_has_no_sound_estimate_runs_as_a_whole(world: World, sql: str, why: str) -> None:
+    plan = world.check(sql)
+    assert not plan.is_estimated
+    assert why in explain(plan)
+
+
+def test_two_large_tables_run_as_a_whole(tmp_path: Path) -> None:
+    for name in ("trips", "rides"):
+        write_trips(tmp_path / f"{name}.parquet", rows=20_000, row_groups=50)
+    world = opened(tmp_path, trips=tmp_path / "trips.parquet", rides=tmp_path / "rides.parquet")
+    plan = world.check("SELECT count(trips.km) AS n FROM trips JOIN rides ON trips.id = rides.id")
+    assert "rides and trips are both large" in explain(plan)
+
+
+def test_many_groups_are_not_estimated(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "MOST_PARTIAL_ROWS", 5_000)
+    plan = planned(world, "SELECT id % 60000 AS k, sum(fare) AS s FROM trips GROUP BY 1")
+    assert [(each.is_exact, each.table.num_rows) for each in world.estimates(plan)] == [(True, 60_000)]
+
+
+def test_files_of_a_folder_are_drawn_from_together(tmp_path: Path) -> None:
+    """Files of unequal sizes and numbers of row groups."""
+    for i, rows in enumerate((30_000, 5_000, 60_000)):
+        write_trips(tmp_path / "trips" / f"{i}.parquet", rows, row_groups=20 * (i + 1))
+    world = opened(tmp_path, trips=tmp_path / "trips")
+    sql = "SELECT name, sum(fare) AS s, count(*) AS n FROM trips GROUP BY name ORDER BY name"
+    assert len(planned(world, sql).table.drawn_from) == 120
+    with duckdb.connect() as connection:
+        connection.execute(f"CREATE VIEW trips AS FROM '{tmp_path}/trips/*.parquet'")
+        exact = connection.sql(sql).to_arrow_table().to_pylist()
+    first, *_ = before_the_end(world, sql)
+    for row, truth in zip(first.table.to_pylist(), exact, strict=True):
+        assert row["s_certified"]
+        assert row["s_low"] <= truth["s"] <= row["s_high"]
+    *_, last = world.estimates(world.plan(sql))
+    assert last.table.column("n").to_pylist() == [row["n"] for row in exact]
+
+
+def test_a_column_that_is_called_like_duckdbs_own_is_not_taken_for_it(tmp_path: Path) -> None:
+    table = pa.table({"file_index": np.zeros(100_000, dtype=np.int64), "x": np.arange(100_000)})
+    pq.write_table(table, tmp_path / "t.parquet", row_group_size=1_000)
+    world = opened(tmp_path, t=tmp_path / "t.parquet")
+    assert not world.check("SELECT sum(x) AS s FROM t").is_estimated

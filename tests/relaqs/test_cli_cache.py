@@ -1,0 +1,97 @@
+"""`relaqs cache` as a user runs it: what is listed, what goes, what stays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner, Result
+
+import relaqs
+from relaqs.cli import program
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run `relaqs cache` in a folder of its own, whose cache has two tables."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RELAQS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("trips", "zones"):
+        pq.write_table(pa.table({"id": range(20_000)}), f"{name}.parquet")
+        with relaqs.connect(f"{name}.parquet") as db:
+            db.lay_out(name)
+    return lambda *arguments: CliRunner().invoke(program, ["cache", *arguments])
+
+
+def listed(run: Run) -> list[dict[str, object]]:
+    return [json.loads(line) for line in run("ls", "--format", "jsonl").stdout.splitlines()]
+
+
+def test_ls_shows_what_there_is_and_what_is_stale(run: Run, tmp_path: Path) -> None:
+    os.utime(tmp_path / "trips.parquet", ns=(0, 1))
+    (tmp_path / "zones.parquet").unlink()
+    result = run("ls")
+    assert result.exit_code == 0, result.output
+    rows = [line.split("│")[1:-1] for line in result.stdout.splitlines() if "20,000" in line]
+    assert [[cell.strip() for cell in row[:4]] for row in rows] == [
+        [str(tmp_path / "zones.parquet"), "layout", "source gone", "20,000"],
+        [str(tmp_path / "trips.parquet"), "layout", "source changed", "20,000"],
+    ]
+    assert result.stdout.splitlines()[-1].startswith(f"{tmp_path / 'cache'}: 0.")
+    assert [(entry["state"], entry["row_count"]) for entry in listed(run)] == [
+        ("gone", 20_000),
+        ("changed", 20_000),
+    ]
+
+
+def test_rm_takes_names_or_all_or_what_is_stale(run: Run, tmp_path: Path) -> None:
+    assert run("rm", "zones").stdout.startswith(f"removed the layout of {tmp_path / 'zones.parquet'} (0.")
+    assert run("rm", "--stale").stdout == "nothing was removed\n"
+    os.utime(tmp_path / "trips.parquet", ns=(0, 1))
+    assert run("rm", "--stale").exit_code == 0
+    assert listed(run) == []
+    assert run("rm", "--all").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["rm"], 2, "say what to remove: names or paths, or --stale, or --all"),
+        (["rm", "trips", "--all"], 2, "say what to remove"),
+        (["rm", "nope"], 1, "there is nothing of 'nope' in the cache"),
+        (["limit", "much"], 2, '\'much\' is no size; write it as "20GB", or "none"'),
+    ],
+)
+def test_wrong_words_are_answered_with_what_is_accepted(
+    run: Run, arguments: list[str], exit_code: int, message: str
+) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, message in result.stderr) == (exit_code, True), result.output
+    assert len(listed(run)) == 2
+
+
+def test_rm_keeps_what_an_open_session_reads(run: Run, tmp_path: Path) -> None:
+    with relaqs.connect("trips.parquet"):
+        result = run("rm", "--all")
+        assert result.exit_code == 1
+        assert f"kept the layout of {tmp_path / 'trips.parquet'}" in result.stderr
+        assert [entry["is_in_use"] for entry in listed(run)] == [True]
+    assert run("rm", "--all").exit_code == 0
+
+
+def test_limit_is_set_shown_and_lifted(run: Run, tmp_path: Path) -> None:
+    assert run("limit").stdout.endswith("no limit\n")
+    assert run("limit", "20GB").stdout.endswith("limited to 20.0 GB\n")
+    assert len(listed(run)) == 2
+    used = run("limit", "100kB").stdout.splitlines()  # enough for one
+    assert used[0].startswith(f"removed the layout of {tmp_path / 'trips.parquet'}")
+    assert [entry["names"] for entry in listed(run)] == [[str(tmp_path / "zones.parquet")]]
+    assert run("limit", "none").stdout.endswith("no limit\n")
