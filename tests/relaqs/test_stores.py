@@ -372,3 +372,21 @@ def test_stored_tables_are_checked_and_laid_out_another_way(bucket: str) -> None
     assert not relaqs.verify(bucket).ok
     with pytest.raises(relaqs.LayoutError, match="holds no layout to check"):
         relaqs.verify(f"{bucket}/nothing")
+
+
+def test_a_session_that_is_refreshed_reads_the_table_as_it_is_now(bucket: str) -> None:
+    lay_out(bucket)
+    other = "SELECT range AS x, range % 3 AS g FROM range(1000)"
+    with relaqs.connect(bucket, threads=2) as db:
+        lay_out(bucket, other, force=True)
+        db.refresh("numbers")
+        assert rows(db.online_sql(SUMS).result().estimate) == oracle(data=other)
+
+
+def test_advice_names_addresses(bucket: str) -> None:
+    lay_out(bucket)
+    with relaqs.connect(bucket, threads=2) as db:
+        advice = db.advise("SELECT count(DISTINCT x) AS n FROM numbers AS a JOIN numbers AS b USING (x)")
+    assert advice.commands
+    for command in advice.commands:
+        assert f"{bucket}/numbers --into {bucket}/numbers@" in command

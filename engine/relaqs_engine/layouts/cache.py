@@ -50,7 +50,7 @@ from relaqs_engine.layouts.sources import (
     parquet_source,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.stored import may_be_folder, stored_layout
+from relaqs_engine.layouts.stored import may_be_folder, stored_again, stored_layout
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import mirror_root
 from relaqs_engine.stores.objects import fetch_whole
@@ -112,6 +112,8 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
 def reopened_table(table: Layout, how: Opening) -> Layout:
     """Return a table as its source is now. Raises LayoutError and DataError as `opened_table` does."""
     source = how.use.source_of(table.table)
+    if source is None and table.remote is not None:
+        return stored_again(table, table.remote)
     if source is None:
         return dataclasses.replace(read_manifest(table.directory), table=table.table)
     if isinstance(source, DuckTable):

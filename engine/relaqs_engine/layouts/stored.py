@@ -37,6 +37,13 @@ def stored_layout(address: Address, root: Path) -> Layout | None:
     return replace(layout, remote=Remote(address, str(root)))
 
 
+def stored_again(table: Layout, remote: Remote) -> Layout:
+    """Return a table as it is in its store now. Raises LayoutError where it is not there any more."""
+    if (found := stored_layout(remote.address, Path(remote.root))) is None:
+        raise LayoutError(f"{remote.address} holds no layout any more; open a new session (relaqs.connect)")
+    return replace(found, table=table.table)
+
+
 def may_be_folder(address: Address) -> bool:
     """Whether this is no pattern, and has no ending of a file."""
     is_file = glob.has_magic(address.path) or kind_by_name(Path(address.name)) is not None
