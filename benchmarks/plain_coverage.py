@@ -26,6 +26,9 @@ from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.row_groups import certain_sql, sample_sql
 from relaqs_engine.execution.state import GroupState
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.names import BLOCK
@@ -78,7 +81,7 @@ class Line:
 
 def lines_of(rows: Rows, file: Path, row_groups: int, seeds: int) -> Iterator[Line]:
     """Yield what was found of each question about a file."""
-    catalog = Catalog.of_sources({TABLE: file}, file.parent / "cache")
+    catalog = Catalog.of_sources({TABLE: file}, Opening(CacheUse(Cache(file.parent / "cache"))))
     config = DatabaseConfig(catalog.readable_directories, 1 << 30, files=catalog.readable_files)
     database = Database(config)
     database.serve(RowGroupFileSystem(config.files))

@@ -15,6 +15,9 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Database, DatabaseConfig
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.layouts.cache import Opening
+from relaqs_engine.layouts.cache_folder import Cache
+from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.folded import FoldedPlan
@@ -53,7 +56,7 @@ class World:
     @classmethod
     def of_files(cls, oracle: Oracle, cache: Path, rules: RowGroupRules, **files: Path) -> World:
         """Return plain files as tables, of which those that meet the rules are sampled by row groups."""
-        catalog = Catalog.of_sources(files, cache)
+        catalog = Catalog.of_sources(files, Opening(CacheUse(Cache(cache))))
         config = DatabaseConfig((), MEMORY_BYTES, files=catalog.readable_files)
         return cls(
             catalog, Binder(catalog), config, Database(DatabaseConfig((), MEMORY_BYTES)), oracle, rules
