@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relaqs
+from relaqs.cli.progress import progress_bar
 from relaqs.queries import notices
 
 SUM = "SELECT count(*) AS n, sum(fare) AS fare FROM trips"
@@ -326,8 +327,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--signal", choices=["KILL", "INT"], default="KILL")
     options = parser.parse_args(arguments)
     signal_number = signal.Signals[f"SIG{options.signal}"]
-    with tempfile.TemporaryDirectory() as folder:
-        found = list(kills(options.kills, options.seed, options.rows, signal_number, Path(folder)))
+    found: list[Kill] = []
+    with tempfile.TemporaryDirectory() as folder, progress_bar() as progress:
+        for each in kills(options.kills, options.seed, options.rows, signal_number, Path(folder)):
+            found.append(each)
+            progress(len(found) / options.kills, each.way)
     Console().print(table_of(found, signal_number.name))
     if any(each.left_at_last or (options.signal == "INT" and each.left_by_it) for each in found):
         sys.exit("something was left over")

@@ -10,7 +10,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,6 @@ from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
-from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
@@ -41,7 +39,7 @@ from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
-from relaqs.queries.state_database import StateDatabase
+from relaqs.queries.state_database import StateDatabase, closed_config
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -79,20 +77,22 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
+        exact_below_seconds: float | None = None,
         cache_use: CacheUse | None = None,
     ) -> None:
+        self._exact_below_seconds = exact_below_seconds
         self._catalog = catalog
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = _database_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
+        self._config = closed_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._opened_configs: set[DatabaseConfig] = set()
         self._is_closed = False
         self._open(catalog)
-        self._states = StateDatabase(_database_config(self._state_bytes, result_limit_bytes))
+        self._states = StateDatabase(closed_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
         cores = executor.capacity if background_layouts else None
         self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
@@ -237,6 +237,8 @@ class Session:
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
+        if options.wants_the_end_only:
+            plan = self._planner.at_once(plan, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at)
 
     def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
@@ -529,7 +531,7 @@ class Session:
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self.plan(sql))
+        return explain(self._planner.at_once(self.plan(sql), self._exact_below_seconds))
 
     def advise(self, sql: str) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -588,9 +590,3 @@ def _let_go(executor: Executor, tables: OpenTables) -> None:
     """Free what a session held that was forgotten without being closed."""
     tables.close()
     executor.close()
-
-
-def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
-    """Return the configuration of a database that may read nothing yet."""
-    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)

@@ -116,10 +116,17 @@ class Catalog:
         for chosen in islice(product(*ways), MOST_CHOICES):
             yield replace(self, chosen=chosen)
 
+    def with_layout(self, layout: Layout) -> Catalog:
+        """Return this catalog with the layout in the place of the one of the same name."""
+        layouts = (layout if each.table == layout.table else each for each in self.layouts)
+        return replace(self, layouts=tuple(layouts))
+
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
-        return tuple(str(layout.directory) for layout in self.layouts if not layout.is_plain)
+        parts = (table.first_part for table in self._plain_tables if table.first_part is not None)
+        laid_out = (layout for layout in self.layouts if not layout.is_plain)
+        return tuple(str(layout.directory) for layout in (*laid_out, *parts))
 
     @property
     def readable_files(self) -> tuple[FileState, ...]:

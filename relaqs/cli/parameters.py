@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import math
 import os
 import sys
@@ -68,13 +69,25 @@ class PathOrAddress(click.Path):
         return super().convert(value, param, ctx) if address is None else str(address)
 
 
+def _there(context: click.Context, parameter: click.Parameter, path: str | Path) -> str | Path:
+    """Return a path or pattern. What a pattern matches is seen when it is opened."""
+    if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
+        raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
+    return path
+
+
+SOON_SECONDS = 0.3
+"""An answer that takes no longer is better given at once than estimated before."""
+
 data_option = click.option(
     "--data",
     required=True,
-    type=PathOrAddress(exists=True, path_type=Path),
+    type=PathOrAddress(path_type=Path),
+    callback=_there,
     metavar="PATH",
-    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet or CSV file, or a folder of such. "
-    "A folder or file may be in an object store: s3://bucket/folder.",
+    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
+    "pattern, a Delta or Iceberg table, or a folder of such. Or the address of one in an object store: "
+    "s3://bucket/folder.",
 )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
@@ -23,7 +23,7 @@ from typing import NoReturn
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.file_state import change_in_words
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
-from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
+from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read, TableRead
 from relaqs_engine.stores.mirror import Remote
 
 from relaqs.executors.store_files import FETCHING_THREADS, StoreFiles
@@ -103,7 +103,7 @@ class IntactFiles:
         not there.
         """
         check_unchanged(reads)
-        due = [check for read in reads if isinstance(read, TableRead) for check in self._due(read)]
+        due = [check for read in reads if not isinstance(read, PlainRead) for check in self._due(read)]
 
         def run(check: _Check) -> None:
             before_each()
@@ -122,24 +122,25 @@ class IntactFiles:
                 for _ in pool.map(run, due):
                     pass
 
-    def _due(self, read: TableRead) -> Iterator[_Check]:
-        manifest = self._manifest_of(read)
-        wanted = _positions(manifest.layout, read.columns)
+    def _due(self, read: LaidOutRead) -> Iterator[_Check]:
+        layout, partitions = self._known(read)
+        remote = read.remote if isinstance(read, TableRead) else None
+        wanted = _positions(layout, read.columns)
         for file in read.files:
-            path = Path(read.directory, file)
-            partition = manifest.partitions.get(file)
+            path = layout.directory / file
+            partition = partitions.get(file)
             if partition is None:
                 raise DataError(
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
-            if read.remote is not None:
+            if remote is not None:
                 self._stores.open_copy(path, partition.byte_count)
             stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
-                yield _Check(path, partition, wanted, stamp, read.remote)
+                yield _Check(path, partition, wanted, stamp, remote)
             elif missing := wanted - known.columns:
-                yield _Check(path, partition, missing, stamp, read.remote)
+                yield _Check(path, partition, missing, stamp, remote)
 
     def _manifest_of(self, read: TableRead) -> _Manifest:
         """Return the table's manifest. That of a table in an object store is fetched where it is missing."""
@@ -160,6 +161,13 @@ class IntactFiles:
         except UnseenFileError:
             return None
         return manifest if manifest.partitions.keys() >= set(read.files) else None
+
+    def _known(self, read: LaidOutRead) -> tuple[Layout, Mapping[str, Partition]]:
+        """Return the layout that is read, and its partitions by file."""
+        if isinstance(read, FirstRead):
+            return read.part, {partition.file: partition for partition in read.part.partitions}
+        manifest = self._manifest_of(read)
+        return manifest.layout, manifest.partitions
 
     def _manifest(self, directory: str) -> _Manifest:
         path = Path(directory, MANIFEST_NAME)

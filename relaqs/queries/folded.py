@@ -50,6 +50,7 @@ class FoldedQueryJob:
         asked: what the job is asked for.
         state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
         answers: makes of the state what answers are taken from.
+        ends_exact: whether the partitions are the whole table. If not, the last mini-batch gives an estimate.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class FoldedQueryJob:
         asked: Asked,
         state_cursor: Cursor,
         answers: Callable[[GroupState], Answers],
+        ends_exact: bool = True,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
@@ -72,6 +74,7 @@ class FoldedQueryJob:
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator = answers(self._state)
         self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
+        self._ends_exact = ends_exact
         self._issued = 0
         self._folded = 0
 
@@ -121,7 +124,9 @@ class FoldedQueryJob:
         known = self._issued + BATCHES_AHEAD - 1 if self._issued > 1 else self._issued
         following = self._batches[known : self._issued + BATCHES_AHEAD]
         tasks = [reads for batch in following for reads in batch_reads(self._plan, self._catalog, batch)]
-        remote = [tuple(read for read in reads if read.remote) for reads in tasks]
+        remote = [
+            tuple(read for read in reads if isinstance(read, TableRead) and read.remote) for reads in tasks
+        ]
         return [tuple(chain.from_iterable(remote[i::count])) for i in range(count)]
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
@@ -134,7 +139,8 @@ class FoldedQueryJob:
         """Fold without estimating; return whether that was the last, and the exact answer is there."""
         self._state.fold(self._batches[step.index], [arrow_of(result) for result in results])
         self._folded = step.index + 1
-        if is_final := step.index == len(self._batches) - 1 or self.estimator.is_complete:
+        is_last = self._ends_exact and step.index == len(self._batches) - 1
+        if is_final := is_last or self.estimator.is_complete:
             self.latest = self.estimator.exact()
             self._cursor.close()
         return is_final

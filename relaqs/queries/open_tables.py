@@ -20,6 +20,8 @@ from relaqs_engine.layouts.plain import PlainTable
 from relaqs.queries import notices
 from relaqs.queries.background_layout import BackgroundLayouts, LayoutProgress
 
+SAY_SECONDS = 5.0  # between two sentences about the progress of a layout
+
 
 class OpenTables:
     """The tables of a session.
@@ -42,6 +44,7 @@ class OpenTables:
         self._changed = weakref.WeakMethod(changed)  # the thread below must not keep a forgotten session
         self._changing = threading.Lock()
         self._is_closed = False
+        self._said_at = float("-inf")
         self._behind = (
             None if cores is None else BackgroundLayouts(cores, notices.announce, self._replace, use)
         )
@@ -52,19 +55,33 @@ class OpenTables:
         return None if self._behind is None else self._behind.progress
 
     def asked(self, plain_tables: Iterable[str]) -> None:
-        """Count a question about these plain tables, and say what has changed since they were opened."""
-        for news in self._use.news(time.monotonic()):
+        """Count a question about these plain tables, and say what there is to know about all tables."""
+        now_seconds = time.monotonic()
+        for news in self._use.news(now_seconds):
             notices.announce(news)
+        self._say_progress(now_seconds)
         if self._behind is not None:
             tables = map(self.catalog.table, plain_tables)
             self._behind.asked(table for table in tables if isinstance(table, PlainTable))
+
+    def _say_progress(self, now_seconds: float) -> None:
+        progress = self.progress
+        if (
+            progress is not None
+            and now_seconds - max(self._said_at, now_seconds - progress.elapsed_seconds) >= SAY_SECONDS
+        ):
+            self._said_at = now_seconds
+            notices.announce(str(progress))
 
     def lay_out(self, name: str) -> Layout:
         """Return a table's layout, which a plain table gets now."""
         table = self.catalog.table(name)
         if not isinstance(table, PlainTable):
             return table
-        layout = lay_out(table, LayingOut(notices.announce), self._use)
+        from relaqs.laying_out import on_threads
+
+        with on_threads() as spread:
+            layout = lay_out(table, LayingOut(notices.announce, spread=spread), self._use)
         self._replace(table, layout)
         return layout
 

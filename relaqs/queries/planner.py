@@ -25,6 +25,7 @@ from relaqs.queries.publisher import QueryTimeoutError
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
 
+_SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
 PLANS_KEPT = 256  # the least recently used go first
 
 
@@ -47,6 +48,7 @@ class Planner:
         self._state_bytes = state_bytes
         self._row_groups = RowGroupRules(cores)
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
+        self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
         self._is_closed = False
 
     def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
@@ -69,6 +71,24 @@ class Planner:
         while len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
         return plan
+
+    def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
+        """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
+
+        Otherwise the plan is returned. below_seconds: of one core; None for never.
+        """
+        if below_seconds is None or not plan.is_estimated:
+            return plan
+        from relaqs_engine.planning.at_once import whole_core_seconds
+
+        seconds = whole_core_seconds(plan, self._catalog)
+        if seconds >= below_seconds:
+            return plan
+        if (kept := self._at_once.get(plan.sql)) is None:
+            kept = self._at_once[plan.sql] = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            while len(self._at_once) > PLANS_KEPT:
+                self._at_once.popitem(last=False)
+        return kept
 
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""

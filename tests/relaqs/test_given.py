@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import gzip
 import os
 import subprocess
@@ -285,3 +286,115 @@ def test_a_duckdb_file_that_another_connection_writes_to_says_what_to_do(
             connect(shop)
         db = connect(tables={"trips": connection.table("trips")})
         assert answer(db) == oracle(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (42, r"table 't': an int \(42\) is no table; give Parquet, CSV, JSON or DuckDB files"),
+        (None, "table 't': None is no table"),
+        (b"trips", r"a bytes \(b'trips'\) is no table; give a path as str"),
+        ({"x": [1]}, r"a dict .* is no table; make a table of it, such as pyarrow\.table"),
+        ([{"x": 1}, {"x": 2}], "a list of dict is no table; make a table of it"),
+        ([ROWS, ROWS], "a list of Table is no table"),
+        (ROWS.to_pandas()["id"], r"a Series is no table; give a DataFrame"),
+        (pl.Series([1]), r"a Series is no table; give a DataFrame"),
+        (pa.chunked_array([[1]]), "a ChunkedArray is no table"),
+        (pd.DataFrame(), "a DataFrame without columns is no table"),
+        (pd.DataFrame({"x": [1j]}), "table 't': a DataFrame cannot be read: .*complex128"),
+        ("trps.parquet", r"there is no file trps\.parquet; did you mean trips\.parquet"),
+        ("empty", r"the folder .*empty holds no Parquet, CSV or JSON file"),
+        (
+            "mixed",
+            r"trips\.csv is CSV and trips\.parquet is Parquet; give files of one kind, .*/\*\.parquet",
+        ),
+        ("table.xlsx", r"table\.xlsx is of no known kind \(it looks like a ZIP archive"),
+        ("sqlite.db", r"sqlite\.db is no DuckDB file \(it looks like SQLite\)"),
+        ("text.parquet", r"text\.parquet cannot be read as Parquet .*it looks like JSON"),
+        (["shop.duckdb", "shop.duckdb "], "one of 2 files; give one at a time"),
+        ("shop.duckdb", "has no table 't', but a, b; name one of these, or give the file itself"),
+    ],
+)
+def test_what_is_no_table_is_named_with_what_is_accepted(
+    connect: Connect, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: object, complaint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "README.md").write_text("nothing yet")
+    (tmp_path / "mixed").mkdir()
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    for name in ("trips.parquet", "trips.csv"):
+        (tmp_path / "mixed" / name).write_text("id\n1\n")
+    (tmp_path / "table.xlsx").write_bytes(b"PK\x03\x04")
+    (tmp_path / "sqlite.db").write_bytes(b"SQLite format 3\x00")
+    (tmp_path / "text.parquet").write_text('{"x": 1}')
+    for name in ("shop.duckdb", "shop.duckdb "):
+        with duckdb.connect(tmp_path / name) as connection:
+            connection.execute("CREATE TABLE a AS SELECT 1 AS x; CREATE TABLE b AS SELECT 2 AS x")
+    with pytest.raises(
+        relaqs.LayoutError if "cannot be read" not in complaint else relaqs.DataError, match=complaint
+    ):
+        connect(tables={"t": given})
+    assert not list((tmp_path / "cache").rglob("*.parquet"))
+
+
+def odd_columns() -> pa.Table:
+    """Return a row and a NULL of each type that people have and tests forget."""
+    moments = pa.array([0, None], pa.timestamp("us", "Europe/Berlin"))
+    return pa.table(
+        {
+            "a b": [1, None],
+            'c"d': ["it's", None],
+            "😀": [b"\x00", None],
+            "select": [decimal.Decimal("1.50"), None],
+            "s": [{"x": 1, "y": "a"}, None],
+            "l": [[1, 2], None],
+            "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "c": pa.array(["z", None]).dictionary_encode(),
+            "t": moments,
+            "n": pa.nulls(2),
+            "u": pa.array([1, None], pa.duration("us")),
+            "h": pa.array([2**64 - 1, None], pa.uint64()),
+            "f": [float("nan"), None],
+        }
+    )
+
+
+@pytest.mark.parametrize("rows", [2, 0])
+@pytest.mark.parametrize(
+    "make", [lambda t: t, lambda t: t.to_pandas(), pl.from_arrow], ids=["arrow", "pandas", "polars"]
+)
+def test_odd_columns_are_what_duckdb_makes_of_them(
+    connect: Connect, make: Callable[[pa.Table], Any], rows: int
+) -> None:
+    given = make(odd_columns().slice(0, rows))
+    db = connect(tables={"trips": given})
+    with duckdb.connect() as connection:
+        connection.register("trips", given)
+        expected = connection.sql("FROM trips").to_arrow_table()
+        types = [row[:2] for row in connection.execute("DESCRIBE FROM trips").fetchall()]
+    assert [(column.name, column.type) for column in db.tables["trips"].columns] == types
+    found = db.online_sql("SELECT * FROM trips").result().estimate
+    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+
+
+def test_columns_of_an_enum_are_not_laid_out_behind_the_questions(connect: Connect) -> None:
+    """A layout would have texts, which have another order."""
+    db = connect(tables={"trips": odd_columns().to_pandas(), "zones": ROWS})
+    tables = db.tables
+    assert not tables["trips"].answers_alike_laid_out  # type: ignore[attr-defined]
+    assert tables["zones"].answers_alike_laid_out  # type: ignore[attr-defined]
+
+
+def test_no_library_of_frames_is_imported_to_tell_what_was_given(tmp_path: Path) -> None:
+    program = (
+        "import sys, duckdb, relaqs\n"
+        "rows = duckdb.sql('SELECT 1 AS x').to_arrow_table()\n"
+        f"db = relaqs.connect(rows, cache_directory={str(tmp_path)!r})\n"
+        "print([name for name in ('pandas', 'polars', 'deltalake', 'pyiceberg') if name in sys.modules])\n"
+        "db.close()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -68,6 +68,15 @@ def test_plain_files_are_laid_out_for_a_cluster(cluster: LocalCluster, tmp_path:
     assert (answer.mode, answer.estimate["fare"].to_pylist()) == ("mergeable", [20_000 * 19_999 // 2])
 
 
+def test_data_in_memory_are_laid_out_for_a_cluster(cluster: LocalCluster, tmp_path: Path) -> None:
+    fares = pa.table({"fare": range(20_000)}).to_pandas()
+    where = {"cluster": cluster.scheduler_address, "cache_directory": tmp_path / "cache"}
+    with connect(tables={"trips": fares}, **where) as db:
+        answer = db.online_sql("SELECT sum(fare) AS fare FROM trips").result()
+    assert (answer.mode, answer.estimate["fare"].to_pylist()) == ("mergeable", [20_000 * 19_999 // 2])
+    assert list((tmp_path / "cache" / "sessions").iterdir()) == []
+
+
 def test_a_query_that_runs_as_a_whole(cluster: LocalCluster, tpch_warehouse: Path) -> None:
     with connect(tpch_warehouse, cluster=cluster.scheduler_address) as db:
         [snapshot] = db.online_sql("SELECT length(string_agg(DISTINCT l_returnflag, '')) AS n FROM lineitem")

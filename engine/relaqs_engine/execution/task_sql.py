@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
-from relaqs_engine.layouts.reads import TableRead, read_of_outliers, read_of_partitions
+from relaqs_engine.layouts.reads import LaidOutRead, read_of_outliers, read_of_partitions
 from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import RANGE_HIGH, RANGE_LOW
@@ -26,7 +26,7 @@ def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...],
     return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
 
 
-def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[TableRead, ...]:
+def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[LaidOutRead, ...]:
     """Return what the partial query over the given partitions reads of its streams."""
     return tuple(
         read_of_partitions(catalog.table(stream.table), stream.columns, partitions) for stream in plan.streams
@@ -39,7 +39,7 @@ def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[st
     return (*([outlier_sql(plan, catalog)] if reads_outliers(plan, batch) else []), *sqls)
 
 
-def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[TableRead, ...], ...]:
+def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[LaidOutRead, ...], ...]:
     """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
     reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
     if not reads_outliers(plan, batch):

@@ -12,6 +12,7 @@ from typing import Literal
 
 from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, list_literal, open_for_writing, quote_text
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition, with_inliers
@@ -92,6 +93,36 @@ class Build:
             outliers=outliers,
         )
         return self.target.publish(layout)
+
+    def first_part(
+        self,
+        partitions: tuple[Partition, ...],
+        columns: tuple[Column, ...],
+        *,
+        seed: int,
+        hash_scheme: str,
+        hash_probe: str,
+    ) -> FirstPart:
+        """Return the first part of a layout by rows, whose other partitions are not written yet.
+
+        columns: with what is known of them over the whole table.
+        """
+        return FirstPart(
+            table=self.target.directory.name,
+            directory=self.target.directory,
+            kind="sampled",
+            columns=columns,
+            partitions=partitions,
+            row_count=self.source.row_count,
+            unit_count=self.source.row_count,
+            cluster_key=(),
+            seed=seed,
+            hash_scheme=hash_scheme,
+            hash_probe=hash_probe,
+            max_unit_rows=1,
+            source=self.source.description,
+            created_with="",
+        )
 
     def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
         """Return where the files of written partitions are now."""

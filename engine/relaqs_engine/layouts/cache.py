@@ -1,7 +1,7 @@
 """What the user has as tables: `connect(tables={"trips": "trips/*.parquet"})` needs no earlier step.
 
-Parquet files are read where they lie, until there is a layout of them. So are DuckDB files, and data in
-memory. CSV and JSON files are first copied to Parquet, and so is what can be read only once.
+Files are read where they lie, until there is a layout of them. So are DuckDB files, and data in memory. What
+can be read only once is first copied to Parquet.
 The cache has layouts and copies, see `cached_files.py`. It may be deleted at any time. Of a source only the
 newest state is kept, and of the same files one layout, whatever names they are opened by.
 """
@@ -12,9 +12,10 @@ import dataclasses
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,16 +31,15 @@ from relaqs_engine.layouts.cache_entry import tidy
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.cached_files import CachedFiles, one_at_a_time
 from relaqs_engine.layouts.duck_tables import DuckTable, duck_table, is_duck_file
-from relaqs_engine.layouts.file_kinds import kind_of
+from relaqs_engine.layouts.file_kinds import FileKind, kind_of
 from relaqs_engine.layouts.folder import write_errors
-from relaqs_engine.layouts.in_memory import held, in_words
+from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.lent import table_in_file, table_in_memory
+from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_text
 from relaqs_engine.layouts.manifest import Layout, read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (
-    FileSource,
     TableSource,
     find_files,
     fingerprint,
@@ -48,6 +48,7 @@ from relaqs_engine.layouts.sources import (
     layout_folder,
     open_source,
     parquet_source,
+    the_only,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.stored import may_be_folder, stored_again, stored_layout
@@ -56,7 +57,8 @@ from relaqs_engine.stores.mirror import mirror_root
 from relaqs_engine.stores.objects import fetch_whole
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.build import Progress
+    from relaqs_engine.layouts.build import Build, Progress
+    from relaqs_engine.layouts.first_part import FirstPart
 
 Announce = Callable[[str], None]
 
@@ -72,18 +74,20 @@ class Opening:
         use: where the cache is, and what is held of it.
         announce: called with a sentence before anything that takes time.
         spread: threads to lay tables out on.
+        processes: other processes to do so on.
     """
 
     use: CacheUse = field(default_factory=CacheUse)
     announce: Announce = lambda message: None
     spread: Spread = in_turn
+    processes: Spread | None = None
 
 
 def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     """Return a source as a table: the layout of it that there is, or else the data where they lie.
 
-    CSV and JSON files are copied to Parquet now, once. So are readers, lazy frames and relations, for this
-    session. Raises LayoutError and DataError as `shuffle` does.
+    Readers, lazy frames and relations are copied to Parquet now, for this session. Raises LayoutError and
+    DataError as `shuffle` does.
 
     Args:
         table: its name.
@@ -91,22 +95,17 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
         how: where the cache is, and who uses it.
     """
     _check_table_name(table)
+    source = the_only(source)
     how.use.names(table, source)
-    cache = how.use.cache.directory
-    if isinstance(source, str | os.PathLike) and is_duck_file(source):
-        source = duck_table(Path(os.path.abspath(source)), table)
-    if isinstance(source, DuckTable):
-        cached = CachedFiles.of_part(table, source, cache)
-        return _found_layout(cached, how.use) or table_in_file(source, cached)
-    if (lake := lake_table(source)) is not None:
-        return _of_lake(lake, CachedFiles.of_lake(table, lake, cache), how)
-    if not is_path(source):
-        return _of_session(table, source, how.use.folder)
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
-    if (stored := _stored_layout(source, cache)) is not None:
+    if (stored := _stored_layout(source, how.use.cache.directory)) is not None:
         return dataclasses.replace(stored, table=table)
-    return _of_files(CachedFiles.of(table, source, cache), source, how)
+    if (recognised := _recognised(table, source, how)) is None:
+        with _about(table):
+            return _of_session(table, source, how.use.folder)
+    cached, open_as_it_lies = recognised
+    return _found_layout(cached, how.use) or open_as_it_lies()
 
 
 def reopened_table(table: Layout, how: Opening) -> Layout:
@@ -121,6 +120,40 @@ def reopened_table(table: Layout, how: Opening) -> Layout:
     return opened_table(table.table, source, how)
 
 
+@contextmanager
+def _about(table: str) -> Iterator[None]:
+    """Say in the block's errors which table they are about: data in memory have no name of their own."""
+    try:
+        yield
+    except (DataError, LayoutError) as error:
+        raise type(error)(f"table {table!r}: {error}") from error
+
+
+def _recognised(
+    table: str, source: TableSource, how: Opening
+) -> tuple[CachedFiles, Callable[[], PlainTable]] | None:
+    """Return where the cache keeps a layout of a source, and what opens the source without one.
+
+    None where no later session could tell that it has the same source.
+    """
+    cache = how.use.cache.directory
+    if (lake := lake_table(source)) is not None:
+        cached = CachedFiles.of_lake(table, lake, cache)
+        return cached, partial(_of_lake, lake, cached, how)
+    if isinstance(source, str | os.PathLike) and is_duck_file(source):
+        source = duck_table(Path(os.path.abspath(source)), table)
+    if isinstance(source, DuckTable):
+        cached = CachedFiles.of_part(table, source, cache)
+        return cached, partial(table_in_file, source, cached)
+    if not is_path(source):
+        return None
+    cached = CachedFiles.of(table, source, cache)
+    kind = kind_of(cached.files)
+    if kind is FileKind.PARQUET:
+        return cached, partial(_as_they_lie, cached)
+    return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, how)
+
+
 def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
     """Return the layout that the cache has of a source in its present state, None where it has none."""
     if not (cached.has_layout and use.hold(cached.layout)):
@@ -129,16 +162,8 @@ def _found_layout(cached: CachedFiles, use: CacheUse) -> Layout | None:
     return dataclasses.replace(read_manifest(cached.layout), table=cached.table)
 
 
-def _of_files(cached: CachedFiles, source: FileSource, how: Opening) -> Layout:
-    if (layout := _found_layout(cached, how.use)) is not None:
-        return layout
-    return _staged(cached, source, how) if kind_of(cached.files).is_text else _as_they_lie(cached)
-
-
-def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> Layout:
+def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> PlainTable:
     """Return a version of a lake's table: its files, an Arrow dataset of them, or a copy of its rows."""
-    if (layout := _found_layout(cached, how.use)) is not None:
-        return layout
     with closing(open_for_reading()) as cursor:
         if (opened := lake_files(lake, cursor)) is not None:
             return plain_table(cached, opened, fingerprint(lake.files), cursor)
@@ -149,11 +174,11 @@ def _of_lake(lake: LakeTable, cached: CachedFiles, how: Opening) -> Layout:
 
 def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable:
     """Return data in memory as a table. What can be read only once is copied to a file of the session."""
-    words, data = in_words(source), held(source)
+    words, data, files = in_words(source), held(source), dataset_files(source)
     home = folder.path / f"{table}-{secrets.token_hex(4)}"
     cached = CachedFiles(table, words, (), (), home)
-    if data is not None:
-        return table_in_memory(data, words, cached)
+    if data is not None or files:
+        return table_in_memory(source if data is None else data, words, cached, fingerprint(files))
     cached.staged.mkdir(parents=True)
     with closing(_writing_cursor(cached.staged)) as cursor:
         opened = open_source(source, cursor, cached.staged)
@@ -170,7 +195,7 @@ def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
     opened = opened_table(table, source, how)
     if not isinstance(opened, PlainTable):
         return opened
-    return lay_out(opened, LayingOut(how.announce, spread=how.spread), how.use)
+    return lay_out(opened, LayingOut(how.announce, spread=how.spread, processes=how.processes), how.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +212,9 @@ class LayingOut:
         ended: called when the work is done, or has failed.
         progress: told how far the work is. It may raise, which ends the work and leaves nothing.
         spread: threads of the caller's, to do so on.
+        processes: other processes to do so on. Where they do not see the files or the cache, it is done here.
+        first_there: is handed the first part of the layout as soon as it can be asked. None: nobody waits for
+            one, which makes the whole less work.
     """
 
     announce: Announce
@@ -197,6 +225,8 @@ class LayingOut:
     ended: Callable[[], None] = lambda: None
     progress: Progress = lambda share, doing: None
     spread: Spread = in_turn
+    processes: Spread | None = None
+    first_there: Callable[[FirstPart], None] | None = None
 
 
 def lay_out(table: PlainTable, how: LayingOut, use: CacheUse) -> Layout:
@@ -247,7 +277,6 @@ def _keep_within_limit(cached: CachedFiles, folder: Path, announce: Announce, us
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
     from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
-    from relaqs_engine.layouts.sampled import sample
     from relaqs_engine.layouts.static import store_whole
 
     memory, threads = how.memory_limit_bytes, how.threads
@@ -263,9 +292,28 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
             if table.row_count < _STATIC_BELOW_ROWS:
                 store_whole(build)
             else:
-                sample(build, suitable_partitions(table.row_count), progress=how.progress, spread=how.spread)
+                _sample(build, table, how)
         finally:
             how.ended()
+
+
+def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
+    from relaqs_engine.layouts.exchange import UnseenHereError
+    from relaqs_engine.layouts.sampled import sample
+
+    write = partial(
+        sample,
+        build,
+        suitable_partitions(table.row_count),
+        progress=how.progress,
+        spread=how.spread,
+        first_there=how.first_there,
+    )
+    try:
+        write(processes=how.processes)
+    except UnseenHereError as error:
+        how.announce(f"{table.table} is laid out by this process alone: {error}")
+        write()
 
 
 def _check_table_name(table: str) -> None:
@@ -273,7 +321,7 @@ def _check_table_name(table: str) -> None:
         raise LayoutError(f"{table!r} cannot name a table; choose a name without '/'")
 
 
-def _stored_layout(source: FileSource, cache_directory: Path) -> Layout | None:
+def _stored_layout(source: object, cache_directory: Path) -> Layout | None:
     address = Address.of(source)
     if address is None or not may_be_folder(address):
         return None

@@ -58,9 +58,9 @@ class DuckTable:
         return AttachedFile(f"relaqs_file_{digest}", str(self.file))
 
     @property
-    def relation(self) -> tuple[str, ...]:
-        """Return the names that stand for it after FROM where its file is attached."""
-        return self.attached.name, self.schema, self.name
+    def sql(self) -> str:
+        """Return what stands for it after FROM where its file is attached."""
+        return ".".join(map(quote_name, (self.attached.name, self.schema, self.name)))
 
     @property
     def in_words(self) -> str:
@@ -108,7 +108,7 @@ def duck_table(file: Path, wanted: str) -> DuckTable:
 def attached_table(table: DuckTable, cursor: Cursor) -> Iterator[str]:
     """Give what stands for the table after FROM. Raises DataError if its file changes in the block."""
     _attach(cursor, table.attached)
-    yield ".".join(map(quote_name, table.relation))
+    yield table.sql
     if _states(table.file) != table.states:
         raise DataError(f"{table.file} changed while it was being read; open it again")
 
@@ -155,10 +155,10 @@ def _named(found: list[DuckTable], file: Path) -> dict[str, DuckTable]:
 
 def _described(table: DuckTable, cursor: Cursor) -> DuckTable | None:
     """Return the table with its columns and rows, None where it is a view that cannot be read."""
-    sql = f"SELECT * FROM {'.'.join(map(quote_name, table.relation))}"
+    sql = f"SELECT * FROM {table.sql}"
     try:
         columns = tuple(cursor.describe(sql))
-        row_count = _expected_rows(sql, cursor) if table.is_view else _row_count(sql, cursor)
+        row_count = expected_rows(sql, cursor) if table.is_view else _row_count(sql, cursor)
     except RelaqsError:
         if table.is_view:
             return None
@@ -171,7 +171,7 @@ def _row_count(sql: str, cursor: Cursor) -> int:
     return int(count)
 
 
-def _expected_rows(sql: str, cursor: Cursor) -> int:
+def expected_rows(sql: str, cursor: Cursor) -> int:
     """Return how many rows DuckDB expects, at least one. To count those of a view would be to run it."""
     ((_, text),) = cursor.rows(f"EXPLAIN (FORMAT json) {sql}")
     expected = json.loads(text)[0].get("extra_info", {}).get("Estimated Cardinality", 1)

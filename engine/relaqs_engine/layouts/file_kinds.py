@@ -77,6 +77,8 @@ def is_data(file: Path) -> bool:
 def kind_of(files: Sequence[Path]) -> FileKind:
     """Return the kind of the files. Raises LayoutError unless all are of one known kind."""
     first, *others = ((file, _kind_of_file(file)) for file in files)
+    if others and first[1] is FileKind.DUCKDB:
+        raise LayoutError(f"{first[0]} is a DuckDB file and one of {len(files)} files; give one at a time")
     for file, kind in others:
         if kind is not first[1]:
             raise LayoutError(

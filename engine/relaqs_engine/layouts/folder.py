@@ -3,7 +3,7 @@
     TABLE/manifest.json              names the data folder that counts; replacing it is the switch
     TABLE/data-<16 hex digits>/      the partitions; a new folder for each write, so that no path is used
                                      twice and caches by path never go stale
-    TABLE/.writing-<16 hex digits>/  a write under way: partitions, staged source, spill
+    TABLE/.writing-<16 hex digits>/  a write under way: staged source, spill
 
 What the manifest does not name was left by a write that died. The next write removes it. A lock on the folder
 keeps two writers apart, and the system drops it when its holder dies.
@@ -45,18 +45,17 @@ class Writing:
 
     @property
     def parts(self) -> Path:
-        """Return the folder that partitions are written into."""
-        return self.scratch / "parts"
+        """Return the folder that partitions are written into, where they stay."""
+        return self.directory / self.data_name
 
     @property
     def data_name(self) -> str:
-        """Return the name that the folder of partitions gets in the table's folder."""
+        """Return the name of the folder of partitions in the table's folder."""
         return "data-" + self.scratch.name.removeprefix(_WRITING_PREFIX)
 
     def publish(self, layout: Layout) -> Layout:
         """Make the written partitions the table, and return it. All of them must be on disk already."""
         _sync_directory(self.parts)
-        self.parts.rename(self.directory / self.data_name)
         write_manifest(layout)
         _sync_directory(self.directory)
         return layout
@@ -85,10 +84,13 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
             sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
             try:
-                with write_errors(directory, target.scratch):
-                    target.parts.mkdir(parents=True)
+                with write_errors(directory, target.scratch, target.parts):
+                    target.scratch.mkdir()
+                    target.parts.mkdir()
                     yield target
             finally:
+                if _named_by_manifest(directory) is None:  # a damaged manifest, so this write failed
+                    _remove(target.parts)
                 sweep(directory)
     finally:
         for folder in created:
@@ -97,14 +99,15 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
 
 
 @contextmanager
-def write_errors(directory: Path, scratch: Path) -> Iterator[None]:
-    """Raise LayoutError if there is no room, or the folder cannot be written. scratch: what is written."""
+def write_errors(directory: Path, *written: Path) -> Iterator[None]:
+    """Raise LayoutError if there is no room, or the folder cannot be written. written: the folders in use."""
     try:
         yield
     except (DataError, OSError) as error:
         if _is_disk_full(error):
-            written = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
-            raise _no_space(directory, f"{_megabytes(written)} had been written") from error
+            files = (path for folder in written for path in folder.rglob("*") if path.is_file())
+            byte_count = sum(path.stat().st_size for path in files)
+            raise _no_space(directory, f"{_megabytes(byte_count)} had been written") from error
         if _says(error, errno.EFBIG):
             raise LayoutError(
                 f"{directory} cannot be written: a file became larger than this system lets a process write; "

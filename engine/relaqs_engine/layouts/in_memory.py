@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -58,10 +60,22 @@ def held(source: object) -> Any | None:
     return None
 
 
+def row_count_of(data: Any) -> int:
+    """Return how many rows data have that `held` returned, or an Arrow dataset."""
+    return int(data.count_rows()) if is_a(data, "pyarrow", "Dataset") else len(data)
+
+
 def _with_columns(data: Any, names: Sequence[object]) -> Any:
     if not len(names):
         raise LayoutError(f"{in_words(data)} without columns is no table; give one with columns")
     return data
+
+
+def dataset_files(source: object) -> tuple[Path, ...]:
+    """Return the files of an Arrow dataset on this machine, () for anything else."""
+    if not is_a(source, "pyarrow", "FileSystemDataset") or source.filesystem.type_name != "local":  # type: ignore[attr-defined]
+        return ()
+    return tuple(Path(os.path.abspath(file)) for file in source.files)  # type: ignore[attr-defined]
 
 
 def streamed(source: object) -> Any:
@@ -78,7 +92,7 @@ def streamed(source: object) -> Any:
     if isinstance(source, Relation):
         return source.to_arrow_reader(_ROWS_PER_BATCH)
     if isinstance(source, ArrowStream):
-        return _rows_of(source)
+        return _reader_of(source)
     raise LayoutError(f"{in_words(source)} is no table; {_next_step(source)}")
 
 
@@ -88,7 +102,9 @@ def in_words(source: object) -> str:
     kind = f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
     if source is None:
         return "None"
-    shown = repr(source) if isinstance(source, str | bytes | int | float | bool | dict | list) else ""
+    if isinstance(source, list | tuple) and source:
+        return f"{kind} of {type(source[0]).__name__}"
+    shown = repr(source) if isinstance(source, str | bytes | int | float | bool | dict) else ""
     return f"{kind} ({shown[:_LONGEST_SHOWN]}{'…' * (len(shown) > _LONGEST_SHOWN)})" if shown else kind
 
 
@@ -103,7 +119,7 @@ def _lazy_reader(frame: Any) -> pa.RecordBatchReader:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _rows_of(source: ArrowStream) -> pa.RecordBatchReader:
+def _reader_of(source: ArrowStream) -> pa.RecordBatchReader:
     try:
         return pa.RecordBatchReader.from_stream(source)
     except pa.ArrowInvalid as error:

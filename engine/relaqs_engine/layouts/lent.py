@@ -1,7 +1,6 @@
-"""Tables that are no files of rows: data in the memory of this process, and tables in DuckDB files.
+"""Tables that are no Parquet files: data in the memory of this process, DuckDB files, CSV and JSON.
 
-They are plain tables, read whole where they are. Statements read them by a name, which a database knows for
-as long as it lives.
+They are plain tables, read whole where they are. A database borrows the first two for as long as it lives.
 """
 
 from __future__ import annotations
@@ -15,37 +14,48 @@ from typing import Any
 from relaqs_engine.duck import FileState, Lent, LentData, open_for_reading, quote_name
 from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.duck_tables import DuckTable
+from relaqs_engine.layouts.file_kinds import FileKind
+from relaqs_engine.layouts.in_memory import row_count_of
 from relaqs_engine.layouts.plain import (
-    BYTES_PER_CORE_SECOND,
     MEASURED_BELOW_ROWS,
     PlainTable,
     measured,
     unmeasured,
 )
+from relaqs_engine.layouts.scan_cost import BYTES_PER_CORE_SECOND
 from relaqs_engine.layouts.sources import bad_source, check_names
+from relaqs_engine.layouts.text_files import checked_read
 
 _BYTES_OF_A_VALUE = 8
+_TEXT_BYTES_PER_CORE_SECOND = 1e8
+"""Measured: a core reads that much of CSV or JSON a second."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LentTable(PlainTable):
-    """A plain table without files of its own. It has no partitions.
+    """A plain table without Parquet files of its own. It has no partitions.
 
     Attributes:
-        names: those that stand for it after FROM.
-        borrowed: what a database must borrow to know them.
+        rows_sql: what stands for it after FROM.
+        core_seconds: about how long one core takes to read it whole.
         watched: the files that must stay as they are, and their states.
+        borrowed: what a database must borrow to read it.
         given: what the user gave.
     """
 
-    names: tuple[str, ...] = ()
-    borrowed: tuple[Lent, ...] = ()
+    rows_sql: str = ""
+    core_seconds: float = 0.0
     watched: tuple[FileState, ...] = ()
+    borrowed: tuple[Lent, ...] = ()
     given: Any = None
 
     @property
-    def relation(self) -> tuple[str, ...]:
-        return self.names
+    def from_sql(self) -> str:
+        return self.rows_sql
+
+    @property
+    def sql(self) -> str:
+        return self.rows_sql
 
     @property
     def lent(self) -> tuple[Lent, ...]:
@@ -60,12 +70,8 @@ class LentTable(PlainTable):
         return self.given
 
     @property
-    def sql(self) -> str:
-        return sql_of(self.names)
-
-    @property
     def scan_core_seconds(self) -> float:
-        return self.row_count * len(self.columns) * _BYTES_OF_A_VALUE / BYTES_PER_CORE_SECOND
+        return self.core_seconds
 
 
 def table_in_memory(
@@ -83,54 +89,78 @@ def table_in_memory(
     lent = LentData(f"relaqs_lent_{secrets.token_hex(6)}", data)
     with closing(open_for_reading()) as cursor, bad_source(source):
         cursor.borrow([lent])
-        names = (lent.name,)
-        columns = cursor.describe(f"SELECT * FROM {sql_of(names)}")
-        ((row_count,),) = cursor.rows(f"SELECT count(*) FROM {sql_of(names)}")
-        found = lent_table(names, lent, columns, row_count, source, cached, states, data)
-        return measured(found, cursor) if row_count < MEASURED_BELOW_ROWS else found
+        columns = cursor.describe(f"SELECT * FROM {quote_name(lent.name)}")
+        found = LentTable(
+            **_shape(columns, row_count_of(data), source, cached),
+            rows_sql=quote_name(lent.name),
+            core_seconds=_seconds(columns, row_count_of(data)),
+            watched=states,
+            borrowed=(lent,),
+            given=data,
+        )
+        return measured(found, cursor) if found.row_count < MEASURED_BELOW_ROWS else found
 
 
 def table_in_file(source: DuckTable, cached: CachedFiles) -> LentTable:
     """Return a table of a DuckDB file, where it is. cached: its name, and where a layout of it would be."""
-    lent, columns, rows = source.attached, source.columns, source.row_count
-    return lent_table(source.relation, lent, columns, rows, source.in_words, cached, source.states, source)
-
-
-def lent_table(
-    names: tuple[str, ...],
-    lent: Lent,
-    columns: Sequence[tuple[str, str]],
-    row_count: int,
-    source: str,
-    cached: CachedFiles,
-    states: tuple[FileState, ...],
-    given: Any,
-) -> LentTable:
-    """Return a table that is read by its names, once `lent` is borrowed. See `LentTable` and `Layout`."""
-    check_names(columns)
     return LentTable(
-        table=cached.table,
-        directory=cached.home,
-        kind="plain",
-        columns=tuple(unmeasured(name, type_text, row_count) for name, type_text in columns),
-        partitions=(),
-        row_count=row_count,
-        unit_count=row_count,
-        cluster_key=(),
-        seed=0,
-        hash_scheme="",
-        hash_probe="",
-        max_unit_rows=1,
-        source=source,
-        created_with="",
-        cached=cached,
-        names=names,
-        borrowed=(lent,),
-        watched=states,
-        given=given,
+        **_shape(source.columns, source.row_count, source.in_words, cached),
+        rows_sql=source.sql,
+        core_seconds=_seconds(source.columns, source.row_count),
+        watched=source.states,
+        borrowed=(source.attached,),
+        given=source,
     )
 
 
-def sql_of(names: Sequence[str]) -> str:
-    """Return what stands after FROM for these names."""
-    return ".".join(map(quote_name, names))
+def table_of_text(kind: FileKind, cached: CachedFiles) -> LentTable | None:
+    """Return a table in CSV or JSON files, where they lie. None if they can only be read into a copy.
+
+    Nobody has counted its rows: `row_count` is a guess from the size of the files.
+
+    Args:
+        kind: of the files.
+        cached: the files, the table's name, and where a layout of it would be.
+    """
+    source = cached.source_in_words
+    with closing(open_for_reading()) as cursor, bad_source(source):
+        read = checked_read(kind, cached.files, cursor, source)
+    if read is None:
+        return None
+    byte_count = sum(byte_count for _, byte_count, _ in cached.states)
+    row_count = 1 + byte_count // (_BYTES_OF_A_VALUE * len(read.columns))
+    return LentTable(
+        **_shape(read.columns, row_count, source, cached),
+        rows_sql=read.sql,
+        core_seconds=byte_count / _TEXT_BYTES_PER_CORE_SECOND,
+        watched=cached.states,
+        given=cached.source,
+    )
+
+
+def _seconds(columns: Sequence[tuple[str, str]], row_count: int) -> float:
+    return row_count * len(columns) * _BYTES_OF_A_VALUE / BYTES_PER_CORE_SECOND
+
+
+def _shape(
+    columns: Sequence[tuple[str, str]], row_count: int, source: str, cached: CachedFiles
+) -> dict[str, Any]:
+    """Return the fields of a layout that has no partitions."""
+    check_names(columns)
+    return {
+        "table": cached.table,
+        "directory": cached.home,
+        "kind": "plain",
+        "columns": tuple(unmeasured(name, type_text, row_count) for name, type_text in columns),
+        "partitions": (),
+        "row_count": row_count,
+        "unit_count": row_count,
+        "cluster_key": (),
+        "seed": 0,
+        "hash_scheme": "",
+        "hash_probe": "",
+        "max_unit_rows": 1,
+        "source": source,
+        "created_with": "",
+        "cached": cached,
+    }

@@ -170,6 +170,11 @@ class Layout:
         return self.kind == "sampled"
 
     @property
+    def is_first_part(self) -> bool:
+        """Whether only the first of its partitions are there yet (see `layouts/first_part.py`)."""
+        return False
+
+    @property
     def is_plain(self) -> bool:
         """Whether it is no layout, but the user's own files as they are."""
         return self.kind == "plain"
@@ -185,9 +190,9 @@ class Layout:
         return self.row_count
 
     @property
-    def relation(self) -> tuple[str, ...]:
-        """The names that stand for the table after FROM; () where it is read from its files."""
-        return ()
+    def from_sql(self) -> str:
+        """What stands for the table after FROM, "" where it is read from its files."""
+        return ""
 
     @property
     def has_hive_columns(self) -> bool:

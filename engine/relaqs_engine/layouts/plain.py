@@ -14,7 +14,9 @@ from typing import Any
 
 from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file
 from relaqs_engine.layouts.cached_files import CachedFiles
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
+from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
 from relaqs_engine.stores.objects import copy_at, fetch_whole
@@ -24,10 +26,6 @@ MEASURED_BELOW_ROWS = 100_000
 
 NOTABLE_SECONDS = 0.3
 """A table that takes longer to be read whole is worth a layout."""
-
-BYTES_PER_CORE_SECOND = 1e9
-_BYTES_OF_A_ROW = 20
-"""Measured: a core reads that much of Parquet a second, if each row counts as that many bytes more."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -41,11 +39,13 @@ class PlainTable(Layout):
         modified_ns: for each file the time of its last change in nanoseconds.
         is_staged: the file is a copy of our own, made of a CSV file, say.
         cached: what the user named, and where a layout of it would be.
+        first_part: of the layout that is being made of it. None where there is none yet.
     """
 
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
     cached: CachedFiles | None = None
+    first_part: FirstPart | None = None
 
     @property
     def has_hive_columns(self) -> bool:
@@ -91,10 +91,14 @@ class PlainTable(Layout):
         )
 
     @property
+    def answers_alike_laid_out(self) -> bool:
+        """Whether a layout has columns of the same types: an ENUM becomes a text, which has another order."""
+        return not any(column.type.startswith("ENUM(") for column in self.columns)
+
+    @property
     def scan_core_seconds(self) -> float:
         """Return about how long one core takes to read the table whole."""
-        byte_count = sum(part.byte_count for part in self.partitions)
-        return (byte_count + _BYTES_OF_A_ROW * self.row_count) / BYTES_PER_CORE_SECOND
+        return scan_core_seconds(sum(part.byte_count for part in self.partitions), self.row_count)
 
 
 def plain_table(

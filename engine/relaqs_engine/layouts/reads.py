@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaqs_engine.duck import FileState
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.stores.mirror import Remote
@@ -30,6 +31,21 @@ class TableRead:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRead:
+    """Partitions of the first part of a layout, which has no manifest yet.
+
+    Attributes:
+        part: the first part.
+        files: as the manifest will name them.
+        columns: those that a statement can read, as the manifest will name them.
+    """
+
+    part: FirstPart
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlainRead:
     """Files that were not laid out, and their state when the session was opened.
 
@@ -46,12 +62,15 @@ class PlainRead:
     row_groups: tuple[tuple[str, int], ...] | None = None
 
 
-Read: TypeAlias = TableRead | PlainRead
+LaidOutRead: TypeAlias = TableRead | FirstRead
+Read: TypeAlias = LaidOutRead | PlainRead
 
 
-def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> TableRead:
+def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> LaidOutRead:
     """Return the read of some partitions."""
     files = tuple(layout.partitions[i].file for i in partitions)
+    if isinstance(layout, FirstPart):
+        return FirstRead(layout, files, columns)
     return TableRead(str(layout.directory), files, columns, layout.remote)
 
 
@@ -66,6 +85,7 @@ def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
     if layout.is_plain:
         assert isinstance(layout, PlainTable)
         return PlainRead(layout.table, layout.states, columns_named(layout, names))
+    assert not layout.is_first_part, f"the first part of {layout.table} is not the table"
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 
 

@@ -97,7 +97,7 @@ def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTa
     """
     if any(column.name.lower() == _NAME_OF_FILE_NUMBERS for column in plain.columns):
         return None
-    if plain.relation or not columns or any(not _is_simple(plain.column(name).type) for name in columns):
+    if plain.from_sql or not columns or any(not _is_simple(plain.column(name).type) for name in columns):
         return None
     if any(not flat_columns(state).keys() >= set(columns) for state in plain.states):
         return None

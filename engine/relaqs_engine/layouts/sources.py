@@ -11,7 +11,7 @@ import difflib
 import glob
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
@@ -19,13 +19,13 @@ from typing import Any, TypeAlias, TypeGuard
 from relaqs_engine.duck import Cursor, FileState, file_state, list_literal, one_file, quote_text
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_table, is_duck_file
-from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of
+from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of, what_it_looks_like
 from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
 from relaqs_engine.layouts.remote_files import remote_files
 from relaqs_engine.layouts.stored import download, is_stored_warehouse
-from relaqs_engine.layouts.text_files import check_lines, text_sql
+from relaqs_engine.layouts.text_files import checked_read, whole_read
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.objects import fetch_whole
 
@@ -92,6 +92,7 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     """
     if isinstance(source, ParquetSource):
         return source
+    source = the_only(source)
     if (folder := layout_folder(source)) is not None:
         return _laid_out(read_manifest(folder), cursor, str(folder))
     if (lake := source if isinstance(source, LakeTable) else lake_table(source)) is not None:
@@ -134,6 +135,11 @@ def _lake_copy(lake: LakeTable, cursor: Cursor, scratch: Path) -> ParquetSource:
         return staged("relaqs_source", cursor, scratch, lake.in_words)
 
 
+def the_only(source: TableSource) -> TableSource:
+    """Return what a list of one thing holds, and anything else as it is."""
+    return source[0] if isinstance(source, list | tuple) and len(source) == 1 else source
+
+
 def is_path(source: object) -> TypeGuard[FileSource]:
     """Whether a source is a path, or a list of paths."""
     if isinstance(source, list | tuple):
@@ -148,10 +154,14 @@ def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetS
     kind = kind_of(files)
     if kind is FileKind.PARQUET:
         return parquet_source(files, cursor, names)
-    if kind is FileKind.CSV:
-        with bad_source(names):
-            check_lines(files, cursor, names)
-    return staged(text_sql(kind, files), cursor, scratch, names)
+    with bad_source(names):
+        checked = checked_read(kind, files, cursor, names)
+    with suppress(DataError):  # a later row is of another type
+        if checked is not None:
+            return staged(checked.sql, cursor, scratch, names)
+    with bad_source(names):
+        whole = whole_read(kind, files, cursor, names)
+    return staged(whole.sql, cursor, scratch, names)
 
 
 def find_files(source: FileSource) -> tuple[Path, ...]:
@@ -214,8 +224,6 @@ def _names_in(folder: Path) -> list[str]:
 
 def layout_folder(source: TableSource) -> Path | None:
     """Return the folder if the source is a single layout, None otherwise."""
-    if isinstance(source, list | tuple) and len(source) == 1:
-        return layout_folder(source[0])
     if not isinstance(source, str | os.PathLike):
         return None
     folder = Path(source)
@@ -246,6 +254,8 @@ def parquet_source(
 
 
 def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
+    if len(files) > 1 and _have_one_schema(files, cursor):
+        return
     first = _file_columns(files[0], cursor)
     for file in files[1:]:
         columns = _file_columns(file, cursor)
@@ -257,6 +267,20 @@ def _check_same_columns(files: Sequence[Path], cursor: Cursor) -> None:
                 )
 
 
+def _have_one_schema(files: Sequence[Path], cursor: Cursor) -> bool:
+    """Whether the footers of the files say the same of their columns, in the same order."""
+    schemas = (
+        "SELECT file_name, list((name, type, type_length, num_children, converted_type, scale, precision, "
+        "logical_type) ORDER BY place) AS columns FROM (SELECT *, row_number() OVER () AS place FROM "
+        f"parquet_schema({_list(files)})) GROUP BY file_name"
+    )
+    try:
+        ((count,),) = cursor.rows(f"SELECT count(DISTINCT columns) FROM ({schemas})")
+    except (DataError, SqlError):
+        return False  # one of them cannot be read, and is to be found
+    return bool(count == 1)
+
+
 def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
     try:
         return dict(
@@ -264,8 +288,10 @@ def _file_columns(file: Path, cursor: Cursor) -> dict[str, str]:
         )
     except (DataError, SqlError) as error:
         reason = str(error).splitlines()[0]
+        looks = what_it_looks_like(file)
+        hint = f", and it looks like {looks}" if looks not in ("", FileKind.PARQUET.value) else ""
         raise DataError(
-            f"{file} cannot be read as Parquet ({reason}); write it again or leave it out"
+            f"{file} cannot be read as Parquet ({reason}{hint}); write it again or leave it out"
         ) from error
 
 
@@ -315,8 +341,10 @@ def bad_source(description: str) -> Iterator[None]:
     """Say in the block's errors what could not be read."""
     try:
         yield
-    except SqlError as error:
-        raise DataError(f"{description} cannot be read: {error}") from error
+    except (DataError, SqlError) as error:
+        if description in str(error):
+            raise
+        raise DataError(f"{description} cannot be read: {error}; repair it, or leave it out") from error
 
 
 def source_names(source: FileSource) -> str:

@@ -1,35 +1,96 @@
-"""CSV and JSON files, read the way DuckDB reads them."""
+"""CSV and JSON files, read the way DuckDB reads them, and no value changed on the way.
+
+DuckDB looks at the first rows for the types of the columns. It then rounds a later 2.5 to 3 if these rows had
+whole numbers, and drops the time of a later "2020-01-01 10:00" if they had dates. To look at all rows takes
+three times as long as to read them. So such columns are read as texts, and compared with what they become. A
+value that would change is an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from relaqs_engine.duck import Cursor, list_literal, one_file
-from relaqs_engine.errors import DataError
+from relaqs_engine.duck import Cursor, list_literal, one_file, quote_name, quote_text
+from relaqs_engine.errors import DataError, SqlError
 from relaqs_engine.layouts.file_kinds import FileKind
 
+Columns = Sequence[tuple[str, str]]
+
 _CSV_SEPARATORS = ",;|\t"
-# Take types from all rows, and skip no line. DuckDB drops lines at the start that do not fit those below.
-_CSV_OPTIONS = "sample_size = -1, skip = 0"
-_JSON_OPTIONS = "sample_size = -1"
+_WHOLE_NUMBERS = ("BIGINT", "HUGEINT", "UBIGINT")
+_IS_KEPT = {
+    **dict.fromkeys(_WHOLE_NUMBERS, "trim({text}) = {value}::VARCHAR"),
+    "DATE": "NOT contains({text}, ':') AND {value} IS NOT NULL",
+    "TIME": "NOT contains({text}, '-') AND NOT contains({text}, '+') AND {value} IS NOT NULL",
+}
+"""SQL that says whether a text is the same after a cast, by the type that it is cast to."""
+_USUAL_DATES = (None, "", "%Y-%m-%d")
 
 
-def text_sql(kind: FileKind, files: Sequence[Path]) -> str:
-    """Return what stands for the files after FROM."""
-    names = list_literal([one_file(str(file)) for file in files])
-    if kind is FileKind.JSON:
-        return f"read_json({names}, {_JSON_OPTIONS})"
-    return f"read_csv({names}, {_CSV_OPTIONS})"
+@dataclass(frozen=True, slots=True)
+class TextRead:
+    """How text files are read. columns: pairs (name, DuckDB type). sql: what stands for them after FROM."""
+
+    columns: Columns
+    sql: str
 
 
-def check_lines(files: Sequence[Path], cursor: Cursor, description: str) -> None:
-    """Refuse CSV files whose lines have different numbers of fields. DuckDB would drop some of them."""
-    names = list_literal([one_file(str(file)) for file in files])
-    kept, guessed = (
-        [name for name, _ in cursor.describe(f"SELECT * FROM {table}")]
-        for table in (text_sql(FileKind.CSV, files), f"read_csv({names})")
-    )
+def checked_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, description: str) -> TextRead | None:
+    """Return how to read the files with types from their first rows. A value that would change is an error.
+
+    None where no such error can be made, as of numbers inside of nested values.
+    """
+    columns = _columns(kind, files, cursor, description)
+    if any(_holds_whole_numbers(type_text) for _, type_text in columns):
+        return None
+    lossy = {name: type_text for name, type_text in columns if type_text in _IS_KEPT}
+    if kind is FileKind.CSV:
+        rows = _csv_with_texts(files, lossy, cursor)
+    else:
+        rows = _json_with_texts(files, columns, lossy)
+    if rows is None:
+        return None
+    casts = ", ".join(_checked_cast(name, type_text) for name, type_text in lossy.items())
+    read = TextRead(columns, f"(SELECT * REPLACE ({casts}) FROM {rows})" if casts else rows)
+    try:
+        is_same = cursor.describe(f"SELECT * FROM {read.sql}") == columns
+    except (DataError, SqlError):
+        is_same = False
+    return read if is_same else None
+
+
+def whole_read(kind: FileKind, files: Sequence[Path], cursor: Cursor, description: str) -> TextRead:
+    """Return how to read the files with types from all rows, which takes some time to find out."""
+    more = {"sample_size": "-1"}
+    columns = _columns(kind, files, cursor, description, more)
+    rows = _read(kind, files, more)
+    # DuckDB reads whole numbers of JSON as HUGEINT where one of them is below zero.
+    names = [quote_name(name) for name, type_text in columns if type_text == "HUGEINT"]
+    casts = ", ".join(f"{name}::BIGINT AS {name}" for name in names)
+    return TextRead(columns, f"(SELECT * REPLACE ({casts}) FROM {rows})" if casts else rows)
+
+
+def _columns(
+    kind: FileKind,
+    files: Sequence[Path],
+    cursor: Cursor,
+    description: str,
+    more: Mapping[str, str] | None = None,
+) -> list[tuple[str, str]]:
+    """Return the columns that DuckDB finds.
+
+    Raises DataError for CSV files whose lines have different numbers of fields. DuckDB would drop some.
+    """
+    columns = cursor.describe(f"SELECT * FROM {_read(kind, files, more or {})}")
+    if kind is FileKind.CSV:
+        guessed = cursor.describe(f"SELECT * FROM read_csv({_names(files)})")
+        _check_fields([name for name, _ in columns], [name for name, _ in guessed], description)
+    return columns
+
+
+def _check_fields(kept: list[str], guessed: list[str], description: str) -> None:
     is_one_column = len(kept) == 1 and any(mark in kept[0] for mark in _CSV_SEPARATORS)
     if kept != guessed or is_one_column:
         raise DataError(
@@ -37,3 +98,58 @@ def check_lines(files: Sequence[Path], cursor: Cursor, description: str) -> None
             f"(the columns would be {', '.join(map(repr, kept))}); repair it, or give a DuckDB relation that "
             "says how to read it, e.g. duckdb.read_csv(…, skip=2)"
         )
+
+
+def _csv_with_texts(files: Sequence[Path], texts: Mapping[str, str], cursor: Cursor) -> str | None:
+    """Return what reads CSV files with these columns as they are written, None for dates of another form."""
+    if not texts:
+        return _read(FileKind.CSV, files, {})
+    ((delimiter, quote, escape, has_header, date_format),) = cursor.rows(
+        "SELECT Delimiter, Quote, Escape, HasHeader, DateFormat FROM "
+        f"sniff_csv({quote_text(one_file(str(files[0])))}, skip = 0)"
+    )
+    if "DATE" in texts.values() and date_format not in _USUAL_DATES:
+        return None
+    # Without numbers among the columns, DuckDB could no more tell which line is the header.
+    marks = {"delim": delimiter, "quote": quote, "escape": escape}
+    found = {name: quote_text(mark) for name, mark in marks.items() if mark not in (None, "\0", "(empty)")}
+    types = ", ".join(f"{quote_text(name)}: 'VARCHAR'" for name in texts)
+    more = {**found, "header": str(bool(has_header)).lower(), "types": f"{{{types}}}"}
+    return _read(FileKind.CSV, files, more)
+
+
+def _json_with_texts(files: Sequence[Path], columns: Columns, texts: Mapping[str, str]) -> str:
+    """Return what reads JSON files with these columns as they are written."""
+    types = ((name, "VARCHAR" if name in texts else type_text) for name, type_text in columns)
+    listed = ", ".join(f"{quote_text(name)}: {quote_text(type_text)}" for name, type_text in types)
+    return _read(FileKind.JSON, files, {"columns": f"{{{listed}}}"})
+
+
+def _read(kind: FileKind, files: Sequence[Path], more: Mapping[str, str]) -> str:
+    # Skip no line: DuckDB drops lines at the start that do not fit those below.
+    function, usual = ("read_csv", {"skip": "0"}) if kind is FileKind.CSV else ("read_json", {})
+    options = (f"{name} = {value}" for name, value in {**usual, **more}.items())
+    return f"{function}({', '.join([_names(files), *options])})"
+
+
+def _checked_cast(name: str, type_text: str) -> str:
+    text = quote_name(name)
+    value = f"TRY_CAST({text} AS {type_text})"
+    is_kept = _IS_KEPT[type_text].format(text=text, value=value)
+    complaint = quote_text(
+        f"the first values of column {name!r} are {type_text}, and a later one is not; lay the table out "
+        "(`relaqs shuffle`, or lay_out of a session), which takes the type from all rows. The value is "
+    )
+    return (
+        f"CASE WHEN {text} IS NULL THEN NULL WHEN {is_kept} THEN {value} "
+        f"ELSE error({complaint} || {text}) END AS {text}"
+    )
+
+
+def _holds_whole_numbers(type_text: str) -> bool:
+    """Whether a nested type has whole numbers in it, which nothing compares."""
+    return type_text not in _WHOLE_NUMBERS and any(number in type_text for number in _WHOLE_NUMBERS)
+
+
+def _names(files: Sequence[Path]) -> str:
+    return list_literal([one_file(str(file)) for file in files])
