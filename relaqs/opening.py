@@ -53,16 +53,17 @@ def connect(
     asked about again is laid out meanwhile. On a cluster plain files are laid out into the cache first.
 
     Args:
-        data: a folder of layouts; or a Parquet or CSV file, or a folder of such files, each a table by its
-            own name.
-        tables: table name → Parquet or CSV files (path, folder or glob).
+        data: a folder of layouts; or Parquet, CSV, JSON or DuckDB files, Delta or Iceberg tables (a path, a
+            pattern, a list, or a folder of such), each a table by its own name; or a DataFrame, Arrow data or
+            a DuckDB relation, which is called `data`.
+        tables: table name → any of these. A list of paths is one table.
         cluster: a Dask scheduler's address, or a Dask client. Without it queries run on threads of this
             process.
         views: view name → SELECT, over tables and the views before it.
         threads: how many threads of this process answer queries. By default one for each core.
         memory_limit: of each process that runs queries, in bytes or as "4GB". By default it is half of this
             machine's memory, and a quarter with a cluster.
-        cache_directory: where layouts of plain files are, and copies of CSV files. By default $RELAQS_CACHE
+        cache_directory: where layouts and copies are. By default $RELAQS_CACHE
             or ~/.cache/relaqs.
         policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
             with `plan` (see `relaqs.policies`).

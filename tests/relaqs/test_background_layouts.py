@@ -291,11 +291,11 @@ def test_a_copy_whose_file_changed_says_so(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
-    path = tmp_path / "trips.csv"
-    path.write_text("zone,fare\n1,2\n")
+    path, row = tmp_path / "trips.json", '{"zone": 1, "fare": 2, "more": {"whole": 3}}\n'  # is copied
+    path.write_text(row)
     with connect(path) as db:
         ask(db)
-        path.write_text("zone,fare\n1,2\n3,4\n")
+        path.write_text(row + row.replace("1", "3"))
         assert len(ask(db)) == 1
         assert f"{path} changed since" in announced.messages[-1]
         db.refresh("trips")

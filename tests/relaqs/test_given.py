@@ -398,3 +398,10 @@ def test_no_library_of_frames_is_imported_to_tell_what_was_given(tmp_path: Path)
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_a_reader_that_was_read_before_is_no_empty_table(connect: Connect) -> None:
+    reader = ROWS.to_reader()
+    assert answer(connect(reader), "SELECT count(*) AS n FROM data") == [(1_000,)]
+    with pytest.raises(relaqs.DataError, match="has already been consumed"):
+        connect(reader)

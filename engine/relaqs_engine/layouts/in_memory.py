@@ -87,6 +87,8 @@ def streamed(source: object) -> Any:
         raise LayoutError(f"{in_words(source)} is no table; give a DataFrame, such as series.to_frame()")
     if is_a(source, "pyarrow", "Dataset") or is_a(source, "pyarrow", "Scanner"):
         return source
+    if is_a(source, "pyarrow", "RecordBatchReader"):
+        return source  # DuckDB itself notes that it was read, and refuses to read it again
     if is_a(source, "polars", "LazyFrame"):
         return _lazy_reader(source)
     if isinstance(source, Relation):

@@ -16,8 +16,6 @@ from relaqs_engine.duck import Cursor, list_literal, one_file, quote_name, quote
 from relaqs_engine.errors import DataError, SqlError
 from relaqs_engine.layouts.file_kinds import FileKind
 
-Columns = Sequence[tuple[str, str]]
-
 _CSV_SEPARATORS = ",;|\t"
 _WHOLE_NUMBERS = ("BIGINT", "HUGEINT", "UBIGINT")
 _IS_KEPT = {
@@ -33,7 +31,7 @@ _USUAL_DATES = (None, "", "%Y-%m-%d")
 class TextRead:
     """How text files are read. columns: pairs (name, DuckDB type). sql: what stands for them after FROM."""
 
-    columns: Columns
+    columns: Sequence[tuple[str, str]]
     sql: str
 
 
@@ -118,7 +116,9 @@ def _csv_with_texts(files: Sequence[Path], texts: Mapping[str, str], cursor: Cur
     return _read(FileKind.CSV, files, more)
 
 
-def _json_with_texts(files: Sequence[Path], columns: Columns, texts: Mapping[str, str]) -> str:
+def _json_with_texts(
+    files: Sequence[Path], columns: Sequence[tuple[str, str]], texts: Mapping[str, str]
+) -> str:
     """Return what reads JSON files with these columns as they are written."""
     types = ((name, "VARCHAR" if name in texts else type_text) for name, type_text in columns)
     listed = ", ".join(f"{quote_text(name)}: {quote_text(type_text)}" for name, type_text in types)

@@ -131,7 +131,8 @@ def test_a_late_value_that_duckdb_would_change_is_an_error_until_all_rows_were_l
     with pytest.raises(DataError, match=r"first values of column 'x' are .* takes the type from all rows"):
         read(table, "SELECT max(x) FROM {rows}")
     assert read(table, "SELECT count(*) FROM {rows}") == [(30_001,)]
-    laid_out = Catalog.of_sources({"t": tmp_path / name}, tmp_path / "cache", lay_out=True).table("t")
+    how = Opening(CacheUse(Cache(tmp_path / "cache")))
+    laid_out = Catalog.of_sources({"t": tmp_path / name}, how, lay_out=True).table("t")
     assert laid_out.row_count == 30_001
     assert laid_out.column("x").type in ("DOUBLE", "VARCHAR", "TIMESTAMP", "JSON")
 

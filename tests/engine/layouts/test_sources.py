@@ -156,6 +156,24 @@ def test_every_parquet_type_is_stored_unchanged(tmp_path: Path, expression: str)
     assert layout.columns[0].type == type_text
 
 
+@pytest.mark.parametrize("type_text", ["TIMESTAMP_S", "TIMESTAMP_MS", "INTEGER[2]"])
+def test_types_that_parquet_widens_are_stored(tmp_path: Path, type_text: str) -> None:
+    text = "[1, 2]" if "[" in type_text else "2020-01-01"
+    with closing(duckdb.connect()) as connection:
+        rows = connection.sql(f"SELECT '{text}'::{type_text} AS x")
+        layout = add_static(rows, tmp_path / "t")
+    assert layout.columns[0].type in ("TIMESTAMP", "INTEGER[]")
+
+
+@pytest.mark.parametrize("type_text", ["BIT", "UNION(a INTEGER)"])
+def test_types_that_parquet_changes_are_refused(tmp_path: Path, type_text: str) -> None:
+    with duckdb.connect(tmp_path / "t.duckdb") as connection:
+        value = "'101'::BIT" if type_text == "BIT" else "union_value(a := 1)"
+        connection.execute(f"CREATE TABLE t AS SELECT {value} AS x")
+    with pytest.raises(LayoutError, match=r"column 'x' is .*, which Parquet keeps as .*; cast it"):
+        add_static(tmp_path / "t.duckdb", tmp_path / "t")
+
+
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
