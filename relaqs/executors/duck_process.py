@@ -25,6 +25,7 @@ from relaqs_engine.duck import (
     quote_name,
 )
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.intact import HOW_TO_MEND
 from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.streams import Hoist
 
