@@ -34,7 +34,7 @@ def test_a_file_is_read_anew(tmp_path: Path, name: str) -> None:
     with relaqs.connect(tmp_path / name, cache_directory=tmp_path / "cache", threads=1) as db:
         assert count(db) == 5
         write(tmp_path / name, 7)
-        assert db.refresh("Trips").row_count == 7
+        db.refresh("Trips")
         assert count(db) == 7
 
 

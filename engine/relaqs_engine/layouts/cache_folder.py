@@ -20,32 +20,29 @@ from relaqs_engine.layouts.cache_entry import CacheEntry, entries_in, has_rubbis
 from relaqs_engine.layouts.cached_files import SourceRecord, one_at_a_time, size_in_words
 from relaqs_engine.layouts.folder import locked, write_text
 from relaqs_engine.layouts.session_folder import sweep_sessions
+from relaqs_engine.stores.mirror import default_cache_directory
 
 _HOME = re.compile(r"[^.].*-[0-9a-f]{16}")
 _LIMIT_NAME = "limit.json"
 _REMOVING_PREFIX = ".removing-"
 
 
-def default_cache_directory() -> Path:
-    """Return where plain files are laid out: $RELAQS_CACHE, or ~/.cache/relaqs."""
-    return Path(os.environ.get("RELAQS_CACHE") or Path.home() / ".cache" / "relaqs")
-
-
 class Cache:
-    """The folder that keeps layouts of plain files, and copies of CSV files.
+    """The folder that keeps layouts of plain files, and copies of files that cannot be read where they lie.
 
     Args:
         directory: the folder. By default $RELAQS_CACHE or ~/.cache/relaqs.
 
     >>> import duckdb, relaqs
-    >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_csv("numbers.csv")
-    >>> relaqs.connect("numbers.csv", cache_directory="cache").close()
+    >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_parquet("numbers.parquet")
+    >>> with relaqs.connect("numbers.parquet", cache_directory="cache") as db:
+    ...     layout = db.lay_out("numbers")
     >>> cache = relaqs.Cache("cache")
     >>> [(entry.kind, entry.state, entry.row_count) for entry in cache.entries()]
-    [('copy', 'current', 1000)]
+    [('layout', 'current', 1000)]
     >>> cache.set_limit(20_000_000_000)
     ()
-    >>> len(cache.remove(cache.find("numbers.csv"))), cache.entries()
+    >>> len(cache.remove(cache.find("numbers.parquet"))), cache.entries()
     (1, ())
     """
 

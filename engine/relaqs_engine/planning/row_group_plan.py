@@ -12,6 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.reads import columns_named
@@ -60,7 +61,10 @@ def row_group_plan(
     """
     plain = _largest(draft.catalog, tables, rules)
     _check_read_once(draft.tree, plain)
-    table = table_of_row_groups(plain, columns_named(plain, draft.names))
+    try:
+        table = table_of_row_groups(plain, columns_named(plain, draft.names))
+    except DataError as error:  # the query fails where its files are checked
+        raise NotOnlineError("") from error
     if table is None:
         raise NotOnlineError(f"the row groups of {plain.table} cannot be read one by one")
     draft = applied((*READING, *SAMPLING), replace(draft, catalog=draft.catalog.with_layout(table)))
