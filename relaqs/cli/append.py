@@ -41,12 +41,12 @@ def append(source: tuple[str, ...], into: str | Path, batch: str, new_files: boo
     none.
     """
     from relaqs_engine.layouts import read_manifest
-    from relaqs_engine.layouts.store_writing import on_this_machine
+    from relaqs_engine.layouts.together import folder_here
 
     from relaqs.cli.progress import progress_bar
     from relaqs.laying_out import append as add_rows
 
-    before = read_manifest(on_this_machine(into))
+    before = read_manifest(folder_here(into))
     with progress_bar() as progress:
         layout = add_rows(
             source,

@@ -16,7 +16,6 @@ is the switch, as it is when a table is laid out. Queries that run go on over th
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -37,8 +36,7 @@ from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, is_path
 from relaqs_engine.layouts.spread import Spread, in_turn
-from relaqs_engine.layouts.store_writing import on_this_machine
-from relaqs_engine.layouts.together import layout_folders, publish_together
+from relaqs_engine.layouts.together import folder_here, layout_folders, publish_together
 
 
 def append(
@@ -85,7 +83,8 @@ def append(
     >>> layout.row_count, layout.column("fare").maximum, again.row_count
     (1002, 6000, 1002)
     """
-    present = read_manifest(on_this_machine(into))
+    directory = folder_here(into)
+    present = read_manifest(directory)
     appendable(present)
     if only_new_files:
         source = new_files(source if is_path(source) else (), present)
@@ -94,7 +93,7 @@ def append(
     report = progress or (lambda share, doing: None)
     report(0.0, "opening the source")
     how = partial(building, force=True, memory_limit_bytes=memory_limit_bytes, threads=threads, waits=True)
-    folders = layout_folders(Path(os.path.abspath(into)))
+    folders = layout_folders(directory)
     with ExitStack() as stack:
         first = stack.enter_context(how(source, folders[0]))
         builds = [first, *(stack.enter_context(how(first.source, folder)) for folder in folders[1:])]
@@ -103,16 +102,13 @@ def append(
         if first.source.row_count and (not batch or batch not in held[0].batches):
             held = _appended(builds, held, batch, report, spread)
     report(1.0, "done")
-    return next(layout for layout in held if layout.table == Path(os.path.abspath(into)).name)
+    return next(layout for layout in held if layout.table == directory.name)
 
 
 def appendable(layout: Layout) -> Path:
-    """Return the folder of a table that rows can be added to.
-
-    Raises LayoutError for the user's own files, and for a table in an object store.
-    """
+    """Return the folder of a table that rows can be added to. Raises LayoutError for the user's own files."""
     if layout.remote is not None:
-        on_this_machine(str(layout.remote.address))
+        return folder_here(str(layout.remote.address))
     if layout.is_plain or is_cached(layout.directory):
         raise LayoutError(
             f"{layout.table} is made of {layout.source}, and has its rows from there: add a file there and "

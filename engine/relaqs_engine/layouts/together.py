@@ -9,6 +9,7 @@ it where the switch was made, and removes it where not.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,8 +18,19 @@ from pathlib import Path
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.folder import Writing, locked
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.stores.address import Address
 
 _NEXT = re.compile(r"\.next-([0-9a-f]{16})\.json")
+
+
+def folder_here(table: str | Path) -> Path:
+    """Return the absolute path of a table's folder. Raises LayoutError for one in an object store."""
+    if (address := Address.of(table)) is not None:
+        raise LayoutError(
+            f"{address} is in an object store, where tables are not appended to or compacted; change a copy "
+            f"in a folder here, and write it there with `relaqs shuffle FOLDER --into {address} --force`"
+        )
+    return Path(os.path.abspath(table))
 
 
 def layout_folders(directory: Path) -> list[Path]:
