@@ -276,11 +276,11 @@ def test_a_copy_whose_file_changed_says_so(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
-    path = tmp_path / "trips.csv"
-    path.write_text("zone,fare\n1,2\n")
+    path = tmp_path / "trips.json"
+    path.write_text('{"zone": 1, "fare": 2, "at": {"place": 3}}\n')
     with connect(path) as db:
         ask(db)
-        path.write_text("zone,fare\n1,2\n3,4\n")
+        path.write_text('{"zone": 1, "fare": 2, "at": {"place": 3}}\n{"zone": 3, "fare": 4}\n')
         assert len(ask(db)) == 1
         assert f"{path} changed since" in announced.messages[-1]
         db.refresh("trips")

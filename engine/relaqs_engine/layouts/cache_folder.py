@@ -32,17 +32,18 @@ def default_cache_directory() -> Path:
 
 
 class Cache:
-    """The folder that keeps layouts of plain files, and copies of CSV files.
+    """The folder that keeps layouts of plain files, and copies of those that cannot be read as they lie.
 
     Args:
         directory: the folder. By default $RELAQS_CACHE or ~/.cache/relaqs.
 
     >>> import duckdb, relaqs
     >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_csv("numbers.csv")
-    >>> relaqs.connect("numbers.csv", cache_directory="cache").close()
+    >>> with relaqs.connect("numbers.csv", cache_directory="cache") as db:
+    ...     layout = db.lay_out("numbers")
     >>> cache = relaqs.Cache("cache")
     >>> [(entry.kind, entry.state, entry.row_count) for entry in cache.entries()]
-    [('copy', 'current', 1000)]
+    [('layout', 'current', 1000)]
     >>> cache.set_limit(20_000_000_000)
     ()
     >>> len(cache.remove(cache.find("numbers.csv"))), cache.entries()

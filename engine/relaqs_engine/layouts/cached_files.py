@@ -3,7 +3,7 @@
 CACHE/trips-<16 hex digits>/              trips.parquet in one state. The digits are a digest of it.
 CACHE/trips-<16 hex digits>/source.json   the names that it was opened by, and the files' states
 CACHE/trips-<16 hex digits>/layout/       the layout
-CACHE/trips-<16 hex digits>/staged/       the copy of CSV files
+CACHE/trips-<16 hex digits>/staged/       the copy of files that cannot be read where they lie
 """
 
 from __future__ import annotations
