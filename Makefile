@@ -1,6 +1,6 @@
 # Needs make and Python 3.11 or newer, nothing else.
 #
-#   make demo    make a little data, run one query online and watch it sharpen
+#   make demo    make 12 million rows, run one query online and watch it sharpen
 #   make test    run the tests but the slow ones, two files at a time
 #   make test-slow  try many more random queries, and the pages that start servers
 #   make check   all that must hold before a commit: tests, lint, format, types

@@ -36,7 +36,16 @@ FOLDERS = {
 RUNS_A_JOB = ("session", "online_query", "publisher", "runner", "handle", "listener")
 KIND_FIELDS = {"around", "refinement", "returns_rows"}
 PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs_bootstrap")
-PLAN_TYPES = {"OnlinePlan", "MergePlan", "RowsPlan", "AroundPlan", "RefinedPlan", "WholePlan"}
+PLAN_TYPES = {
+    "OnlinePlan",
+    "MergePlan",
+    "RowsPlan",
+    "AroundPlan",
+    "RefinedPlan",
+    "WholePlan",
+    "RowGroupPlan",
+    "FirstPartPlan",
+}
 
 
 @dataclass(frozen=True)

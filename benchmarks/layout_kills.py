@@ -3,10 +3,10 @@
     python -m benchmarks.layout_kills [--kills 100] [--seed 0] [--rows 300000] [--signal KILL]
 
 Three ways to write take turns: a layout in a warehouse replaces another, a session lays out a file whose
-earlier state has a layout in the cache, and a session copies a CSV file to the cache. The moment of a kill is
-drawn uniformly over the time that such a write takes. Afterwards the old table or the new one must be there,
-with the right bytes and the right answer; and after the next start nothing else may be left. After ctrl-C
-(--signal INT) nothing may be left at once.
+earlier state has a layout in the cache, and a session copies a JSON file to the cache. The moment of a kill
+is drawn uniformly over the time that such a write takes. Afterwards the old table or the new one must be
+there, with the right bytes and the right answer; and after the next start nothing else may be left. After
+ctrl-C (--signal INT) nothing may be left at once.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from rich.console import Console
 from rich.table import Table
 
 import relaqs
+from relaqs.cli.progress import progress_bar
 from relaqs.queries import notices
 
 SUM = "SELECT count(*) AS n, sum(fare) AS fare FROM trips"
@@ -174,17 +175,20 @@ class LaidOut(Written):
 
 
 class Copied(LaidOut):
-    """A copy of a CSV file in the cache."""
+    """A copy of a JSON file in the cache. Its nested numbers are why it is copied."""
 
     @property
     def source(self) -> Path:
-        return self.folder / "trips.csv"
+        return self.folder / "trips.json"
 
     def _write_source(self, rows: duckdb.DuckDBPyRelation) -> None:
-        rows.write_csv(str(self.source))
+        nested = rows.project("*, {'whole': id} AS nested")
+        nested.query("rows", f"COPY rows TO '{self.source}' (FORMAT json)")
 
     def write(self) -> None:
         self._opened().close()
+        if not self.state():
+            raise FoundWrongError(f"{self.source} is not copied")
 
 
 WAYS: tuple[type[Written], ...] = (Replaced, LaidOut, Copied)
@@ -326,8 +330,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--signal", choices=["KILL", "INT"], default="KILL")
     options = parser.parse_args(arguments)
     signal_number = signal.Signals[f"SIG{options.signal}"]
-    with tempfile.TemporaryDirectory() as folder:
-        found = list(kills(options.kills, options.seed, options.rows, signal_number, Path(folder)))
+    found: list[Kill] = []
+    with tempfile.TemporaryDirectory() as folder, progress_bar() as progress:
+        for each in kills(options.kills, options.seed, options.rows, signal_number, Path(folder)):
+            found.append(each)
+            progress(len(found) / options.kills, each.way)
     Console().print(table_of(found, signal_number.name))
     if any(each.left_at_last or (options.signal == "INT" and each.left_by_it) for each in found):
         sys.exit("something was left over")

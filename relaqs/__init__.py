@@ -35,14 +35,14 @@ from relaqs.old_paths import MOVED
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.execution.estimate import ApproximateColumn
-    from relaqs_engine.layouts import Layout, VerifyReport, add_static, verify
+    from relaqs_engine.layouts import Layout, VerifyReport, add_static, compact, verify
     from relaqs_engine.layouts.cache_entry import CacheEntry
     from relaqs_engine.layouts.cache_folder import Cache
     from relaqs_engine.plans.online_plan import OnlinePlan
 
     from relaqs.arguments import ArgumentError
     from relaqs.jobs.status import ClusterStatus, JobStatus
-    from relaqs.laying_out import shuffle
+    from relaqs.laying_out import append, shuffle
     from relaqs.opening import connect, online_sql
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError
@@ -88,6 +88,8 @@ __all__ = [
     "UnsupportedError",
     "VerifyReport",
     "add_static",
+    "append",
+    "compact",
     "connect",
     "online_sql",
     "report",
@@ -122,6 +124,8 @@ _HOMES = {
     "TrainingRun": "relaqs.training",
     "VerifyReport": "relaqs_engine.layouts",
     "add_static": "relaqs_engine.layouts",
+    "append": "relaqs.laying_out",
+    "compact": "relaqs_engine.layouts",
     "connect": "relaqs.opening",
     "online_sql": "relaqs.opening",
     "report": "relaqs.pacing",

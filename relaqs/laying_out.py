@@ -1,4 +1,4 @@
-"""Laying tables out on several threads: the engine's `shuffle`, given a pool of threads of this process."""
+"""Laying tables out on several threads: the engine's functions, given a pool of threads of this process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import ParamSpec, TypeVar
 
 from relaqs_engine import layouts
 from relaqs_engine.layouts import Layout
+from relaqs_engine.layouts.appending import appendable
+from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.layouts.spread import Spread
 
 P = ParamSpec("P")
@@ -67,3 +69,9 @@ def _with_threads(lay_out: Callable[P, Layout]) -> Callable[P, Layout]:
 
 
 shuffle = _with_threads(layouts.shuffle)
+append = _with_threads(layouts.append)
+
+
+def append_to(layout: Layout, source: TableSource, batch: str) -> Layout:
+    """Return the layout of a session's table after rows were added to it. batch: a name for them, or ""."""
+    return append(source, appendable(layout), batch=batch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,8 @@ from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.sql.views import check_views
 
-from relaqs.arguments import ArgumentError, check_count
-from relaqs.executors import open_executor
+from relaqs.arguments import ArgumentError, check_count, check_seconds
+from relaqs.executors import Executor, open_executor
 from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
@@ -44,6 +44,7 @@ def connect(
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
+    exact_below_seconds: float | None = None,
 ) -> Session:
     """Return a session over the tables of a warehouse folder, or over plain files, read where they lie.
 
@@ -73,6 +74,10 @@ def connect(
             says.
         background_layouts: whether plain tables that take more than 0.3 seconds to read are laid out into the
             cache when they are asked about a second time. Later queries then have estimates.
+        exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
+            without estimates before. On small tables these cost several times as much as the answer. A query
+            that asks for a target, a timeout, batches or other steps has estimates all the same. With None,
+            the default, all queries have.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -89,15 +94,18 @@ def connect(
     ----
     most: [[999]]
     """
+    if exact_below_seconds is not None:
+        check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
     with ExitStack() as undo:
         use = CacheUse(Cache(cache_directory))
         undo.callback(use.release)
-        catalog = _open_catalog(data, tables or {}, use, lay_out=cluster is not None)
-        check_views(views or {}, catalog.tables)
+        sources = _sources(data, tables or {})
         executor = open_executor(cluster, cores=cores, policy=policy, security=security)
         undo.callback(executor.close)
+        catalog = _open_catalog(sources, use, None if cluster is None else executor)
+        check_views(views or {}, catalog.tables)
         session = Session(
             catalog,
             views or {},
@@ -106,6 +114,7 @@ def connect(
             exact_threads=executor.capacity if cluster is None else 1,  # a task of a cluster is one core
             result_limit_bytes=None if result_limit is None else result_bytes(result_limit),
             background_layouts=background_layouts,
+            exact_below_seconds=exact_below_seconds,
             cache_use=use,
         )
         undo.pop_all()
@@ -142,12 +151,19 @@ _CONNECT_OPTIONS = {
     "result_limit",
     "security",
     "background_layouts",
+    "exact_below_seconds",
 }
 
 
-def _open_catalog(
-    data: TableSource | None, tables: Mapping[str, TableSource], use: CacheUse, *, lay_out: bool
-) -> Catalog:
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What the user named. laid_out: tables of a warehouse folder. found: others by their names."""
+
+    laid_out: Catalog
+    found: Mapping[str, TableSource]
+
+
+def _sources(data: TableSource | None, tables: Mapping[str, TableSource]) -> _Sources:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
     found: Mapping[str, TableSource] = {}
@@ -156,17 +172,26 @@ def _open_catalog(
         laid_out = Catalog.open(Path(data))
     elif data is not None:
         found = found_tables(data)
-    sources, how = {**found, **tables}, Opening(use, notices.announce)
-    opened = _laid_out(sources, how) if lay_out else Catalog.of_sources(sources, how)
-    return Catalog((*laid_out.layouts, *opened.layouts))
+    return _Sources(laid_out, {**found, **tables})
 
 
-def _laid_out(sources: Mapping[str, TableSource], how: Opening) -> Catalog:
-    """Return the tables. Those without a layout are laid out now."""
+def _open_catalog(sources: _Sources, use: CacheUse, cluster: Executor | None) -> Catalog:
+    """Return the tables. On a cluster those without a layout are laid out now, by its workers."""
+    how = Opening(use, notices.announce)
+    if cluster is None:
+        opened = Catalog.of_sources(sources.found, how)
+    else:
+        opened = _laid_out(sources.found, how, cluster)
+    return Catalog((*sources.laid_out.layouts, *opened.layouts))
+
+
+def _laid_out(sources: Mapping[str, TableSource], how: Opening, cluster: Executor) -> Catalog:
+    from relaqs.executors.spreading import OnExecutor
     from relaqs.laying_out import on_threads
 
+    processes = OnExecutor(cluster, "laying out tables")
     with on_threads() as spread:
-        return Catalog.of_sources(sources, replace(how, spread=spread), lay_out=True)
+        return Catalog.of_sources(sources, replace(how, spread=spread, processes=processes), lay_out=True)
 
 
 def _default_memory_bytes(is_cluster: bool) -> int:

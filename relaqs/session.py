@@ -6,46 +6,44 @@ import time
 import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import gettempdir
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import DatabaseConfig, open_for_reading
+from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.layouts.plain import PlainTable, measured
+from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
 from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
-from relaqs.jobs.executor import user_name
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.fallback import WholeFallback
 from relaqs.queries.online_query import OnlineQuery
-from relaqs.queries.open_tables import OpenTables
+from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
 from relaqs.queries.start import query_description, query_job
-from relaqs.queries.state_database import StateDatabase
+from relaqs.queries.state_database import StateDatabase, closed_config
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.sources import TableSource
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
@@ -79,25 +77,27 @@ class Session:
         exact_threads: int,
         result_limit_bytes: int | None = None,
         background_layouts: bool = True,
+        exact_below_seconds: float | None = None,
         cache_use: CacheUse | None = None,
     ) -> None:
+        self._exact_below_seconds = exact_below_seconds
         self._catalog = catalog
         self._executor = executor
         self._views = views
         self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = _database_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
+        self._config = closed_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
         self._exact_config = replace(
             self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
         )
         self._opened_configs: set[DatabaseConfig] = set()
         self._is_closed = False
         self._open(catalog)
-        self._states = StateDatabase(_database_config(self._state_bytes, result_limit_bytes))
+        self._states = StateDatabase(closed_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
         cores = executor.capacity if background_layouts else None
         self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
         # In a thread of its own: closing waits for tasks, and a finalizer may run in the middle of one.
-        close = background_thread(partial(_let_go, executor, self._open_tables), "relaqs-close")
+        close = background_thread(partial(let_go, executor, self._open_tables), "relaqs-close")
         self._close_forgotten = weakref.finalize(self, close.start)
         self._close_forgotten.atexit = False  # at exit executors close themselves
 
@@ -132,11 +132,7 @@ class Session:
         >>> db.measured_tables()["numbers"].column("x").maximum
         8
         """
-        with closing(open_for_reading(threads=self._exact_config.threads)) as cursor:
-            return {
-                name: measured(table, cursor) if isinstance(table, PlainTable) else table
-                for name, table in self.tables.items()
-            }
+        return all_measured(self.tables, self._exact_config.threads)
 
     def online_sql(
         self,
@@ -237,6 +233,8 @@ class Session:
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
+        if options.wants_the_end_only:
+            plan = self._planner.at_once(plan, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at)
 
     def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
@@ -384,6 +382,23 @@ class Session:
         self._planner.check_open()
         return self._open_tables.refresh(table)
 
+    def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
+        """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
+
+        Args:
+            source: as `relaqs.append` takes it.
+            table: its name. Plain tables cannot be appended to.
+            batch: a name for these rows, which are appended only once under it.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
+        1500
+        """
+        self._planner.check_open()
+        return self._open_tables.append(table, source, batch)
+
     def train(
         self,
         job: TrainingJob,
@@ -529,7 +544,7 @@ class Session:
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self.plan(sql))
+        return explain(self._planner.at_once(self.plan(sql), self._exact_below_seconds))
 
     def advise(self, sql: str) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
@@ -582,15 +597,3 @@ class Session:
     def __repr__(self) -> str:
         place = "closed" if self._is_closed else self._executor.describe()
         return f"<Session of {', '.join(self.tables)}: {place}>"
-
-
-def _let_go(executor: Executor, tables: OpenTables) -> None:
-    """Free what a session held that was forgotten without being closed."""
-    tables.close()
-    executor.close()
-
-
-def _database_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
-    """Return the configuration of a database that may read nothing yet."""
-    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
-    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)

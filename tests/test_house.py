@@ -37,6 +37,7 @@ MAY_IMPORT = {
         "polars",
         "rich",
         "click",
+        "prompt_toolkit",
         "scipy",
         "sklearn",
         "threadpoolctl",

@@ -17,11 +17,11 @@ from pathlib import Path
 from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
-from relaqs_engine.layouts.manifest import Layout, read_manifest, table_folders
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.layouts.together import settle
 
-LAYOUT_MARK = "@"
 MOST_CHOICES = 16
 
 
@@ -65,6 +65,7 @@ class Catalog:
     def open(cls, directory: str | Path) -> Catalog:
         """Return the tables of a warehouse folder. Raises LayoutError if it holds none."""
         folders = table_folders(Path(os.path.abspath(directory)))
+        settle(folders)
         return cls(tuple(read_manifest(folder) for folder in folders))
 
     @classmethod
@@ -108,10 +109,17 @@ class Catalog:
         for chosen in islice(product(*ways), MOST_CHOICES):
             yield replace(self, chosen=chosen)
 
+    def with_layout(self, layout: Layout) -> Catalog:
+        """Return this catalog with the layout in the place of the one of the same name."""
+        layouts = (layout if each.table == layout.table else each for each in self.layouts)
+        return replace(self, layouts=tuple(layouts))
+
     @property
     def readable_directories(self) -> tuple[str, ...]:
         """Return the folders whose files queries may read."""
-        return tuple(str(layout.directory) for layout in self.layouts if not layout.is_plain)
+        parts = (table.first_part for table in self._plain_tables if table.first_part is not None)
+        laid_out = (layout for layout in self.layouts if not layout.is_plain)
+        return tuple(str(layout.directory) for layout in (*laid_out, *parts))
 
     @property
     def readable_files(self) -> tuple[FileState, ...]:
@@ -131,6 +139,11 @@ class Catalog:
     @property
     def _plain_tables(self) -> list[PlainTable]:
         return [layout for layout in self.layouts if isinstance(layout, PlainTable)]
+
+    def all_of(self, table: str) -> tuple[Layout, ...]:
+        """Return all layouts of a table. Raises SqlError with candidates if there is none with that name."""
+        found = self.table(table).table.partition(LAYOUT_MARK)[0]
+        return tuple(_by_table(self.layouts)[found])
 
     def is_sampled(self, table: str) -> bool:
         """Whether there is a layout of the table that is sampled. `table` is a name in any case."""

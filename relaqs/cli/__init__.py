@@ -26,9 +26,12 @@ from relaqs.plugins import PluginError, Plugins
 # Our own commands → the module and the name in it, and what `relaqs --help` says of each without loading it.
 COMMANDS = {
     "sql": ("relaqs.cli.sql:sql", "Answer one SELECT online."),
+    "shell": ("relaqs.cli.shell:shell", "Ask one question after another at a prompt."),
     "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
     "advise": ("relaqs.cli.advise:advise", "Name the layouts that would help a SELECT."),
     "shuffle": ("relaqs.cli.data:shuffle", "Lay a table out: any part of it becomes a random sample."),
+    "append": ("relaqs.cli.append:append", "Add rows to a table that was laid out."),
+    "compact": ("relaqs.cli.append:compact", "Make one file of the many that appends leave."),
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),

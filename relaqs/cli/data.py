@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.arguments import ArgumentError
-from relaqs.memory import memory_bytes
+from relaqs.cli.parameters import memory_option
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts import VerifyReport
-
-
-def _memory(text: str) -> int:
-    try:
-        return memory_bytes(text)
-    except ArgumentError as error:
-        raise click.BadParameter(
-            f"{text!r} is no amount of memory from 256 MiB up; write it as 4GB"
-        ) from error
 
 
 @click.command("shuffle")
@@ -44,14 +34,7 @@ def _memory(text: str) -> int:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Which random order the rows get.")
 @click.option("--force", is_flag=True, help="Replace the layout that is there.")
-@click.option(
-    "--memory-limit",
-    type=_memory,
-    default="4GB",
-    show_default=True,
-    metavar="SIZE",
-    help="Beyond it, disk is used.",
-)
+@memory_option
 @click.option("--static", is_flag=True, help="Store a small table whole, to be joined to sampled ones.")
 def shuffle(
     source: tuple[str, ...],

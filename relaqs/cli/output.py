@@ -3,7 +3,8 @@
 JSON lines: one object a snapshot, with the attributes of `Snapshot`; `table` and `estimate` are lists of row
 objects (of two columns named x the second is x_1), `columns` names each approximate column's interval. Dates
 are ISO 8601, decimals numbers, bytes hex; NULL, NaN and infinity are null, so `error` is null until something
-is certified.
+is certified. SQL from a file or from standard input may be several statements: `statement` is the number
+of each, from 1. Tables and CSV of several have an empty line between them.
 CSV: the rows of the last snapshot under one header, or of each, which then begin with its number and the
 share of rows read; NULL is an empty field.
 """
@@ -35,13 +36,25 @@ FORMATS = ("table", "jsonl", "csv")
 _UNWRITTEN = ("widths", "course")  # of a snapshot: what its methods answer from
 
 
-def write(snapshots: Iterable[Snapshot], format_name: str, *, every: bool = False) -> None:
-    """Write snapshots to standard output as they come. every: in a table or CSV, not the last alone."""
+def write(
+    snapshots: Iterable[Snapshot], format_name: str, *, every: bool = False, number: int | None = None
+) -> None:
+    """Write snapshots to standard output as they come.
+
+    Args:
+        snapshots: of one statement.
+        format_name: one of FORMATS.
+        every: whether a table or CSV has all of them, and not the last alone.
+        number: of the statement, from 1, where there may be several.
+    """
+    is_live = sys.stdout.isatty() and not every  # and such a table has no empty line at its end
+    if number is not None and number > 1 and (format_name == "csv" or (format_name == "table" and is_live)):
+        sys.stdout.write("\n")
     if format_name == "jsonl":
-        _write_lines((json_line(snapshot) for snapshot in snapshots), sys.stdout)
+        _write_lines((json_line(snapshot, number) for snapshot in snapshots), sys.stdout)
     elif format_name == "csv":
         write_csv(snapshots, sys.stdout, every=every)
-    elif sys.stdout.isatty() and not every:
+    elif is_live:
         from rich.console import Console
 
         show_live(snapshots, Console())
@@ -70,8 +83,11 @@ def as_text(snapshot: Snapshot, file: TextIO) -> str:
     return plain_text(snapshot, ascii_only="utf" not in (file.encoding or "").lower())
 
 
-def json_line(snapshot: Snapshot) -> str:
-    """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII."""
+def json_line(snapshot: Snapshot, number: int | None = None) -> str:
+    """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII.
+
+    number: of its statement, where there may be several.
+    """
     names = [field.name for field in fields(snapshot) if field.name not in _UNWRITTEN]
     values = {name: getattr(snapshot, name) for name in names}
     values |= {
@@ -80,7 +96,8 @@ def json_line(snapshot: Snapshot) -> str:
         "columns": [asdict(column) for column in snapshot.columns],
         "certain_rows": None if snapshot.certain_rows is None else snapshot.certain_rows.to_pylist(),
     }
-    return json.dumps(plain(values), allow_nan=False)
+    numbered = {} if number is None else {"statement": number}
+    return json.dumps(plain(numbered | values), allow_nan=False)
 
 
 def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from relaqs.arguments import ArgumentError, relative_error
+from relaqs.memory import memory_bytes
 
 
 class SqlCommand(click.Command):
@@ -50,12 +51,35 @@ def seconds(text: str) -> float:
     return value
 
 
+def memory_size(text: str) -> int:
+    """Return an amount of memory in bytes, written as 4GB."""
+    try:
+        return memory_bytes(text)
+    except ArgumentError as error:
+        raise click.BadParameter(
+            f"{text!r} is no amount of memory from 256 MiB up; write it as 4GB"
+        ) from error
+
+
+memory_option = click.option(
+    "--memory-limit",
+    type=memory_size,
+    default="4GB",
+    show_default=True,
+    metavar="SIZE",
+    help="Beyond it, disk is used.",
+)
+
+
 def _there(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
     """Return a path or pattern. What a pattern matches is seen when it is opened."""
     if not path.exists() and not glob.has_magic(str(path)):
         raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
     return path
 
+
+SOON_SECONDS = 0.3
+"""An answer that takes no longer is better given at once than estimated before."""
 
 data_option = click.option(
     "--data",

@@ -1,13 +1,23 @@
-"""`relaqs sql`: run one query online and print its snapshots."""
+"""`relaqs sql`: run queries online and print their snapshots."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import SqlCommand, cluster_option, data_option, seconds, share, tls_options
+from relaqs.cli.parameters import (
+    SOON_SECONDS,
+    SqlCommand,
+    cluster_option,
+    data_option,
+    seconds,
+    share,
+    tls_options,
+)
+from relaqs.cli.script import STANDARD_INPUT, saying_which, script_statements
 
 if TYPE_CHECKING:
     from relaqs_engine.execution.headline import Weighting
@@ -17,7 +27,14 @@ if TYPE_CHECKING:
 
 
 @click.command("sql", cls=SqlCommand)
-@click.argument("query", metavar="SELECT")
+@click.argument("query", metavar="SELECT", required=False)
+@click.option(
+    "-f",
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Run the SELECTs of this file, one after another. A semicolon ends each.",
+)
 @data_option
 @cluster_option
 @tls_options
@@ -69,9 +86,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="For people, or for other programs.",
 )
+@click.option(
+    "--exact-below",
+    type=seconds,
+    metavar="TIME",
+    help="Answer what one core reads in less time at once, without estimates. By default that is 300ms where "
+    "only the last snapshot is printed, and never elsewhere.",
+)
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(
-    query: str,
+    query: str | None,
+    file: str | None,
     data: Path,
     cluster: str | None,
     security: dict[str, str] | None,
@@ -87,35 +112,56 @@ def sql(
     watch: tuple[str, ...],
     fallback: Fallback,
     format_name: str,
+    exact_below: float | None,
     every: bool,
 ) -> None:
     """Answer SELECT online: a first estimate at once, then better ones, at the end the exact answer.
 
     On a terminal the answer sharpens in place. JSON lines have one object a snapshot; a table or CSV that
     goes to a file or a pipe has the last snapshot, or with --every all of them.
+
+    With - in the place of SELECT, SQL is read from standard input. Several SELECTs of a file or of standard
+    input are answered one after another. The first that fails ends the run.
     """
     from relaqs.cli.output import write
     from relaqs.opening import connect
+    from relaqs.queries.options import QueryOptions
 
+    if query is None and file is None:
+        raise click.UsageError(
+            "Missing argument 'SELECT'; give one, or - to read from standard input, or --file FILE"
+        )
+    if query is not None and file is not None:
+        raise click.UsageError("there are both SELECT and --file; give one of them")
     if within is not None and target is None:
         raise click.UsageError(
             "--within needs a --target to reach by then; to stop after a time give --timeout"
         )
 
-    with connect(data, cluster=cluster, security=security) as session:
-        running = session.online_sql(
-            query,
-            target=target,
-            within=within,
-            judged_by=judged_by,
-            share=share,
-            confidence=confidence,
-            interval=interval,
-            watch=watch or None,
-            timeout=timeout,
-            seed=seed,
-            batches=batches,
-            fallback=fallback,
-        )
-        with running:
-            write(running, format_name, every=every)
+    options = QueryOptions(
+        target=target,
+        within=within,
+        judged_by=judged_by,
+        share=share,
+        confidence=confidence,
+        interval=interval,
+        watch=watch or None,
+        timeout=timeout,
+        seed=seed,
+        batches=batches,
+        fallback=fallback,
+    )
+    script = file or (query if query == STANDARD_INPUT else None)
+    statements = None if script is None else script_statements(script)
+    shows_the_last_only = not (every or format_name == "jsonl" or sys.stdout.isatty())
+    at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
+    with connect(data, cluster=cluster, security=security, exact_below_seconds=at_once) as session:
+        if statements is None:
+            assert query is not None
+            with session.submit(query, options) as running:
+                write(running, format_name, every=every)
+            return
+        for number, statement in enumerate(statements, 1):
+            which = saying_which(statement, number, len(statements))
+            with which, session.submit(statement.sql, options) as running:
+                write(running, format_name, every=every, number=number)

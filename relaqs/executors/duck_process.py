@@ -25,11 +25,11 @@ from relaqs_engine.duck import (
     quote_name,
 )
 from relaqs_engine.errors import DataError
-from relaqs_engine.layouts.reads import Read
+from relaqs_engine.layouts.intact import HOW_TO_MEND
+from relaqs_engine.layouts.reads import PlainRead, Read
 from relaqs_engine.plans.streams import Hoist
 
 from relaqs.executors.intact_files import (
-    HOW_TO_MEND,
     IntactFiles,
     UnseenFileError,
     check_unchanged,
@@ -42,6 +42,7 @@ REPEAT_SECONDS = 0.005  # between two interruptions of one statement
 
 Interruptible = Callable[[], AbstractContextManager[None]]  # registers a statement with its owner
 
+_WRITE_AGAIN = "write the file again, or leave it out"
 _QUOTED_PATH = re.compile(r"""(["'])(/.+?)\1""")
 
 
@@ -326,6 +327,8 @@ class QueryWork:
         except UnseenFileError:
             raise
         except DataError as error:
+            if ROW_GROUP_PROTOCOL in str(error):
+                raise DataError(f"{_of_user(self.reads)} {error}; {_WRITE_AGAIN}") from error
             quoted = [path for _, path in _QUOTED_PATH.findall(str(error))]
             paths = [path for path in quoted if path.startswith(self.config.readable)]
             if unseen := [path for path in paths if not Path(path).exists()]:
@@ -333,8 +336,14 @@ class QueryWork:
             if paths:
                 raise DataError(f"{error}; {HOW_TO_MEND}") from error
             if not {path for path, *_ in self.config.files}.isdisjoint(quoted):
-                raise DataError(f"{error}; write the file again, or leave it out") from error
+                raise DataError(f"{error}; {_WRITE_AGAIN}") from error
             raise
+
+
+def _of_user(reads: Sequence[Read]) -> str:
+    """Return the user's files behind names of row groups, in words."""
+    paths = [path for read in reads if isinstance(read, PlainRead) for path, *_ in read.files]
+    return f"a row group of {' or '.join(paths[:3])} cannot be read:"
 
 
 def interrupt(owner: str) -> None:

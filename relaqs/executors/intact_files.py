@@ -9,23 +9,19 @@ before a statement reads them and after.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.file_state import change_in_words
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, read_manifest
-from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
-
-HOW_TO_MEND = (
-    "restore the file, or lay the table out again with relaqs.shuffle (`relaqs verify` names all files that "
-    "are damaged)"
-)
+from relaqs_engine.layouts.intact import HOW_TO_MEND, fault_of
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile, read_manifest
+from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read
+from relaqs_engine.layouts.retired import retired_states
 
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
@@ -47,11 +43,11 @@ class UnseenFileError(DataError):
 
 @dataclass(frozen=True, slots=True)
 class _Manifest:
-    """A table's manifest as it was when it had this stamp. partitions: by file."""
+    """A table's manifest as it was when it had this stamp. files: by name, also those of retired states."""
 
     stamp: _Stamp
     layout: Layout
-    partitions: dict[str, Partition]
+    files: dict[str, StoredFile]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ class _Check:
     """A check that is due: of some columns of a file that has a stamp."""
 
     path: Path
-    partition: Partition
+    stored: StoredFile
     columns: frozenset[int]
     stamp: _Stamp
 
@@ -94,7 +90,7 @@ class IntactFiles:
         not there.
         """
         check_unchanged(reads)
-        due = [check for read in reads if isinstance(read, TableRead) for check in self._due(read)]
+        due = [check for read in reads if not isinstance(read, PlainRead) for check in self._due(read)]
 
         def run(check: _Check) -> None:
             before_each()
@@ -110,22 +106,29 @@ class IntactFiles:
                 for _ in pool.map(run, due):
                     pass
 
-    def _due(self, read: TableRead) -> Iterator[_Check]:
-        manifest = self._manifest(read.directory)
-        wanted = _positions(manifest.layout, read.columns)
+    def _due(self, read: LaidOutRead) -> Iterator[_Check]:
+        layout, stored_files = self._known(read)
+        wanted = _positions(layout, read.columns)
         for file in read.files:
-            path = Path(read.directory, file)
-            partition = manifest.partitions.get(file)
-            if partition is None:
+            path = layout.directory / file
+            stored = stored_files.get(file)
+            if stored is None:
                 raise DataError(
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
             stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
-                yield _Check(path, partition, wanted, stamp)
+                yield _Check(path, stored, wanted, stamp)
             elif missing := wanted - known.columns:
-                yield _Check(path, partition, missing, stamp)
+                yield _Check(path, stored, missing, stamp)
+
+    def _known(self, read: LaidOutRead) -> tuple[Layout, Mapping[str, StoredFile]]:
+        """Return the layout that is read, and its files by name."""
+        if isinstance(read, FirstRead):
+            return read.part, {stored.file: stored for stored in read.part.files}
+        manifest = self._manifest(read.directory)
+        return manifest.layout, manifest.files
 
     def _manifest(self, directory: str) -> _Manifest:
         path = Path(directory, MANIFEST_NAME)
@@ -136,13 +139,15 @@ class IntactFiles:
             layout = read_manifest(directory)
         except LayoutError as error:
             raise DataError(str(error)) from error
-        files = [*layout.partitions, *([layout.outliers] if layout.outliers else [])]
-        manifest = _Manifest(stamp, layout, {partition.file: partition for partition in files})
+        states = (*retired_states(Path(directory)), layout)
+        manifest = _Manifest(
+            stamp, layout, {stored.file: stored for each in states for stored in each.all_files}
+        )
         self._manifests[directory] = manifest
         return manifest
 
     def _run(self, check: _Check) -> None:
-        if fault := _fault(check):
+        if fault := fault_of(check.path, check.stored, check.columns):
             raise DataError(f"{check.path} {fault}; {HOW_TO_MEND}")
         with self._lock:
             known = self._found.get(check.path)
@@ -175,22 +180,6 @@ def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
     named = set(columns)
     found = {i for i, column in enumerate(layout.columns) if column.name in named}
     return frozenset(found | ({len(layout.columns)} if layout.is_sampled else set()))
-
-
-def _fault(check: _Check) -> str:
-    """Return what is wrong with a file, in words; "" if nothing is."""
-    path, partition = check.path, check.partition
-    if check.stamp[1] != partition.byte_count:
-        return f"has {check.stamp[1]:,} bytes, not {partition.byte_count:,}"
-    try:
-        if partition.checksums is not None:
-            is_damaged = bool(partition.checksums.damaged(path, check.columns))
-        else:  # of an older layout all bytes are checked
-            with path.open("rb") as file:
-                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != partition.sha256
-    except OSError as error:
-        return f"cannot be read: {error.strerror}"
-    return "does not hold the bytes that were written" if is_damaged else ""
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -14,12 +14,13 @@ import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from relaqs_engine.duck import Cursor, FileState, Interrupted
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.cache import LayingOut, lay_out
 from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 
@@ -85,7 +86,8 @@ class BackgroundLayouts:
     Args:
         cores: how many cores read a table whole. A table that they read in no time is left as it is.
         announce: called with a sentence when a layout is begun, when it is there, and when it is given up.
-        adopt: called with each plain table and its layout, on the thread that made it.
+        adopt: called with a table and what takes its place, on the thread that lays it out: the plain table
+            with the first part of its layout, then the layout. If that fails, the plain table without.
         use: what the session uses of the cache.
     """
 
@@ -93,7 +95,7 @@ class BackgroundLayouts:
         self,
         cores: int,
         announce: Callable[[str], None],
-        adopt: Callable[[PlainTable, Layout], None],
+        adopt: Callable[[Layout, Layout], None],
         use: CacheUse,
     ) -> None:
         self._cores = cores
@@ -166,6 +168,15 @@ class BackgroundLayouts:
             return None
 
     def _lay_out(self, table: PlainTable) -> None:
+        shown = table  # in the session
+
+        def show(part: FirstPart) -> None:
+            nonlocal shown
+            begun = replace(table, first_part=replace(part, table=table.table))
+            self._adopt(shown, begun)
+            shown = begun
+            self._announce(f"a first part of {table.table} is laid out: it has estimates before the end now")
+
         how = LayingOut(
             announce=self._say_that_queries_go_on,
             waits=False,
@@ -174,6 +185,7 @@ class BackgroundLayouts:
             begun=self._begun,
             ended=self._ended,
             progress=self._note,
+            first_there=show,
         )
         try:
             layout = lay_out(table, how, self._use)
@@ -181,12 +193,13 @@ class BackgroundLayouts:
             self._say_what_is_lost()
             return
         except RelaqsError as error:
+            self._adopt(shown, table)
             self._announce(f"{table.table} was not laid out: {error}")
             return
         if self._is_stopped:
             return
-        self._adopt(table, layout)
-        self._announce(f"{table.table} is laid out: from now on it has estimates before the end")
+        self._adopt(shown, layout)
+        self._announce(f"{table.table} is laid out")
 
     def _say_that_queries_go_on(self, message: str) -> None:
         self._announce(f"{message}, while queries go on")

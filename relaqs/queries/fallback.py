@@ -1,4 +1,4 @@
-"""What a query falls back to when its merged state does not fit into memory: it runs once, as a whole."""
+"""What a query falls back to when its state does not fit into memory, or its sample is gone: the whole."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import MemoryLimitError
 from relaqs_engine.plans.online_plan import OnlinePlan
 
+from relaqs.executors.intact_files import UnseenFileError
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Resort
 from relaqs.queries.start import query_description
 from relaqs.queries.whole import WholeQueryJob
 
+_GONE = "its table was not laid out after all, and the first part of the layout is gone"
 _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory limit"
 
 
 @dataclass(frozen=True, slots=True)
 class WholeFallback:
-    """Runs a query as a whole after it ran out of memory for its state.
+    """Runs a query as a whole after it ran out of memory for its state, or lost the first part it sampled.
 
     A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
 
@@ -39,11 +41,15 @@ class WholeFallback:
 
     def after(self, error: Exception) -> Resort | None:
         """Return how the query goes on, None where it cannot."""
-        if not isinstance(error, MemoryLimitError) or self.options.fallback == "error":
+        if not (why := self._why_whole(error)):
             return None
-        if not self.plan.may_run_whole:
-            return None
-        whole, job_id = self.planner.plan_as_whole(self.plan, _TOO_LARGE), f"{self.job_id}-whole"
+        whole, job_id = self.planner.plan_as_whole(self.plan, why), f"{self.job_id}-whole"
         job = WholeQueryJob(job_id, whole, database_config=self.database_config)
         cores = self.database_config.threads
         return Resort(job, whole, query_description(job_id, whole, self.options, exact_cores=cores))
+
+    def _why_whole(self, error: Exception) -> str:
+        if isinstance(error, UnseenFileError) and self.plan.sample_may_go:
+            return _GONE
+        may_be_whole = self.plan.may_run_whole and self.options.fallback != "error"
+        return _TOO_LARGE if isinstance(error, MemoryLimitError) and may_be_whole else ""

@@ -45,6 +45,7 @@ class FoldedQueryJob:
         asked: what the job is asked for.
         state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
         answers: makes of the state what answers are taken from.
+        ends_exact: whether the partitions are the whole table. If not, the last mini-batch gives an estimate.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class FoldedQueryJob:
         asked: Asked,
         state_cursor: Cursor,
         answers: Callable[[GroupState], Answers],
+        ends_exact: bool = True,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
@@ -67,6 +69,7 @@ class FoldedQueryJob:
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator = answers(self._state)
         self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
+        self._ends_exact = ends_exact
         self._issued = 0
         self._folded = 0
 
@@ -118,7 +121,8 @@ class FoldedQueryJob:
         """Fold without estimating; return whether that was the last, and the exact answer is there."""
         self._state.fold(self._batches[step.index], [arrow_of(result) for result in results])
         self._folded = step.index + 1
-        if is_final := step.index == len(self._batches) - 1 or self.estimator.is_complete:
+        is_last = self._ends_exact and step.index == len(self._batches) - 1
+        if is_final := is_last or self.estimator.is_complete:
             self.latest = self.estimator.exact()
             self._cursor.close()
         return is_final

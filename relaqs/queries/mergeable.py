@@ -16,10 +16,18 @@ class MergeableQueryJob(FoldedQueryJob):
     """Folds partial aggregates, and estimates the answer from what they merge to."""
 
     def __init__(
-        self, id: str, plan: MergePlan, catalog: Catalog, asked: Asked, state_cursor: Cursor
+        self,
+        id: str,
+        plan: MergePlan,
+        catalog: Catalog,
+        asked: Asked,
+        state_cursor: Cursor,
+        *,
+        ends_exact: bool = True,
     ) -> None:
         leading = leading_stream(plan, catalog)
         super().__init__(
             *(id, plan, catalog, asked, state_cursor),
             answers=lambda state: Estimator(plan, leading, state, state_cursor, asked.request),
+            ends_exact=ends_exact,
         )

@@ -9,16 +9,21 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.layouts.together import settle
 
+from relaqs.executors import Executor
 from relaqs.queries import notices
 from relaqs.queries.background_layout import BackgroundLayouts, LayoutProgress
+
+SAY_SECONDS = 5.0  # between two sentences about the progress of a layout
 
 
 class OpenTables:
@@ -42,6 +47,7 @@ class OpenTables:
         self._changed = weakref.WeakMethod(changed)  # the thread below must not keep a forgotten session
         self._changing = threading.Lock()
         self._is_closed = False
+        self._said_at = float("-inf")
         self._behind = (
             None if cores is None else BackgroundLayouts(cores, notices.announce, self._replace, use)
         )
@@ -52,28 +58,50 @@ class OpenTables:
         return None if self._behind is None else self._behind.progress
 
     def asked(self, plain_tables: Iterable[str]) -> None:
-        """Count a question about these plain tables, and say what has changed since they were opened."""
-        for news in self._use.news(time.monotonic()):
+        """Count a question about these plain tables, and say what there is to know about all tables."""
+        now_seconds = time.monotonic()
+        for news in self._use.news(now_seconds):
             notices.announce(news)
+        self._say_progress(now_seconds)
         if self._behind is not None:
             tables = map(self.catalog.table, plain_tables)
             self._behind.asked(table for table in tables if isinstance(table, PlainTable))
+
+    def _say_progress(self, now_seconds: float) -> None:
+        progress = self.progress
+        if (
+            progress is not None
+            and now_seconds - max(self._said_at, now_seconds - progress.elapsed_seconds) >= SAY_SECONDS
+        ):
+            self._said_at = now_seconds
+            notices.announce(str(progress))
 
     def lay_out(self, name: str) -> Layout:
         """Return a table's layout, which a plain table gets now."""
         table = self.catalog.table(name)
         if not isinstance(table, PlainTable):
             return table
-        layout = lay_out(table, LayingOut(notices.announce), self._use)
+        from relaqs.laying_out import on_threads
+
+        with on_threads() as spread:
+            layout = lay_out(table, LayingOut(notices.announce, spread=spread), self._use)
         self._replace(table, layout)
         return layout
 
     def refresh(self, name: str) -> Layout:
-        """Return a table as its files are now."""
-        old = self.catalog.table(name)
-        new = reopened_table(old, Opening(self._use, notices.announce))
-        self._replace(old, new)
-        return new
+        """Return a table as its files are now. All of its layouts are read anew."""
+        old = self.catalog.all_of(name)
+        settle(layout.directory for layout in old if not layout.is_plain)
+        opening = Opening(self._use, notices.announce)
+        self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])
+        return self.catalog.table(name)
+
+    def append(self, name: str, source: TableSource, batch: str) -> Layout:
+        """Return a table's layout after rows were added to it. batch: a name for them, or ""."""
+        from relaqs.laying_out import append_to
+
+        append_to(self.catalog.table(name), source, batch)
+        return self.refresh(name)
 
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait until no table is being laid out any more; return whether that is so."""
@@ -91,11 +119,20 @@ class OpenTables:
         self._use.release()
 
     def _replace(self, old: Layout, new: Layout) -> None:
-        """Read `new` in the place of `old`. Where another took that place meanwhile, it stays."""
+        self._replace_all([(old, new)])
+
+    def _replace_all(self, changes: Sequence[tuple[Layout, Layout]]) -> None:
+        """Read others in the place of some layouts. Where another took that place meanwhile, it stays."""
         with self._changing:
-            layouts = self.catalog.layouts
-            if self._is_closed or all(each is not old for each in layouts):
+            layouts, place = self.catalog.layouts, {id(old): new for old, new in changes}
+            if self._is_closed or all(id(each) not in place for each in layouts):
                 return
-            self.catalog = Catalog(tuple(new if each is old else each for each in layouts))
+            self.catalog = Catalog(tuple(place.get(id(each), each) for each in layouts))
             if (changed := self._changed()) is not None:
                 changed(self.catalog)
+
+
+def let_go(executor: Executor, tables: OpenTables) -> None:
+    """Free what a session held that was forgotten without being closed."""
+    tables.close()
+    executor.close()

@@ -61,6 +61,13 @@ class QueryOptions:
         """How the cells' errors become one."""
         return Judge(self.judged_by, self.share)
 
+    @property
+    def wants_the_end_only(self) -> bool:
+        """Whether nothing is asked that estimates before the exact answer are needed for."""
+        asked = (self.target, self.within, self.watch, self.timeout, self.batches, self.chart_pixels)
+        is_usual = self.interval == "pointwise" and self.fallback == "exact"
+        return is_usual and all(each is None for each in asked)
+
     def __post_init__(self) -> None:
         if not is_number(self.confidence) or not 0.5 < self.confidence < 1:
             raise refusal("confidence", self.confidence, "a number between 0.5 and 1, such as 0.95")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.layouts.retired import InUse
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import plan_whole
@@ -25,13 +26,15 @@ from relaqs.queries.publisher import QueryTimeoutError
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
 
+_SOON = "it takes about {:.2g} s of a core, and queries of less than {:g} s run at once"
 PLANS_KEPT = 256  # the least recently used go first
 
 
 class Planner:
     """Plans SELECTs over a catalog and its views. Safe to use from any thread; threads plan side by side.
 
-    Planning takes 10 to 100 ms, so plans are kept. The catalog never changes, so a plan stays right.
+    Planning takes 10 to 100 ms, so plans are kept. The catalog never changes, so a plan stays right. The
+    files of its layouts stay as long as the planner, and each query that was planned here refers to it.
 
     Args:
         catalog: the tables.
@@ -47,7 +50,9 @@ class Planner:
         self._state_bytes = state_bytes
         self._row_groups = RowGroupRules(cores)
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
+        self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
         self._is_closed = False
+        self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
     def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
         """Return how a SELECT is answered, the kept plan where there is one.
@@ -70,6 +75,24 @@ class Planner:
             self._plans.popitem(last=False)
         return plan
 
+    def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
+        """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
+
+        Otherwise the plan is returned. below_seconds: of one core; None for never.
+        """
+        if below_seconds is None or not plan.is_estimated:
+            return plan
+        from relaqs_engine.planning.at_once import whole_core_seconds
+
+        seconds = whole_core_seconds(plan, self._catalog)
+        if seconds >= below_seconds:
+            return plan
+        if (kept := self._at_once.get(plan.sql)) is None:
+            kept = self._at_once[plan.sql] = self.plan_as_whole(plan, _SOON.format(seconds, below_seconds))
+            while len(self._at_once) > PLANS_KEPT:
+                self._at_once.popitem(last=False)
+        return kept
+
     def plan_as_whole(self, plan: OnlinePlan, reason: str) -> WholePlan:
         """Return how the SELECT of a plan is answered without estimates, once and exactly. reason: why."""
         with self._expanded(plan.sql, self._effort()) as expanded:
@@ -86,6 +109,7 @@ class Planner:
     def close(self) -> None:
         """Plan no more. What is being planned ends with an error."""
         self._is_closed = True
+        self._in_use.release()
 
     def check_open(self) -> None:
         if self._is_closed:

@@ -176,6 +176,7 @@ class Publisher(RunListener[Snapshot]):
         if self._fallback is None or (resort := self._fallback.after(error)) is None:
             return None
         self._job.close()
+        self._fallback = None  # if the other way fails too, the query does
         self._judged = None
         self._folded_before += self._job.folded
         self._job, self._plan = resort.job, resort.plan

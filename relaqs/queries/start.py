@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.whole import WholePlan
 
     from relaqs.queries.around import AroundQueryJob
+    from relaqs.queries.first_part import FirstPartJob
     from relaqs.queries.mergeable import MergeableQueryJob
     from relaqs.queries.refined import RefinedQueryJob
     from relaqs.queries.row_groups import RowGroupQueryJob
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     EstimatedPartJob: TypeAlias = MergeableQueryJob | RowsQueryJob
     PartQueryJob: TypeAlias = EstimatedPartJob | WholeQueryJob
-    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | RowGroupQueryJob
+    PlainQueryJob: TypeAlias = RowGroupQueryJob | FirstPartJob
+    EstimatingQueryJob: TypeAlias = EstimatedPartJob | AroundQueryJob | RefinedQueryJob | PlainQueryJob
     QueryJob: TypeAlias = EstimatingQueryJob | WholeQueryJob
 
 
@@ -96,6 +98,7 @@ def _estimating_job(
 ) -> EstimatingQueryJob:
     """Return the job of a plan with estimates. What estimates is loaded now: no other query needs it."""
     from relaqs_engine.plans.around import AroundPlan
+    from relaqs_engine.plans.first_part import FirstPartPlan
     from relaqs_engine.plans.merge import MergePlan
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.row_groups import RowGroupPlan
@@ -114,6 +117,10 @@ def _estimating_job(
             from relaqs.queries.row_groups import RowGroupQueryJob
 
             return RowGroupQueryJob(id, plan, asked, state_cursor, database_config=exact_config)
+        case FirstPartPlan():
+            from relaqs.queries.first_part import first_part_job
+
+            return first_part_job(id, plan, catalog, asked, state_cursor, exact_config)
         case RefinedPlan():
             from relaqs.queries.refined import RefinedQueryJob
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
+from tempfile import gettempdir
 
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
+
+from relaqs.jobs.executor import user_name
 
 
 class StateDatabase:
@@ -26,3 +30,9 @@ class StateDatabase:
         with self._opening:
             if self._database is not None:
                 self._database.close()
+
+
+def closed_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:
+    """Return the configuration of a database that may read nothing yet."""
+    spill = Path(gettempdir()) / f"relaqs-spill-{user_name()}"  # DuckDB keeps processes in it apart
+    return DatabaseConfig((), memory_limit_bytes, str(spill), result_limit_bytes=result_limit_bytes)

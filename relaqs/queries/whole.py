@@ -21,8 +21,10 @@ class WholeQueryJob:
     batch_count = 1
     fractions = (1.0,)
 
-    def __init__(self, id: str, plan: WholePlan, *, database_config: DatabaseConfig) -> None:
+    def __init__(self, id: str, plan: WholePlan, *, database_config: DatabaseConfig, step: int = 0) -> None:
+        """step: the index of its only step, where it ends a job that has others before it."""
         self.id = id
+        self._step = step
         self.latest: Estimate | None = None
         self._plan = plan
         self._config = database_config
@@ -37,7 +39,7 @@ class WholeQueryJob:
             return None
         self._is_issued = True
         work = QueryWork(self._config, (), self._plan.exact_sql, self._plan.exact_reads)
-        return Step(0, (Task(TaskKey(self.id, 0, 0), work, self._config.threads),))
+        return Step(self._step, (Task(TaskKey(self.id, self._step, 0), work, self._config.threads),))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self.fold_state(step, results)

@@ -17,7 +17,7 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import DataError, SqlError, UnsupportedError
 from relaqs_engine.execution.task_sql import partial_reads, partial_sql
 from relaqs_engine.execution.tasks import scan_order
-from relaqs_engine.layouts.reads import TableRead
+from relaqs_engine.layouts.reads import LaidOutRead
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.streams import Hoist
@@ -36,7 +36,7 @@ class PartitionRead:
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
     sql: str
-    files: tuple[TableRead, ...]
+    files: tuple[LaidOutRead, ...]
     names: tuple[str, ...]
     target: str | None
     row_count: int
@@ -94,7 +94,8 @@ def _partition_read(
     values: Sequence[str],
 ) -> PartitionRead:
     sql = f"SELECT {', '.join(values)} FROM ({partial_sql(plan, catalog, (index,), by_block=False)})"
-    contents = [catalog.table(stream.table).partitions[index].sha256 for stream in plan.streams]
+    read = [catalog.table(stream.table).partitions[index] for stream in plan.streams]
+    contents = [content for partition in read for content in partition.contents]
     return PartitionRead(
         config=config,
         hoists=plan.hoists,

@@ -18,7 +18,7 @@ from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.state import GroupState
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Layout, Partition, StoredFile
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import BLOCK, STATE
@@ -108,7 +108,8 @@ def layout_of(rows: Sequence[tuple[Any, ...]]) -> Layout:
     counts = [[0] * BLOCK_COUNT for _ in range(PARTITIONS)]
     for *_, block, partition in rows:
         counts[partition][block] += 1
-    partitions = [Partition(f"{i}", sum(c), sum(c), 0, "", tuple(c)) for i, c in enumerate(counts)]
+    files = [StoredFile(f"{i}", sum(c), 0, "") for i, c in enumerate(counts)]
+    partitions = [Partition((file,), sum(c), sum(c), tuple(c)) for file, c in zip(files, counts, strict=True)]
     path = Path("/nowhere/figures")
     kept = (tuple(columns), tuple(partitions), len(rows), len(rows), (), 0, "", "", 1, "", "")
     return Layout("figures", path, "sampled", *kept)

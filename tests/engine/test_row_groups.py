@@ -274,6 +274,15 @@ def test_files_of_a_folder_are_drawn_from_together(tmp_path: Path) -> None:
     assert last.table.column("n").to_pylist() == [row["n"] for row in exact]
 
 
+def test_columns_that_are_names_of_folders_are_not_sampled(tmp_path: Path) -> None:
+    """The folders say another zone than the files, and DuckDB believes the folders."""
+    for zone in (7, 8):
+        write_trips(tmp_path / "trips" / f"zone={zone}" / "0.parquet", rows=50_000, row_groups=50)
+    world = opened(tmp_path, trips=tmp_path / "trips")
+    assert not world.plan("SELECT zone, sum(fare) AS s FROM trips GROUP BY zone").is_estimated
+    planned(world, "SELECT name, sum(fare) AS s FROM trips GROUP BY name")
+
+
 def test_a_column_that_is_called_like_duckdbs_own_is_not_taken_for_it(tmp_path: Path) -> None:
     table = pa.table({"file_index": np.zeros(100_000, dtype=np.int64), "x": np.arange(100_000)})
     pq.write_table(table, tmp_path / "t.parquet", row_group_size=1_000)

@@ -96,10 +96,11 @@ def test_a_large_table_is_laid_out_when_it_is_asked_about_again(
         assert (first.is_exact, first.mode) == (False, "mergeable")
         assert last.estimate.equals(exact.estimate)
         assert db.start(plan, relaqs.QueryOptions()).result().estimate.equals(exact.estimate)
-    begun, done = announced.messages
+    begun, first_part, done = announced.messages
     assert begun.startswith("laying out trips (1 file, ")
     assert begun.endswith(", while queries go on")
-    assert done == "trips is laid out: from now on it has estimates before the end"
+    assert first_part == "a first part of trips is laid out: it has estimates before the end now"
+    assert done == "trips is laid out"
 
 
 @pytest.mark.usefixtures("all_are_large")
@@ -111,7 +112,7 @@ def test_the_next_session_finds_the_layout(connect: Connect, trips: Path, announ
         assert db.tables["trips"].is_sampled
         ask(db, times=3)
         settled(db)
-    assert len(announced.messages) == 2
+    assert len(announced.messages) == 3
 
 
 def test_a_table_that_is_read_in_no_time_stays_as_it_lies(
@@ -141,8 +142,7 @@ def test_closing_ends_a_layout_and_leaves_nothing_of_it(
     with connect(trips) as db:
         ask(db, times=2)
         assert announced.begun.wait(60)
-    assert "% laid out when the session ended, and is left as it was" in announced.messages[1]
-    assert len(announced.messages) == 2
+    assert "% laid out when the session ended, and is left as it was" in announced.messages[-1]
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
     with connect(trips) as db:  # which takes the lock
         assert db.lay_out("trips").is_sampled
@@ -229,6 +229,21 @@ def test_how_far_a_layout_is_can_be_asked(connect: Connect, tmp_path: Path, anno
         assert db.tables["trips"].is_sampled
 
 
+@pytest.mark.usefixtures("all_are_large")
+def test_who_asks_meanwhile_is_told_how_far_a_layout_is(
+    connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaqs.queries.open_tables.SAY_SECONDS", 0.0)
+    trips = write(tmp_path / "trips.parquet", rows=4_000_000)
+    with connect(trips) as db:
+        ask(db, times=2)
+        assert announced.begun.wait(60)
+        ask(db)
+    assert any(
+        message.startswith("laying out trips behind the questions: ") for message in announced.messages
+    )
+
+
 def test_the_end_of_a_layout_is_told_once_it_can_be() -> None:
     progress = relaqs.LayoutProgress("trips", 0.0, "reading", elapsed_seconds=2.0)
     assert progress.remaining_seconds is None
@@ -276,11 +291,11 @@ def test_a_copy_whose_file_changed_says_so(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relaqs_engine.layouts.cache_use._LOOK_SECONDS", 0.0)
-    path = tmp_path / "trips.json"
-    path.write_text('{"zone": 1, "fare": 2, "at": {"place": 3}}\n')
+    path, row = tmp_path / "trips.json", '{"zone": 1, "fare": 2, "more": {"whole": 3}}\n'  # is copied
+    path.write_text(row)
     with connect(path) as db:
         ask(db)
-        path.write_text('{"zone": 1, "fare": 2, "at": {"place": 3}}\n{"zone": 3, "fare": 4}\n')
+        path.write_text(row + row.replace("1", "3"))
         assert len(ask(db)) == 1
         assert f"{path} changed since" in announced.messages[-1]
         db.refresh("trips")

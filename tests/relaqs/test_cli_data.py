@@ -111,3 +111,47 @@ def test_verify_of_nothing_is_an_error(run: Run) -> None:
     result = run("verify", "nowhere")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "is not a folder" in result.stderr
+
+
+def test_append_adds_rows_and_a_named_batch_only_once(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "lines", "--partitions", "2").exit_code == 0
+    added = run("append", source, source, "--into", "lines", "--batch", "may", "--memory-limit", "512MB")
+    assert (added.exit_code, added.stdout) == (0, f"lines: 8 rows, 2 partitions, in {tmp_path}/lines\n")
+    again = run("append", source, "--into", "lines", "--batch", "may")
+    assert again.exit_code == 0
+    assert again.stdout.splitlines()[0] == "batch 'may' was appended before; nothing was done"
+    assert read_manifest(tmp_path / "lines").row_count == 8
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["nope.parquet", "--into", "lines"], 1, "there is no file nope.parquet"),
+        (["lines.parquet", "--into", "elsewhere"], 1, "holds no layout"),
+        (["other.parquet", "--into", "lines"], 1, "does not fit lines: it lacks the column 'order_id'"),
+        (["lines.parquet"], 2, "Missing option '--into'"),
+    ],
+)
+def test_what_cannot_be_appended_is_said(
+    run: Run, source: str, tmp_path: Path, arguments: list[str], exit_code: int, message: str
+) -> None:
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
+    assert run("shuffle", source, "--into", "lines", "--partitions", "2").exit_code == 0
+    result = run("append", *arguments)
+    assert (result.exit_code, result.stdout) == (exit_code, "")
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_compact_makes_one_file_of_each_partition(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "lines", "--partitions", "1").exit_code == 0
+    for _ in range(20):
+        added = run("append", source, "--into", "lines")
+    assert added.stdout.splitlines()[1] == (
+        "a partition has up to 21 files: `relaqs compact lines` makes one of them"
+    )
+    result = run("compact", "lines")
+    assert (result.exit_code, result.stdout) == (0, f"lines: 84 rows, 1 partition, in {tmp_path}/lines\n")
+    assert len(read_manifest(tmp_path / "lines").files) == 1
+    assert run("compact", "nowhere").exit_code == 1

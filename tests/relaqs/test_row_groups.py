@@ -91,6 +91,13 @@ def test_a_row_group_with_damaged_bytes_fails_the_query(connect: Connect, trips:
         list(connect(trips).online_sql(BY_ZONE))
 
 
+def test_a_file_that_is_gone_is_named(connect: Connect, trips: Path) -> None:
+    db = connect(trips)
+    trips.unlink()
+    with pytest.raises(DataError, match=r"trips\.parquet is not there"):
+        db.online_sql(BY_ZONE).result()
+
+
 def test_the_library_of_the_file_system_is_loaded_when_it_is_needed() -> None:
     import subprocess
     import sys

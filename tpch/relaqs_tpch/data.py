@@ -70,7 +70,8 @@ def generate(
     meter = Meter(scale, wanted, missing, progress)
     if wanted:
         (folder / ORIGINALS).mkdir(exist_ok=True)
-        write_tables([table.name for table in wanted], scale, folder / ORIGINALS, meter.generated)
+        names = [table.name for table in wanted]
+        write_tables(names, scale, folder / ORIGINALS, meter.generated, not record.keeps_originals)
     for position, table in enumerate(missing, start=1):
         _lay_out(folder, table, record.recipe, meter.laying_out(table))
         record = record.with_done(table.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from relaqs_engine.catalog import LAYOUT_MARK
+from relaqs_engine.layouts.manifest import LAYOUT_MARK
 
 LARGEST_STATIC_ROWS = 10_000_000  # every worker reads a static table whole: 10 M rows are about 0.5 GB
 

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from relaqs_engine.advisor.join_columns import TableColumn
-from relaqs_engine.catalog import LAYOUT_MARK, Catalog
+from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.assignment import HASH_SCHEME
-from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, Partition
 
 FEWEST_UNITS_A_PARTITION = 20  # with fewer distinct keys, one partition says little about the others
 DEFAULT_PARTITIONS = 100
 ROWS = "rows"  # names the layout whose sampling units are rows
 
-_NO_PARTITION = Partition("", 0, 0, 0, "", ())  # planning counts partitions and never looks into one
+_NO_PARTITION = Partition((), 0, 0)  # planning counts partitions and never looks into one
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
-from relaqs_engine.layouts.reads import TableRead, read_of_outliers, read_of_partitions
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.reads import LaidOutRead, read_of_outliers, read_of_partitions
 from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import RANGE_HIGH, RANGE_LOW
@@ -20,13 +22,13 @@ def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...],
     """Return the partial query over the given partitions of every stream."""
     partial = plan.partial
     files = {
-        stream.token: _read_parquet([catalog.table(stream.table).path(i) for i in partitions])
+        stream.token: _read_parquet(_paths(catalog.table(stream.table), partitions))
         for stream in plan.streams
     }
     return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
 
 
-def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[TableRead, ...]:
+def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...]) -> tuple[LaidOutRead, ...]:
     """Return what the partial query over the given partitions reads of its streams."""
     return tuple(
         read_of_partitions(catalog.table(stream.table), stream.columns, partitions) for stream in plan.streams
@@ -39,7 +41,7 @@ def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[st
     return (*([outlier_sql(plan, catalog)] if reads_outliers(plan, batch) else []), *sqls)
 
 
-def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[TableRead, ...], ...]:
+def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[LaidOutRead, ...], ...]:
     """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
     reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
     if not reads_outliers(plan, batch):
@@ -56,7 +58,7 @@ def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
 def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
     """Return the partial query over the outlier index."""
     (stream,) = plan.streams
-    files = _read_parquet([catalog.table(stream.table).outlier_path])
+    files = _read_parquet(catalog.table(stream.table).outlier_paths)
     return _filled(plan.partial.outlier_sql, {stream.token: files})
 
 
@@ -80,6 +82,10 @@ def _filled(sql: str, places: Mapping[str, str]) -> str:
         assert place in sql, f"{place} does not occur in {sql}"
         sql = sql.replace(place, text)
     return sql
+
+
+def _paths(layout: Layout, partitions: Sequence[int]) -> list[Path]:
+    return [path for i in partitions for path in layout.paths_of(i)]
 
 
 def _read_parquet(paths: Sequence[object]) -> str:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from relaqs_engine.layouts.appending import append
+    from relaqs_engine.layouts.compacting import compact
     from relaqs_engine.layouts.manifest import Layout, read_manifest
     from relaqs_engine.layouts.sampled import shuffle
     from relaqs_engine.layouts.static import add_static
     from relaqs_engine.layouts.verification import VerifyReport, verify
 
-__all__ = ["Layout", "VerifyReport", "add_static", "read_manifest", "shuffle", "verify"]
+__all__ = ["Layout", "VerifyReport", "add_static", "append", "compact", "read_manifest", "shuffle", "verify"]
 
 __getattr__, __dir__ = on_first_use(
     __name__,
@@ -23,6 +25,8 @@ __getattr__, __dir__ = on_first_use(
         "Layout": "relaqs_engine.layouts.manifest",
         "VerifyReport": "relaqs_engine.layouts.verification",
         "add_static": "relaqs_engine.layouts.static",
+        "append": "relaqs_engine.layouts.appending",
+        "compact": "relaqs_engine.layouts.compacting",
         "read_manifest": "relaqs_engine.layouts.manifest",
         "shuffle": "relaqs_engine.layouts.sampled",
         "verify": "relaqs_engine.layouts.verification",

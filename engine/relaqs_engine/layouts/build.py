@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
-from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, list_literal, open_for_writing, quote_text
+from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, open_for_writing
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
-from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition, with_inliers
-from relaqs_engine.layouts.parquet import copy_to_parquet, settled
+from relaqs_engine.layouts.new_files import given_files
+from relaqs_engine.layouts.outlier_files import outlier_index
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.layouts.together import layout_folders, settle
 
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, in [0, 1], and what is being done now."""
@@ -33,6 +35,7 @@ class Build:
         source: the table.
         memory_limit_bytes: the memory that DuckDB may take.
         state: the source's files, sizes and times when they were opened.
+        given: the files that the user named, in the same way; () where the source is none of files.
     """
 
     target: Writing
@@ -40,6 +43,7 @@ class Build:
     source: ParquetSource
     memory_limit_bytes: int
     state: tuple[FileState, ...]
+    given: tuple[FileState, ...] = ()
 
     def publish(
         self,
@@ -64,12 +68,11 @@ class Build:
             raise DataError(
                 f"{self.source.description} changed while it was being laid out; lay it out again"
             )
-        files = self.files_of(partitions)
+        files = self.target.files_of(partitions)
         columns = columns or column_statistics(self.cursor, files, self.source.columns)
         outliers = None
         if kind == "sampled":
-            columns = with_inliers(self.cursor, files, columns, partitions)
-            columns, outliers = self._outlier_index(files, columns)
+            columns, outliers = outlier_index(self.cursor, self.target, columns, partitions)
         layout = Layout(
             table=self.target.directory.name,
             directory=self.target.directory,
@@ -87,32 +90,40 @@ class Build:
             source=self.source.description,
             created_with=f"relaqs {version('relaqs')}, duckdb {DUCKDB_VERSION}",
             outliers=outliers,
+            source_files=self.given,
         )
         self.target.publish(layout)
         return layout
 
-    def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
-        """Return where the files of written partitions are now."""
-        return [self.target.parts / Path(partition.file).name for partition in partitions]
+    def first_part(
+        self,
+        partitions: tuple[Partition, ...],
+        columns: tuple[Column, ...],
+        *,
+        seed: int,
+        hash_scheme: str,
+        hash_probe: str,
+    ) -> FirstPart:
+        """Return the first part of a layout by rows, whose other partitions are not written yet.
 
-    def _outlier_index(
-        self, files: Sequence[Path], columns: tuple[Column, ...]
-    ) -> tuple[tuple[Column, ...], Partition | None]:
-        """Write the outlier index. Return the columns, with the ends of those in it, and its file or None.
-
-        The ends come from a sample. If they let through more rows than an index may have, no index is
-        written.
+        columns: with what is known of them over the whole table.
         """
-        if not any(column.has_outliers for column in columns):
-            return columns, None
-        table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
-        file = self.target.parts / "outliers.parquet"
-        copy_to_parquet(self.cursor, f"SELECT * FROM {table} WHERE {outlier_condition(columns)}", file)
-        ((rows,),) = self.cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")
-        if 0 < rows <= MOST_SHARE * self.source.row_count:
-            return columns, settled(self.cursor, self.target, file, rows, unit_count=rows)
-        file.unlink()
-        return tuple(replace(column, inlier_low=None, inlier_high=None) for column in columns), None
+        return FirstPart(
+            table=self.target.directory.name,
+            directory=self.target.directory,
+            kind="sampled",
+            columns=columns,
+            partitions=partitions,
+            row_count=self.source.row_count,
+            unit_count=self.source.row_count,
+            cluster_key=(),
+            seed=seed,
+            hash_scheme=hash_scheme,
+            hash_probe=hash_probe,
+            max_unit_rows=1,
+            source=self.source.description,
+            created_with="",
+        )
 
 
 @contextmanager
@@ -123,16 +134,22 @@ def building(
     force: bool,
     memory_limit_bytes: int,
     threads: int | None,
+    waits: bool = False,
 ) -> Iterator[Build]:
-    """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened."""
-    with writing(into, force=force) as target:
+    """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened.
+
+    waits: for another process that writes the folder, instead of raising LayoutError.
+    """
+    settle(layout_folders(Path(os.path.abspath(into))))
+    with writing(into, force=force, waits=waits) as target:
         cursor = open_for_writing(
             threads=threads or os.cpu_count() or 1,
             memory_limit_bytes=memory_limit_bytes,
             temp_directory=target.scratch / "spill",
         )
         with closing(cursor):
+            given = given_files(source)
             opened = open_source(source, cursor, target.scratch)
             state = fingerprint(opened.files)
             target.check_space(opened.byte_count)
-            yield Build(target, cursor, opened, memory_limit_bytes, state)
+            yield Build(target, cursor, opened, memory_limit_bytes, state, given)

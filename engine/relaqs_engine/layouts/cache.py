@@ -53,7 +53,8 @@ from relaqs_engine.layouts.sources import (
 from relaqs_engine.layouts.spread import Spread, in_turn
 
 if TYPE_CHECKING:
-    from relaqs_engine.layouts.build import Progress
+    from relaqs_engine.layouts.build import Build, Progress
+    from relaqs_engine.layouts.first_part import FirstPart
 
 Announce = Callable[[str], None]
 
@@ -69,11 +70,13 @@ class Opening:
         use: where the cache is, and what is held of it.
         announce: called with a sentence before anything that takes time.
         spread: threads to lay tables out on.
+        processes: other processes to do so on.
     """
 
     use: CacheUse = field(default_factory=CacheUse)
     announce: Announce = lambda message: None
     spread: Spread = in_turn
+    processes: Spread | None = None
 
 
 def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
@@ -184,7 +187,7 @@ def laid_out_once(table: str, source: TableSource, how: Opening) -> Layout:
     opened = opened_table(table, source, how)
     if not isinstance(opened, PlainTable):
         return opened
-    return lay_out(opened, LayingOut(how.announce, spread=how.spread), how.use)
+    return lay_out(opened, LayingOut(how.announce, spread=how.spread, processes=how.processes), how.use)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,9 @@ class LayingOut:
         ended: called when the work is done, or has failed.
         progress: told how far the work is. It may raise, which ends the work and leaves nothing.
         spread: threads of the caller's, to do so on.
+        processes: other processes to do so on. Where they do not see the files or the cache, it is done here.
+        first_there: is handed the first part of the layout as soon as it can be asked. None: nobody waits for
+            one, which makes the whole less work.
     """
 
     announce: Announce
@@ -211,6 +217,8 @@ class LayingOut:
     ended: Callable[[], None] = lambda: None
     progress: Progress = lambda share, doing: None
     spread: Spread = in_turn
+    processes: Spread | None = None
+    first_there: Callable[[FirstPart], None] | None = None
 
 
 def lay_out(table: PlainTable, how: LayingOut, use: CacheUse) -> Layout:
@@ -261,7 +269,6 @@ def _keep_within_limit(cached: CachedFiles, folder: Path, announce: Announce, us
 
 def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> None:
     from relaqs_engine.layouts.build import building  # whoever only asks needs none of these
-    from relaqs_engine.layouts.sampled import sample
     from relaqs_engine.layouts.static import store_whole
 
     memory, threads = how.memory_limit_bytes, how.threads
@@ -275,9 +282,28 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
             if table.row_count < _STATIC_BELOW_ROWS:
                 store_whole(build)
             else:
-                sample(build, suitable_partitions(table.row_count), progress=how.progress, spread=how.spread)
+                _sample(build, table, how)
         finally:
             how.ended()
+
+
+def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
+    from relaqs_engine.layouts.exchange import UnseenHereError
+    from relaqs_engine.layouts.sampled import sample
+
+    write = partial(
+        sample,
+        build,
+        suitable_partitions(table.row_count),
+        progress=how.progress,
+        spread=how.spread,
+        first_there=how.first_there,
+    )
+    try:
+        write(processes=how.processes)
+    except UnseenHereError as error:
+        how.announce(f"{table.table} is laid out by this process alone: {error}")
+        write()
 
 
 def _check_table_name(table: str) -> None:

@@ -31,7 +31,7 @@ _KINDS: dict[str, EntryKind] = {LAYOUT: "layout", STAGED: "copy"}
 
 @dataclass(frozen=True, slots=True)
 class CacheEntry:
-    """A layout in the cache, or a copy of CSV files.
+    """A layout in the cache, or a copy of files that cannot be read where they lie.
 
     Attributes:
         path: its folder.

@@ -32,21 +32,21 @@ def default_cache_directory() -> Path:
 
 
 class Cache:
-    """The folder that keeps layouts of plain files, and copies of those that cannot be read as they lie.
+    """The folder that keeps layouts of plain files, and copies of files that cannot be read where they lie.
 
     Args:
         directory: the folder. By default $RELAQS_CACHE or ~/.cache/relaqs.
 
     >>> import duckdb, relaqs
-    >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_csv("numbers.csv")
-    >>> with relaqs.connect("numbers.csv", cache_directory="cache") as db:
+    >>> duckdb.sql("SELECT range AS x FROM range(1000)").write_parquet("numbers.parquet")
+    >>> with relaqs.connect("numbers.parquet", cache_directory="cache") as db:
     ...     layout = db.lay_out("numbers")
     >>> cache = relaqs.Cache("cache")
     >>> [(entry.kind, entry.state, entry.row_count) for entry in cache.entries()]
     [('layout', 'current', 1000)]
     >>> cache.set_limit(20_000_000_000)
     ()
-    >>> len(cache.remove(cache.find("numbers.csv"))), cache.entries()
+    >>> len(cache.remove(cache.find("numbers.parquet"))), cache.entries()
     (1, ())
     """
 

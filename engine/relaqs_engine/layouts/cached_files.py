@@ -3,7 +3,7 @@
 CACHE/trips-<16 hex digits>/              trips.parquet in one state. The digits are a digest of it.
 CACHE/trips-<16 hex digits>/source.json   the names that it was opened by, and the files' states
 CACHE/trips-<16 hex digits>/layout/       the layout
-CACHE/trips-<16 hex digits>/staged/       the copy of files that cannot be read where they lie
+CACHE/trips-<16 hex digits>/staged/       the copy, where there must be one
 """
 
 from __future__ import annotations
@@ -195,6 +195,11 @@ def is_still(handle: int, folder: Path) -> bool:
         return os.path.samestat(os.fstat(handle), folder.stat())
     except FileNotFoundError:
         return False
+
+
+def is_cached(layout: Path) -> bool:
+    """Whether a layout's folder is one that the cache made of what the user has."""
+    return (layout.parent / RECORD_NAME).is_file()
 
 
 def absolute(source: FileSource) -> str:

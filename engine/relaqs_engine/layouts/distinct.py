@@ -13,7 +13,7 @@ Sampling-based estimation of the number of distinct values of an attribute (VLDB
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from relaqs_engine.duck import Cursor, list_literal, quote_name
@@ -27,23 +27,26 @@ _UNIT = f"{RESERVED_PREFIX}unit"
 
 def distinct_counts(
     cursor: Cursor,
-    files: Sequence[Path],
+    files_of: Callable[[Sequence[Partition]], Sequence[Path]],
     partitions: Sequence[Partition],
     columns: Sequence[str],
     key: Sequence[str],
+    sample_rows: int = SAMPLE_ROWS,
 ) -> tuple[int, ...]:
     """Return how many different values each column has, NULL not counted.
 
     Args:
         cursor: of a database that may read the files.
-        files: of the partitions, in order.
-        partitions: their entries in the manifest.
+        files_of: gives the files of partitions.
+        partitions: all of them, in order.
         columns: names.
         key: SQL of the cluster key's columns; empty where the sampling unit is a row. What is counted is
             units: a value that all rows of a unit share is in the sample with all of them or not at all.
+        sample_rows: about how many rows to sample.
     """
-    count, blocks = _size_of_sample(partitions)
-    table = f"read_parquet({list_literal([str(file) for file in files[:count]])}, hive_partitioning = false)"
+    count, blocks = _size_of_sample(partitions, sample_rows)
+    files = list_literal([str(file) for file in files_of(partitions[:count])])
+    table = f"read_parquet({files}, hive_partitioning = false)"
     unit = f"hash({', '.join(key)})" if key else "0"
     cursor.run(
         f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS SELECT *, {unit} AS {_UNIT} FROM {table} "
@@ -82,9 +85,9 @@ def _estimate(cursor: Cursor, name: str, counted: str, share: float) -> int:
     return int(others) + round(jackknife(singles, pairs, share))
 
 
-def _size_of_sample(partitions: Sequence[Partition]) -> tuple[int, int]:
-    """Return how many partitions, and how many blocks of each, have about SAMPLE_ROWS rows."""
+def _size_of_sample(partitions: Sequence[Partition], sample_rows: int) -> tuple[int, int]:
+    """Return how many partitions, and how many blocks of each, have about so many rows."""
     rows, count = 0, 0
-    while count < len(partitions) and rows < SAMPLE_ROWS:
+    while count < len(partitions) and rows < sample_rows:
         rows, count = rows + partitions[count].row_count, count + 1
-    return count, max(1, min(BLOCK_COUNT, round(BLOCK_COUNT * SAMPLE_ROWS / max(rows, 1))))
+    return count, max(1, min(BLOCK_COUNT, round(BLOCK_COUNT * sample_rows / max(rows, 1))))

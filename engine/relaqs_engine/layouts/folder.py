@@ -3,7 +3,8 @@
     TABLE/manifest.json              names the data folder that counts; replacing it is the switch
     TABLE/data-<16 hex digits>/      the partitions; a new folder for each write, so that no path is used
                                      twice and caches by path never go stale
-    TABLE/.writing-<16 hex digits>/  a write under way: partitions, staged source, spill
+    TABLE/.writing-<16 hex digits>/  a write under way: staged source, spill
+    TABLE/.retired-<16 hex digits>.json   an earlier manifest, whose files are still read (see `retired.py`)
 
 What the manifest does not name was left by a write that died. The next write removes it. A lock on the folder
 keeps two writers apart, and the system drops it when its holder dies.
@@ -18,16 +19,17 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, write_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, write_manifest
+from relaqs_engine.layouts.retired import RETIRED_NAME, forget_unread, retire
 
 _WRITING_PREFIX = ".writing-"
-_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+")
+_OURS = re.compile(rf"(\.writing|data)-[0-9a-f]{{16}}|\.{re.escape(MANIFEST_NAME)}-\d+|{RETIRED_NAME}")
 _SPARE_BYTES = 16 << 20
 
 
@@ -45,18 +47,33 @@ class Writing:
 
     @property
     def parts(self) -> Path:
-        """Return the folder that partitions are written into."""
-        return self.scratch / "parts"
+        """Return the folder that partitions are written into, where they stay."""
+        return self.directory / self.data_name
 
     @property
     def data_name(self) -> str:
-        """Return the name that the folder of partitions gets in the table's folder."""
+        """Return the name of the folder of partitions in the table's folder."""
         return "data-" + self.scratch.name.removeprefix(_WRITING_PREFIX)
 
-    def publish(self, layout: Layout) -> None:
-        """Make the written partitions the table. Everything in them must be on disk already."""
+    def files_of(self, partitions: Iterable[Partition]) -> list[Path]:
+        """Return the files of partitions, those of this write and those of earlier ones."""
+        return [self.directory / each.file for partition in partitions for each in partition.files]
+
+    def replace(self, layout: Layout) -> None:
+        """Make this layout the table, and keep the files of the present one as long as they are read."""
+        retire(self.directory, self.data_name.removeprefix("data-"))
+        self.publish(layout)
+
+    def publish_later(self, layout: Layout, name: str) -> Path:
+        """Return a manifest that makes this layout the table once it is renamed. name: until then."""
         _sync_directory(self.parts)
-        self.parts.rename(self.directory / self.data_name)
+        path = write_manifest(layout, name)
+        _sync_directory(self.directory)
+        return path
+
+    def publish(self, layout: Layout) -> None:
+        """Make this layout the table. Its written partitions must be on disk already."""
+        _sync_directory(self.parts)
         write_manifest(layout)
         _sync_directory(self.directory)
 
@@ -68,26 +85,29 @@ class Writing:
 
 
 @contextmanager
-def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
+def writing(into: str | Path, *, force: bool, waits: bool = False) -> Iterator[Writing]:
     """Give a place to write a table's new layout. Afterwards the folder has only what a manifest names.
 
     Raises LayoutError if a layout is there and `force` is not given, if the folder holds anything else, if
-    another process is writing it, and if the disk is full.
+    another process is writing it and it is not to be waited for, and if the disk is full.
     """
     directory = Path(os.path.abspath(into))
     if not directory.name:
         raise LayoutError(f"{directory} is no table's folder; name one, e.g. warehouse/trips")
     created = _make_directory(directory)
     try:
-        with locked(directory, wait=False):
+        with locked(directory, wait=waits):
             _check_replaceable(directory, force=force)
             sweep(directory)
             target = Writing(directory, directory / f"{_WRITING_PREFIX}{secrets.token_hex(8)}")
             try:
-                with write_errors(directory, target.scratch):
-                    target.parts.mkdir(parents=True)
+                with write_errors(directory, target.scratch, target.parts):
+                    target.scratch.mkdir()
+                    target.parts.mkdir()
                     yield target
             finally:
+                if _named_by(directory / MANIFEST_NAME) is None:  # a damaged manifest, so this write failed
+                    _remove(target.parts)
                 sweep(directory)
     finally:
         for folder in created:
@@ -96,14 +116,15 @@ def writing(into: str | Path, *, force: bool) -> Iterator[Writing]:
 
 
 @contextmanager
-def write_errors(directory: Path, scratch: Path) -> Iterator[None]:
-    """Raise LayoutError if there is no room, or the folder cannot be written. scratch: what is written."""
+def write_errors(directory: Path, *written: Path) -> Iterator[None]:
+    """Raise LayoutError if there is no room, or the folder cannot be written. written: the folders in use."""
     try:
         yield
     except (DataError, OSError) as error:
         if _is_disk_full(error):
-            written = sum(path.stat().st_size for path in scratch.rglob("*") if path.is_file())
-            raise _no_space(directory, f"{_megabytes(written)} had been written") from error
+            files = (path for folder in written for path in folder.rglob("*") if path.is_file())
+            byte_count = sum(path.stat().st_size for path in files)
+            raise _no_space(directory, f"{_megabytes(byte_count)} had been written") from error
         if _says(error, errno.EFBIG):
             raise LayoutError(
                 f"{directory} cannot be written: a file became larger than this system lets a process write; "
@@ -164,11 +185,11 @@ def _check_replaceable(directory: Path, *, force: bool) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what earlier and failed writes left: all of our files that the manifest does not name.
+    """Remove what earlier and failed writes left: all of our files that no manifest names.
 
     Only for whoever holds the folder's lock.
     """
-    named = _named_by_manifest(directory)
+    named = _named_by_manifests(directory)
     for entry in list(directory.iterdir()):
         if not _OURS.fullmatch(entry.name) or (entry.name.startswith("data-") and named is None):
             continue
@@ -176,11 +197,23 @@ def sweep(directory: Path) -> None:
             _remove(entry)
 
 
-def _named_by_manifest(directory: Path) -> set[str] | None:
-    """Return the data folders that the manifest names, None where it cannot be understood."""
+def _named_by_manifests(directory: Path) -> set[str] | None:
+    """Return what the manifest names, and the retired ones that are read. None where it is not understood."""
+    retired = forget_unread(directory)
+    waiting = directory.glob(".next-*.json")  # see `together.py`
+    named = [_named_by(manifest) for manifest in (directory / MANIFEST_NAME, *retired, *waiting)]
+    if None in named:
+        return None
+    return {path.name for path in retired}.union(*filter(None, named))
+
+
+def _named_by(manifest: Path) -> set[str] | None:
+    """Return the data folders that a manifest names, None where it cannot be understood."""
     try:
-        entries = json.loads((directory / MANIFEST_NAME).read_bytes())
-        return {str(partition["file"]).split("/")[0] for partition in entries["partitions"]}
+        entries = json.loads(manifest.read_bytes())
+        partitions = [*entries["partitions"], *filter(None, [entries.get("outliers")])]
+        files = (file for partition in partitions for file in partition.get("files", [partition]))
+        return {str(file["file"]).split("/")[0] for file in files}
     except FileNotFoundError:
         return set()
     except (ValueError, KeyError, TypeError):

@@ -5,16 +5,16 @@ A footer belongs to one state of its file. Whoever reads the file afterwards che
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from relaqs_engine.duck import FileState
+from relaqs_engine.duck import FileState, file_state
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.thrift import LIST, Reader
 
@@ -45,11 +45,15 @@ class Zone:
 
 @lru_cache(maxsize=_FILES_KEPT)
 def footer(state: FileState) -> pq.FileMetaData:
-    """Return the footer of a file. Raises DataError where the file is not in that state any more."""
-    path, byte_count, modified_ns = state
-    found = pq.read_metadata(path)
-    now = os.stat(path)
-    if (now.st_size, now.st_mtime_ns) != (byte_count, modified_ns):
+    """Return the footer of a file. Raises DataError where it is not there, or not in that state any more."""
+    path = state[0]
+    try:
+        found = pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(
+            f"{path} cannot be read as Parquet ({error}); write it again or leave it out"
+        ) from error
+    if file_state(path) != state:
         raise DataError(f"{path} changed since this session was opened; open a new session")
     return found
 

@@ -6,10 +6,12 @@ is laid out alike whoever reads it. Within a partition the rows keep the order o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.column_ends import ends_of
 from relaqs_engine.layouts.encodings import Encodings, as_kept
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT
-from relaqs_engine.layouts.pieces import Piece, opened
+from relaqs_engine.layouts.pieces import Piece, opened, unreadable
 from relaqs_engine.layouts.sources import RESERVED_PREFIX, ROW_NUMBER
 
 MOST_PARTITIONS = 4_096
@@ -37,7 +39,9 @@ class Gathered:
     """A piece, sorted.
 
     Attributes:
-        rows: in the order of their partitions, and within a partition in that of the source.
+        rows: in the order of their partitions, and within a partition in that of the source. Where only some
+            partitions are gathered, theirs alone.
+        byte_count: of the rows of all partitions in memory.
         starts: where each partition begins in it, and the end; shape (partitions + 1,).
         block_rows: rows of each block of each partition; shape (partitions, BLOCK_COUNT).
         ends: of each column of the table, as `ends_of` gives them.
@@ -45,6 +49,7 @@ class Gathered:
     """
 
     rows: pa.RecordBatch
+    byte_count: int
     starts: IntArray
     block_rows: IntArray
     ends: pa.RecordBatch
@@ -65,38 +70,50 @@ class Gatherer:
         assignment: which partition and block a row belongs to.
         encodings: how the columns are held.
         key: names of the columns that the unit's hash is of; empty where the unit is a row.
+        chosen: the partitions to gather. What is counted and measured is of all.
     """
 
     cursor: Cursor
     assignment: Assignment
     encodings: Encodings
     key: tuple[str, ...]
-    footer_of: Callable[[object], pq.FileMetaData] = field(
-        default_factory=lambda: lru_cache(_FOOTERS_KEPT)(pq.read_metadata)
-    )
+    chosen: range
 
     def gather(self, piece: Piece) -> Gathered:
         """Return a piece with its rows sorted. Raises DataError where it cannot be read."""
         codes = sorted(self.encodings.codes)
-        with opened(piece.file, metadata=self.footer_of(piece.file), read_dictionary=codes) as file:
+        with opened(piece.file, metadata=footer_of(piece.file), read_dictionary=codes) as file:
             keys = {name: self._column(file, piece, name) for name in self.key}
             partition, block = self._assigned(piece, keys)
-            order = pa.array(np.argsort(partition.astype(np.uint16), kind="stable").astype(np.int32))
-            columns, ends, null_counts = [], [], []
+            starts = self._starts(partition)
+            order = self._order(partition, starts)
+            columns, ends, null_counts, byte_count = [], [], [], piece.row_count
             for name in self.encodings.schema.names[:-1]:
                 values = keys[name] if name in keys else self._column(file, piece, name)
                 ends.append(ends_of(values))
                 null_counts.append(values.null_count)
+                byte_count += values.nbytes
                 columns.append(pc.take(values, order, boundscheck=False))
         columns.append(pc.take(pa.array(block), order, boundscheck=False))
-        counts = np.bincount(partition, minlength=self.assignment.partition_count)
+        first, stop = starts[self.chosen.start], starts[self.chosen.stop]
         return Gathered(
             rows=pa.RecordBatch.from_arrays(columns, self.encodings.schema.names),
-            starts=np.concatenate([[0], np.cumsum(counts)]),
+            byte_count=byte_count,
+            starts=np.clip(starts, first, stop) - first,
             block_rows=self._block_rows(partition, block),
             ends=pa.RecordBatch.from_arrays(ends, self.encodings.schema.names[:-1]),
             null_counts=np.array(null_counts),
         )
+
+    def _starts(self, partition: IntArray) -> IntArray:
+        """Return where each partition would begin if all were gathered, and the end."""
+        counts = np.bincount(partition, minlength=self.assignment.partition_count)
+        return np.concatenate([[0], np.cumsum(counts)])
+
+    def _order(self, partition: IntArray, starts: IntArray) -> pa.Array:
+        """Return the positions of the rows of the chosen partitions, in the order of their partitions."""
+        order = np.argsort(partition.astype(np.uint16), kind="stable")
+        return pa.array(order[starts[self.chosen.start] : starts[self.chosen.stop]].astype(np.int32))
 
     def _column(self, file: pq.ParquetFile, piece: Piece, name: str) -> pa.Array:
         """Return a column of the piece as it is held. Raises ArrowInvalid where it is damaged."""
@@ -130,6 +147,20 @@ class Gatherer:
         count = self.assignment.partition_count
         cells = np.bincount(partition.astype(np.int64) * BLOCK_COUNT + block, minlength=count * BLOCK_COUNT)
         return cells.reshape(count, BLOCK_COUNT)
+
+
+def footer_of(file: Path) -> pq.FileMetaData:
+    """Return what stands at the end of a Parquet file. Raises DataError if it cannot be read."""
+    try:
+        state = os.stat(file)
+        return _footer_in_state(file, state.st_size, state.st_mtime_ns)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(file, error) from error
+
+
+@lru_cache(_FOOTERS_KEPT)
+def _footer_in_state(file: Path, byte_count: int, modified_ns: int) -> pq.FileMetaData:
+    return pq.read_metadata(file)
 
 
 def _row_names(piece: Piece) -> str:

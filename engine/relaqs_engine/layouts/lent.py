@@ -17,12 +17,12 @@ from relaqs_engine.layouts.duck_tables import DuckTable
 from relaqs_engine.layouts.file_kinds import FileKind
 from relaqs_engine.layouts.in_memory import row_count_of
 from relaqs_engine.layouts.plain import (
-    BYTES_PER_CORE_SECOND,
     MEASURED_BELOW_ROWS,
     PlainTable,
     measured,
     unmeasured,
 )
+from relaqs_engine.layouts.scan_cost import BYTES_PER_CORE_SECOND
 from relaqs_engine.layouts.sources import bad_source, check_names
 from relaqs_engine.layouts.text_files import checked_read
 

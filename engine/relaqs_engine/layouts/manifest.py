@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, TypeVar
 
@@ -16,13 +16,16 @@ from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
-MANIFEST_VERSION = 3  # 2: outlier indexes; 3: checksums of columns, and of the manifest itself
+LAYOUT_MARK = "@"
+"""Stands between a table's name and that of a further layout of it, in the name of the folder."""
+MANIFEST_VERSION = 4  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files
 
 _FIRST_SEALED = 3
+_OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
 _ACCEPTED: dict[str, Any] = {"int": int, "str": str, "float": (int, float)}
 
 Scalar = int | float | str | bool | None
-_Made = TypeVar("_Made", "Layout", "Column", "Partition")
+_Made = TypeVar("_Made", "Layout", "Column", "Partition", "StoredFile")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +74,50 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
-    """One Parquet file.
+class StoredFile:
+    """One Parquet file of a layout.
 
     Attributes:
         file: its path, relative to the table's folder.
         row_count: its rows.
-        unit_count: its sampling units: rows, or distinct cluster keys.
         byte_count: its size.
         sha256: of all its bytes.
-        block_rows: the rows in each of BLOCK_COUNT blocks. A static table has none.
         checksums: by column, None in a layout of before version 3.
     """
 
     file: str
     row_count: int
-    unit_count: int
     byte_count: int
     sha256: str
-    block_rows: tuple[int, ...]
     checksums: Checksums | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Rows that are read together: those of one file, and of one more for each append since.
+
+    Attributes:
+        files: in order, at least one.
+        row_count: the rows of all files.
+        unit_count: their sampling units: rows, or distinct cluster keys. Rows of a key may be in several
+            files.
+        block_rows: the rows in each of BLOCK_COUNT blocks. A static table has none.
+    """
+
+    files: tuple[StoredFile, ...]
+    row_count: int
+    unit_count: int
+    block_rows: tuple[int, ...] = ()
+
+    @property
+    def byte_count(self) -> int:
+        """Return the size of all files."""
+        return sum(each.byte_count for each in self.files)
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """Return the SHA-256 of each file: equal contents, equal rows."""
+        return tuple(each.sha256 for each in self.files)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -103,7 +130,7 @@ class Layout:
         kind: "sampled"; "static" for a table that is read whole; "plain" for files that were not laid out,
             and are read whole (see `layouts/plain.py`).
         columns: their types and statistics.
-        partitions: its files, in order.
+        partitions: in order.
         row_count: its rows.
         unit_count: its sampling units.
         cluster_key: the columns that make a sampling unit. Empty where the unit is a row.
@@ -114,10 +141,14 @@ class Layout:
         max_unit_rows: the rows of the largest sampling unit.
         source: what it was laid out from, for people.
         created_with: the versions that made it.
-        outliers: the file of the outlier index, a copy of rows that the partitions have too. None where no
+        outliers: the files of the outlier index, a copy of rows that the partitions have too. None where no
             column is skewed.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
             has 1, which makes the largest unit a likely one.
+        batches: the names that appends were given, in order. A batch of a name that is here is not appended
+            again.
+        source_files: the files that its rows came from: path, size in bytes, time of the last change in
+            nanoseconds. Empty where they came from elsewhere.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> trips = CATALOG.table("trips")
@@ -141,6 +172,8 @@ class Layout:
     created_with: str
     outliers: Partition | None = None
     typical_unit_rows: float = 1.0
+    batches: tuple[str, ...] = ()
+    source_files: tuple[tuple[str, int, int], ...] = ()
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -160,6 +193,11 @@ class Layout:
     def is_sampled(self) -> bool:
         """Whether any part of the partitions is a random sample. If not, the table is read whole."""
         return self.kind == "sampled"
+
+    @property
+    def is_first_part(self) -> bool:
+        """Whether only the first of its partitions are there yet (see `layouts/first_part.py`)."""
+        return False
 
     @property
     def is_plain(self) -> bool:
@@ -187,19 +225,29 @@ class Layout:
         return False
 
     @property
-    def paths(self) -> tuple[Path, ...]:
-        """Return the absolute path of each partition, in order."""
-        return tuple(self.path(i) for i in range(len(self.partitions)))
-
-    def path(self, partition: int) -> Path:
-        """Return the absolute path of one partition."""
-        return self.directory / self.partitions[partition].file
+    def files(self) -> tuple[StoredFile, ...]:
+        """Return the files of all partitions, in order."""
+        return tuple(each for partition in self.partitions for each in partition.files)
 
     @property
-    def outlier_path(self) -> Path:
-        """Return the absolute path of the outlier index. Only where there is one."""
+    def all_files(self) -> tuple[StoredFile, ...]:
+        """Return the files of all partitions and of the outlier index."""
+        return (*self.files, *(self.outliers.files if self.outliers else ()))
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """Return the absolute path of each file of the partitions, in order."""
+        return tuple(self.directory / each.file for each in self.files)
+
+    def paths_of(self, partition: int) -> tuple[Path, ...]:
+        """Return the absolute paths of one partition's files."""
+        return tuple(self.directory / each.file for each in self.partitions[partition].files)
+
+    @property
+    def outlier_paths(self) -> tuple[Path, ...]:
+        """Return the absolute paths of the outlier index's files. Only where there is one."""
         assert self.outliers is not None
-        return self.directory / self.outliers.file
+        return tuple(self.directory / each.file for each in self.outliers.files)
 
     def column(self, name: str) -> Column:
         """Return the column of that name, compared without case, as SQL does. Raises KeyError."""
@@ -234,11 +282,11 @@ def read_manifest(directory: str | Path) -> Layout:
     try:
         state = path.stat()
     except OSError:
-        return _read(folder, path)
+        return read_state(folder, path)
     stamp = state.st_ino, state.st_size, state.st_mtime_ns
     known = _READ.get(path)
     if known is None or known[0] != stamp:
-        known = _READ[path] = stamp, _read(folder, path)
+        known = _READ[path] = stamp, read_state(folder, path)
     return known[1]
 
 
@@ -246,7 +294,8 @@ def read_manifest(directory: str | Path) -> Layout:
 _READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
 
 
-def _read(folder: Path, path: Path) -> Layout:
+def read_state(folder: Path, path: Path) -> Layout:
+    """Return the layout that a manifest describes, which may have another name than usual in the folder."""
     try:
         text = path.read_bytes()
         was_sealed = is_sealed(text)
@@ -274,21 +323,30 @@ def _read(folder: Path, path: Path) -> Layout:
     return layout
 
 
-def write_manifest(layout: Layout) -> None:
-    """Write the layout's manifest to disk in one step. A reader sees the old one or this one."""
-    entries: dict[str, Any] = {"manifest_version": MANIFEST_VERSION, **asdict(layout)}
+def write_manifest(layout: Layout, name: str = MANIFEST_NAME) -> Path:
+    """Write the layout's manifest to disk in one step, and return its path.
+
+    A reader sees the old one or this one.
+    """
+    entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
     # A table is named by its folder, so that a folder can be moved and renamed.
     del entries["table"], entries["directory"]
-    path = layout.directory / MANIFEST_NAME
+    path = layout.directory / name
     draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            file.write(seal(json.dumps(entries, allow_nan=False)))
+            file.write(seal(json.dumps(entries, allow_nan=False, default=_entries)))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+    return path
+
+
+def _entries(made: Any) -> dict[str, Any]:
+    """Return the fields of a layout or of what is in it, by name."""
+    return {field.name: getattr(made, field.name) for field in fields(made)}
 
 
 def table_folders(warehouse: Path) -> list[Path]:
@@ -312,6 +370,8 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
             columns=tuple(_plain(Column(**column)) for column in entries.pop("columns")),
             partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
             cluster_key=tuple(entries.pop("cluster_key")),
+            batches=tuple(entries.pop("batches", ())),
+            source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
             outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
             **entries,
         )
@@ -319,16 +379,26 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
 
 
 def _partition(entry: dict[str, Any]) -> Partition:
+    if "file" in entry:  # of a version before appended files
+        only = {name: entry.pop(name) for name in _OF_ONE_FILE if name in entry}
+        entry["files"] = [{**only, "row_count": entry["row_count"]}]
+    files, block_rows = tuple(map(_stored_file, entry.pop("files"))), tuple(entry.pop("block_rows"))
+    if not files:
+        raise TypeError("a partition has no file")
+    if not all(isinstance(rows, int) for rows in block_rows):
+        raise TypeError(f"block_rows of {files[0].file} are not all numbers")
+    return _plain(Partition(files=files, block_rows=block_rows, **entry))
+
+
+def _stored_file(entry: dict[str, Any]) -> StoredFile:
     file = PurePosixPath(entry["file"])
     if file.is_absolute() or ".." in file.parts:
         raise TypeError(f"the file {str(file)!r} lies outside the table's folder")
-    block_rows, checksums = tuple(entry.pop("block_rows")), entry.pop("checksums", None)
-    if not all(isinstance(rows, int) for rows in block_rows):
-        raise TypeError(f"block_rows of {file} are not all numbers")
+    checksums = entry.pop("checksums", None)
     if checksums is not None:
         extents, columns = tuple(checksums["extents"]), tuple(checksums["columns"])
         checksums = Checksums(extents, columns, checksums["rest"])
-    return _plain(Partition(block_rows=block_rows, checksums=checksums, **entry))
+    return _plain(StoredFile(checksums=checksums, **entry))
 
 
 def _plain(made: _Made) -> _Made:
@@ -354,6 +424,8 @@ def _checked_version(path: Path, version: object) -> int:
 def _check_sums(path: Path, layout: Layout) -> None:
     if layout.row_count != sum(partition.row_count for partition in layout.partitions):
         raise _damaged(path, "its partitions' rows do not add up to the table's")
+    if any(each.row_count != sum(file.row_count for file in each.files) for each in layout.partitions):
+        raise _damaged(path, "the rows of a partition's files do not add up to the partition's")
     if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
 

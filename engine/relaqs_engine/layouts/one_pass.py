@@ -6,25 +6,32 @@
     partition: its rows of each piece of the window, in order ── one row group of its file
 
 Decoding, sorting and encoding are spread over the caller's threads; what is written does not depend on them.
+
+Where somebody waits for a first part, the source is read twice: the first partitions are written in a pass of
+their own. Every byte is the same. A pass over the source without most of the encoding takes about a quarter
+of all the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import IntArray
 
+from relaqs_engine.duck import Cursor
 from relaqs_engine.layouts.encodings import Encodings, probed
+from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.gathering import MOST_PARTITIONS, Gathered, Gatherer
 from relaqs_engine.layouts.manifest import BLOCK_COUNT, Partition
 from relaqs_engine.layouts.parquet import settled
 from relaqs_engine.layouts.partition_file import PartitionFile
-from relaqs_engine.layouts.partitions import PartitionJob, Units, WrittenPartitions, units_of_file
+from relaqs_engine.layouts.partitions import NO_ROWS, PartitionJob, Units, WrittenPartitions, units_of_file
 from relaqs_engine.layouts.pieces import Pieces, pieces_of
 from relaqs_engine.layouts.spread import Spread
 from relaqs_engine.layouts.statistics import SeenValues
@@ -36,59 +43,101 @@ _SHARE_UNDER_WAY = 0.2
 """Of the memory limit, for pieces that are being sorted, or wait for those before them."""
 _SORTING = 0.6
 """Of the work on a row; encoding it is the rest."""
+_FIRST_SHARE = 0.05
+"""Of the partitions, that are the first part."""
+_FIRST_WORK = 0.28
+"""Of the work on all of them, where there is a first part."""
+
+_Piece = TypeVar("_Piece", bound=Gathered)
+
+FirstWritten = Callable[[WrittenPartitions], None]
+"""Is handed the first partitions once they are there, with what was seen of the values of all."""
 
 
-def write_in_one_pass(job: PartitionJob, memory_limit_bytes: int, spread: Spread) -> WrittenPartitions | None:
+def write_in_one_pass(
+    job: PartitionJob, memory_limit_bytes: int, spread: Spread, first_written: FirstWritten | None = None
+) -> WrittenPartitions | None:
     """Return what was written, or None where the source is not of a kind that this is known to be right for.
 
     Then nothing is left of it. Raises DataError if the source cannot be read, OSError if the disk is full.
     """
-    if job.assignment.partition_count > MOST_PARTITIONS or (source := pieces_of(job.source)) is None:
+    if (reading := reading_of(job, memory_limit_bytes)) is None:
         return None
-    encodings = probed(source, job.key)
-    largest_bytes = encodings.bytes_per_row * max(piece.row_count for piece in source.pieces)
-    most_pieces = int(_SHARE_UNDER_WAY * memory_limit_bytes / largest_bytes)
-    if most_pieces == 0:
-        return None
-    plan = planned(source.pieces, encodings.bytes_per_row, _SHARE_OF_MEMORY * memory_limit_bytes)
     try:
-        with _memory_of_the_system():
-            return _OnePass(job, source, encodings, plan, spread).write(most_pieces)
+        with memory_of_the_system():
+            return _OnePass(job, reading, spread).write(first_written)
     except TooManyTextsError:
         for file in job.target.parts.iterdir():
             file.unlink()
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a source is read that is known to be read right.
+
+    Attributes:
+        source: its pieces.
+        encodings: how they are held and written.
+        plan: where windows end.
+        most_pieces: how many may be sorted before they are needed.
+    """
+
+    source: Pieces
+    encodings: Encodings
+    plan: WindowPlan
+    most_pieces: int
+
+
+def reading_of(job: PartitionJob, memory_limit_bytes: int) -> Reading | None:
+    """Return how a source is read, None where it is not of a kind that this is known to be right for."""
+    if job.assignment.partition_count > MOST_PARTITIONS or (source := pieces_of(job.source)) is None:
+        return None
+    encodings = probed(source, job.key)
+    largest_bytes = encodings.bytes_per_row * max(piece.row_count for piece in source.pieces)
+    most_pieces = int(_SHARE_UNDER_WAY * memory_limit_bytes / largest_bytes)
+    plan = planned(source.pieces, encodings.bytes_per_row, _SHARE_OF_MEMORY * memory_limit_bytes)
+    return Reading(source, encodings, plan, most_pieces) if most_pieces else None
+
+
 @contextmanager
-def _memory_of_the_system() -> Iterator[None]:
+def memory_of_the_system() -> Iterator[None]:
     """Let Arrow take its memory from the C library inside the block.
 
     Each piece frees what the next one needs. Arrow's usual allocator gives it back to the system at once, and
     fetching it again takes a fifth of the whole time.
     """
-    usual, plain = pa.default_memory_pool(), pa.system_memory_pool()
+    plain = pa.system_memory_pool()
+    _LENT.append(plain)
     pa.set_memory_pool(plain)
     try:
         yield
     finally:
-        pa.set_memory_pool(usual)
-        plain.release_unused()
+        _LENT.pop()
+        if not _LENT:
+            pa.set_memory_pool(_USUAL)
+            plain.release_unused()
 
 
-class _Course:
-    """How far the work is, and what is known of the rows so far.
+_USUAL = pa.default_memory_pool()
+_LENT: list[pa.MemoryPool] = []
+"""One for each block that runs now: tables may be laid out side by side. The last one restores the usual."""
 
-    block_rows: of shape (partitions, BLOCK_COUNT).
+
+class Course:
+    """How far a pass is, and what is known of the rows so far.
+
+    block_rows: of shape (partitions, BLOCK_COUNT). work: the pass's share of all work, from where to where.
     """
 
-    def __init__(self, job: PartitionJob, row_count: int) -> None:
+    def __init__(self, job: PartitionJob, row_count: int, work: tuple[float, float]) -> None:
         self.block_rows: IntArray = np.zeros((job.assignment.partition_count, BLOCK_COUNT), dtype=np.int64)
         self.seen = SeenValues()
         self.sorted_rows = 0
         self.written_rows = 0
         self._row_count = row_count
         self._job = job
+        self._work = work
 
     @property
     def is_sorted(self) -> bool:
@@ -98,85 +147,110 @@ class _Course:
     def add(self, piece: Gathered) -> None:
         self.block_rows += piece.block_rows
         self.seen.add(piece.ends, piece.null_counts)
-        self.sorted_rows += piece.rows.num_rows
+        self.sorted_rows += int(piece.block_rows.sum())
         self.report("sorting rows")
 
     def report(self, doing: str, share_of_window: float = 0.0) -> None:
         """Tell what is being done. share_of_window: of the rows that are sorted, how many are written."""
         written = self.written_rows + share_of_window * (self.sorted_rows - self.written_rows)
         share = _SORTING * self.sorted_rows + (1.0 - _SORTING) * written
-        self._job.progress(share / self._row_count, doing)
+        begin, end = self._work
+        self._job.progress(begin + (end - begin) * share / self._row_count, doing)
+
+
+_Files = dict[int, PartitionFile]
+"""By partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OnePass:
-    """One pass over a source that is known to be read right."""
+    """Passes over a source that is known to be read right."""
 
     job: PartitionJob
-    source: Pieces
-    encodings: Encodings
-    plan: WindowPlan
+    reading: Reading
     spread: Spread
 
-    def write(self, most_pieces: int) -> WrittenPartitions:
-        """Return what was written. most_pieces: how many may be sorted before they are needed."""
-        course = _Course(self.job, self.source.row_count)
-        files = [
-            PartitionFile(self.job.file_of(i), self.encodings)
-            for i in range(self.job.assignment.partition_count)
-        ]
-        gatherer = Gatherer(self.job.cursor, self.job.assignment, self.encodings, self.job.key)
+    def write(self, first_written: FirstWritten | None) -> WrittenPartitions:
+        """Return what was written: in one pass, or in two where somebody waits for a first part."""
+        count = self.job.assignment.partition_count
+        first = 0 if first_written is None else max(1, round(_FIRST_SHARE * count))
+        if first_written is None or first == count:
+            return WrittenPartitions.of(*self._pass(range(count), (0.0, 1.0)))
+        begun, seen = self._pass(range(first), (0.0, _FIRST_WORK))
+        first_written(WrittenPartitions.of(begun, seen))
+        others, seen = self._pass(range(first, count), (_FIRST_WORK, 1.0))
+        return WrittenPartitions.of([*begun, *others], seen)
+
+    def _pass(
+        self, chosen: range, work: tuple[float, float]
+    ) -> tuple[list[tuple[Partition, Units]], SeenValues]:
+        """Write the chosen partitions. Return their entries, and what was seen of all of the source."""
+        source, encodings = self.reading.source, self.reading.encodings
+        course = Course(self.job, source.row_count, work)
+        files = {i: PartitionFile(self.job.file_of(i), encodings) for i in chosen}
+        gatherer = Gatherer(self.job.cursor, self.job.assignment, encodings, self.job.key, chosen)
         written: list[tuple[Partition, Units]] = []
         course.report("reading")
-        with closing(self.spread(gatherer.gather, self.source.pieces, most_pieces)) as gathered:
-            for window in windows(_counted(gathered, course), self.plan, self.encodings):
+        with closing(self.spread(gatherer.gather, source.pieces, self.reading.most_pieces)) as gathered:
+            for window in windows(counted(gathered, course), self.reading.plan, encodings):
                 if course.is_sorted:
                     written = self._finish(files, window, course)
                 else:
                     self._append(files, window, course)
                 del window  # its rows, before those of the next one are gathered
-        return WrittenPartitions.of(written, course.seen)
+        return written, course.seen
 
-    def _append(self, files: Sequence[PartitionFile], window: Sequence[Gathered], course: _Course) -> None:
+    def _append(self, files: _Files, window: Sequence[Gathered], course: Course) -> None:
         """Write a window that is not the last one."""
 
         def write(partition: int) -> None:
             files[partition].append(piece.of_partition(partition) for piece in window)
 
-        with closing(self.spread(write, range(len(files)), len(files))) as done:
+        with closing(self.spread(write, files, len(files))) as done:
             for i, _ in enumerate(done):
                 course.report("writing rows", i / len(files))
         course.written_rows = course.sorted_rows
         course.report("reading")
 
     def _finish(
-        self, files: Sequence[PartitionFile], window: Sequence[Gathered], course: _Course
+        self, files: _Files, window: Sequence[Gathered], course: Course
     ) -> list[tuple[Partition, Units]]:
         """Write the last window and end the files. Return each one's entry in the manifest, and its units."""
 
         def write(partition: int) -> tuple[Partition, Units]:
+            if not self.job.is_written(course.block_rows[partition].sum()):
+                return NO_ROWS, Units.rows(0)
             files[partition].append(piece.of_partition(partition) for piece in window)
             files[partition].close()
             return self._entry(files[partition].path, course.block_rows[partition])
 
-        written, count = [], len(files)
-        with closing(self.spread(write, range(count), count)) as entries:
-            for i in range(count):
-                course.report(f"writing partition {i + 1} of {count}", i / count)
+        written, count = [], self.job.assignment.partition_count
+        with closing(self.spread(write, files, len(files))) as entries:
+            for done, i in enumerate(files):
+                course.report(f"writing partition {i + 1} of {count}", done / len(files))
                 written.append(next(entries))
         return written
 
     def _entry(self, file: Path, block_rows: IntArray) -> tuple[Partition, Units]:
-        rows = int(block_rows.sum())
         with closing(self.job.cursor.another()) as cursor:
-            units = (
-                units_of_file(cursor, file, self.job.assignment.unit) if self.job.key else Units.rows(rows)
-            )
-            counts = tuple(block_rows.tolist())
-            return settled(cursor, self.job.target, file, rows, units.count, counts), units
+            unit = self.job.assignment.unit if self.job.counts_units else ()
+            return entry_of(cursor, self.job.target, file, unit, block_rows)
 
 
-def _counted(gathered: Iterable[Gathered], course: _Course) -> Iterator[Gathered]:
+def entry_of(
+    cursor: Cursor, target: Writing, file: Path, key: Sequence[str], block_rows: IntArray
+) -> tuple[Partition, Units]:
+    """Return the entry of a written partition in the manifest, and its units.
+
+    key: SQL of the cluster key's columns; empty where the sampling unit is a row.
+    """
+    rows = int(block_rows.sum())
+    units = units_of_file(cursor, file, key) if key else Units.rows(rows)
+    return settled(cursor, target, file, rows, units.count, tuple(block_rows.tolist())), units
+
+
+def counted(gathered: Iterable[_Piece], course: Course) -> Iterator[_Piece]:
+    """Yield what was gathered, once the course knows of it."""
     for piece in gathered:
         course.add(piece)
         yield piece

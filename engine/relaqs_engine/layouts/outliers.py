@@ -33,7 +33,7 @@ Overcoming limitations of sampling for aggregation queries (ICDE).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
@@ -76,21 +76,24 @@ class Inliers:
 
 
 def with_inliers(
-    cursor: Cursor, files: Sequence[Path], columns: Sequence[Column], partitions: Sequence[Partition]
+    cursor: Cursor,
+    files_of: Callable[[Sequence[Partition]], Sequence[Path]],
+    columns: Sequence[Column],
+    partitions: Sequence[Partition],
 ) -> tuple[Column, ...]:
     """Return the columns, with the ends of what is no outlier for those that are skewed.
 
     Args:
         cursor: of DuckDB.
-        files: the partitions, in order. The first of them are a random sample, so only those are read.
+        files_of: gives the files of partitions.
         columns: all columns of the table.
-        partitions: their entries in the manifest.
+        partitions: all of them, in order. The first are a random sample, so only those are read.
     """
     numeric = [column for column in columns if column.type.split("(")[0] in _NUMBERS]
     rows = sum(partition.row_count for partition in partitions)
     if rows < FEWEST_ROWS or not numeric:
         return tuple(columns)
-    sample = _sample(cursor, files, numeric, partitions)
+    sample = _sample(cursor, files_of, numeric, partitions)
     found = {column.name: _inliers(sample[column.name], column, MOST_SHARE) for column in numeric}
     kept = {name: inliers.variance_kept for name, inliers in found.items() if inliers is not None}
     chosen = sorted(kept, key=kept.__getitem__)[:MOST_COLUMNS]
@@ -128,18 +131,22 @@ def literal(value: float) -> str:
 
 
 def _sample(
-    cursor: Cursor, files: Sequence[Path], columns: Sequence[Column], partitions: Sequence[Partition]
+    cursor: Cursor,
+    files_of: Callable[[Sequence[Partition]], Sequence[Path]],
+    columns: Sequence[Column],
+    partitions: Sequence[Partition],
 ) -> Mapping[str, FloatArray]:
     """Return values of some random rows, by column: NaN for NULL, and infinity for NaN."""
     rows, count = 0, 0
-    while count < len(files) and rows < _SAMPLE_ROWS:
+    while count < len(partitions) and rows < _SAMPLE_ROWS:
         rows, count = rows + partitions[count].row_count, count + 1
     blocks = max(1, min(BLOCK_COUNT, round(BLOCK_COUNT * _SAMPLE_ROWS / max(rows, 1))))
     doubles_sql = [f"{quote_name(column.name)}::DOUBLE" for column in columns]
     values = ", ".join(f"CASE WHEN isnan({sql}) THEN 'inf'::DOUBLE ELSE {sql} END" for sql in doubles_sql)
+    files = list_literal([str(file) for file in files_of(partitions[:count])])
     table = cursor.table(
-        f"SELECT {values} FROM read_parquet({list_literal([str(file) for file in files[:count]])}, "
-        f"hive_partitioning = false) WHERE {BLOCK_COLUMN} < {blocks}"
+        f"SELECT {values} FROM read_parquet({files}, hive_partitioning = false) "
+        f"WHERE {BLOCK_COLUMN} < {blocks}"
     )
     return {column.name: doubles(found) for column, found in zip(columns, table.columns, strict=True)}
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from relaqs_engine.duck import Cursor, quote_text
 from relaqs_engine.layouts.checksums import Extent, checksums_of
 from relaqs_engine.layouts.folder import Writing
-from relaqs_engine.layouts.manifest import Partition
+from relaqs_engine.layouts.manifest import Partition, StoredFile
 
 WRITE_OPTIONS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 122880"
 """Parquet as DuckDB itself scans it fastest."""
@@ -36,15 +36,14 @@ def settled(
         os.fsync(handle.fileno())
         digest = hashlib.file_digest(handle, "sha256").hexdigest()
         byte_count = handle.tell()
-    return Partition(
+    stored = StoredFile(
         file=f"{target.data_name}/{file.name}",
         row_count=row_count,
-        unit_count=unit_count,
         byte_count=byte_count,
         sha256=digest,
-        block_rows=block_rows,
         checksums=checksums_of(file, _extents(cursor, file)),
     )
+    return Partition((stored,), row_count, unit_count, block_rows)
 
 
 def _extents(cursor: Cursor, file: Path) -> list[list[Extent]]:

@@ -80,6 +80,8 @@ class PartitionJob:
 
     Attributes:
         key: the names of the cluster key's columns. Empty where the sampling unit is a row.
+        adds_to_a_table: whether the rows are added to a table that is there. Then a partition that gets none
+            has no file, and units are not counted: some are in the table already.
     """
 
     cursor: Cursor
@@ -88,10 +90,24 @@ class PartitionJob:
     assignment: Assignment
     key: tuple[str, ...]
     progress: Progress
+    adds_to_a_table: bool = False
 
     def file_of(self, partition: int) -> Path:
         """Return the file that a partition is written to."""
         return self.target.parts / f"part-{partition:05d}.parquet"
+
+    @property
+    def counts_units(self) -> bool:
+        """Whether units are to be counted, because they are keys."""
+        return bool(self.key) and not self.adds_to_a_table
+
+    def is_written(self, row_count: int) -> bool:
+        """Whether a partition of so many rows gets a file."""
+        return row_count > 0 or not self.adds_to_a_table
+
+
+NO_ROWS = Partition((), 0, 0, (0,) * BLOCK_COUNT)
+"""What is written of a partition that gets no file."""
 
 
 def units_of_file(cursor: Cursor, file: Path, key: Sequence[str]) -> Units:
@@ -170,7 +186,7 @@ class PartitionWriter:
 
     def _units(self, chosen: range) -> dict[int, Units]:
         """Return the units of each partition where they are keys."""
-        if not self.job.key:
+        if not self.job.counts_units:
             return {}
         key = ", ".join(self.job.assignment.unit)
         rows = self.job.cursor.rows(
@@ -181,6 +197,8 @@ class PartitionWriter:
         return dict.fromkeys(chosen, Units(0, 0, 0.0)) | {row[0]: Units(*row[1:]) for row in rows}
 
     def _copy(self, partition: int, block_rows: list[int], unit_count: int) -> Partition:
+        if not self.job.is_written(sum(block_rows)):
+            return NO_ROWS
         count = self.job.assignment.partition_count
         self.job.progress(partition / count, f"writing partition {partition + 1} of {count}")
         file = self.job.file_of(partition)

@@ -93,9 +93,12 @@ def opened(file: Path, **options: Any) -> Iterator[pq.ParquetFile]:
         with pq.ParquetFile(file, pre_buffer=False, **options) as found:
             yield found
     except (pa.ArrowException, OSError) as error:
-        raise DataError(
-            f"{file} cannot be read as Parquet ({error}); write it again or leave it out"
-        ) from error
+        raise unreadable(file, error) from error
+
+
+def unreadable(file: Path, error: Exception) -> DataError:
+    """Return what to raise where a file cannot be read. error: why."""
+    return DataError(f"{file} cannot be read as Parquet ({error}); write it again or leave it out")
 
 
 def pieces_of(source: ParquetSource) -> Pieces | None:

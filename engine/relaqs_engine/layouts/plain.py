@@ -7,14 +7,17 @@ finds a file with others fails. So all answers of a session are about the same r
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file
+from relaqs_engine.duck import Cursor, FileState, Lent, list_literal, one_file, open_for_reading
 from relaqs_engine.layouts.cached_files import CachedFiles
-from relaqs_engine.layouts.manifest import Column, Layout, Partition
+from relaqs_engine.layouts.first_part import FirstPart
+from relaqs_engine.layouts.manifest import Column, Layout, Partition, StoredFile
+from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
 
@@ -23,10 +26,6 @@ MEASURED_BELOW_ROWS = 100_000
 
 NOTABLE_SECONDS = 0.3
 """A table that takes longer to be read whole is worth a layout."""
-
-BYTES_PER_CORE_SECOND = 1e9
-_BYTES_OF_A_ROW = 20
-"""Measured: a core reads that much of Parquet a second, if each row counts as that many bytes more."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -40,11 +39,13 @@ class PlainTable(Layout):
         modified_ns: for each file the time of its last change in nanoseconds.
         is_staged: the file is a copy of our own, made of a CSV file, say.
         cached: what the user named, and where a layout of it would be.
+        first_part: of the layout that is being made of it. None where there is none yet.
     """
 
     modified_ns: tuple[int, ...] = ()
     is_staged: bool = False
     cached: CachedFiles | None = None
+    first_part: FirstPart | None = None
 
     @property
     def has_hive_columns(self) -> bool:
@@ -53,8 +54,8 @@ class PlainTable(Layout):
     @property
     def states(self) -> tuple[FileState, ...]:
         """Return for each file its path, size in bytes, and time of the last change in nanoseconds."""
-        sized = zip(self.partitions, self.modified_ns, strict=True)
-        return tuple((part.file, part.byte_count, modified_ns) for part, modified_ns in sized)
+        sized = zip(self.files, self.modified_ns, strict=True)
+        return tuple((each.file, each.byte_count, modified_ns) for each, modified_ns in sized)
 
     @property
     def lent(self) -> tuple[Lent, ...]:
@@ -88,8 +89,7 @@ class PlainTable(Layout):
     @property
     def scan_core_seconds(self) -> float:
         """Return about how long one core takes to read the table whole."""
-        byte_count = sum(part.byte_count for part in self.partitions)
-        return (byte_count + _BYTES_OF_A_ROW * self.row_count) / BYTES_PER_CORE_SECOND
+        return scan_core_seconds(sum(part.byte_count for part in self.partitions), self.row_count)
 
 
 def plain_table(
@@ -104,7 +104,8 @@ def plain_table(
         cursor: of a DuckDB that may read them.
     """
     rows = _row_counts([path for path, _, _ in states], cursor)
-    parts = tuple(Partition(path, rows[path], rows[path], size, "", ()) for path, size, _ in states)
+    files = (StoredFile(path, rows[path], size, "") for path, size, _ in states)
+    parts = tuple(Partition((file,), file.row_count, file.row_count) for file in files)
     found = PlainTable(
         table=cached.table,
         directory=Path(os.path.commonpath([file.parent for file in source.files])),
@@ -132,6 +133,15 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     cursor.borrow(table.lent)
     columns = [(column.name, column.type) for column in table.columns]
     return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
+
+
+def all_measured(tables: Mapping[str, Layout], threads: int) -> dict[str, Layout]:
+    """Return tables by name, the plain ones with the statistics of their columns. threads: to read them."""
+    with closing(open_for_reading(threads=threads)) as cursor:
+        return {
+            name: measured(table, cursor) if isinstance(table, PlainTable) else table
+            for name, table in tables.items()
+        }
 
 
 def _row_counts(paths: Sequence[str], cursor: Cursor) -> dict[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from relaqs_engine.duck import FileState
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
 
@@ -27,6 +28,21 @@ class TableRead:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstRead:
+    """Partitions of the first part of a layout, which has no manifest yet.
+
+    Attributes:
+        part: the first part.
+        files: as the manifest will name them.
+        columns: those that a statement can read, as the manifest will name them.
+    """
+
+    part: FirstPart
+    files: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PlainRead:
     """Files that were not laid out, and their state when the session was opened. table: its name."""
 
@@ -34,19 +50,22 @@ class PlainRead:
     files: tuple[FileState, ...]
 
 
-Read: TypeAlias = TableRead | PlainRead
+LaidOutRead: TypeAlias = TableRead | FirstRead
+Read: TypeAlias = LaidOutRead | PlainRead
 
 
-def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> TableRead:
+def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Iterable[int]) -> LaidOutRead:
     """Return the read of some partitions."""
-    files = tuple(layout.partitions[i].file for i in partitions)
+    files = tuple(each.file for i in partitions for each in layout.partitions[i].files)
+    if isinstance(layout, FirstPart):
+        return FirstRead(layout, files, columns)
     return TableRead(str(layout.directory), files, columns)
 
 
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
-    return TableRead(str(layout.directory), (layout.outliers.file,), columns)
+    return TableRead(str(layout.directory), tuple(each.file for each in layout.outliers.files), columns)
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
@@ -54,6 +73,7 @@ def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
     if layout.is_plain:
         assert isinstance(layout, PlainTable)
         return PlainRead(layout.table, layout.states)
+    assert not layout.is_first_part, f"the first part of {layout.table} is not the table"
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 
 

@@ -75,6 +75,12 @@ class RowGroupFile:
         return cls(found[1], int(found[2]), tuple(map(int, found[3].split("-"))))
 
 
+def is_understood(chunk: Any) -> bool:
+    """Whether a footer can be written for a column of a row group: its codec and encodings are known."""
+    known = chunk.physical_type in _TYPES and chunk.compression in _CODECS
+    return known and _ENCODINGS.keys() >= set(chunk.encodings)
+
+
 @lru_cache(maxsize=_FOOTERS_KEPT)
 def end_of_file(state: FileState, group: int, columns: tuple[int, ...]) -> bytes:
     """Return the footer of one row group, with what a Parquet file ends with."""

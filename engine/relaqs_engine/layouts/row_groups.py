@@ -13,10 +13,10 @@ from decimal import Decimal
 
 from relaqs_engine.duck import FileState, state_digest
 from relaqs_engine.layouts.footers import End, Zone, flat_columns, footer, zones
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar, StoredFile
 from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 from relaqs_engine.layouts.plain import PlainTable
-from relaqs_engine.layouts.row_group_file import RowGroupFile
+from relaqs_engine.layouts.row_group_file import RowGroupFile, is_understood
 
 MOST_DRAWN = BLOCK_COUNT
 """Each row group that is drawn is a block of its own, and so many blocks can be told apart."""
@@ -99,7 +99,7 @@ def table_of_row_groups(plain: PlainTable, columns: Sequence[str]) -> RowGroupTa
         return None
     if plain.from_sql or not columns or any(not _is_simple(plain.column(name).type) for name in columns):
         return None
-    if any(not flat_columns(state).keys() >= set(columns) for state in plain.states):
+    if not all(_has_all(state, columns) for state in plain.states):
         return None
     groups = tuple(group for state in plain.states for group in _groups(state) if group.row_count)
     taken = {field.name: getattr(plain, field.name) for field in fields(Layout)}
@@ -148,9 +148,20 @@ def number(value: End | None) -> float | None:
     return found if math.isfinite(found) else None
 
 
+def _has_all(state: FileState, columns: Sequence[str]) -> bool:
+    """Whether a file has these columns, each flat and readable alone, and none is the name of a folder."""
+    positions = flat_columns(state)
+    path = state[0].lower()
+    if not positions.keys() >= set(columns) or any(f"/{column.lower()}=" in path for column in columns):
+        return False
+    found = footer(state)
+    groups = [found.row_group(i) for i in {0, found.num_row_groups - 1} if i >= 0]
+    return all(is_understood(group.column(positions[column])) for group in groups for column in columns)
+
+
 def _block(place: int, group: RowGroup) -> Partition:
     rows = tuple(group.row_count if i == place else 0 for i in range(BLOCK_COUNT))
-    return Partition(group.state[0], group.row_count, 1, 0, "", rows)
+    return Partition((StoredFile(group.state[0], group.row_count, 0, ""),), group.row_count, 1, rows)
 
 
 def _groups(state: FileState) -> tuple[RowGroup, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES
@@ -11,6 +12,8 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.assignment import HASH_SCHEME, Assignment, hash_probe, key_unit
 from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.distinct import distinct_counts
+from relaqs_engine.layouts.exchange import write_by_tasks
+from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.layouts.one_pass import write_in_one_pass
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
@@ -88,8 +91,20 @@ def sample(
     seed: int = 0,
     progress: Progress = lambda share, doing: None,
     spread: Spread = in_turn,
+    first_there: Callable[[FirstPart], None] | None = None,
+    processes: Spread | None = None,
 ) -> Layout:
-    """Write an opened source as a sampled layout, and return it."""
+    """Write an opened source as a sampled layout, and return it.
+
+    Args:
+        build: what is made.
+        partitions: as in `shuffle`, as are `cluster_by`, `seed`, `progress` and `spread`.
+        first_there: is handed the first part of the layout as soon as it can be asked. That makes the whole
+            almost half more work. Where the sampling unit is no row, or DuckDB alone reads the source, it is
+            not called.
+        processes: other processes that see the source and the folder that is written. They do all they can.
+            The bytes are the same.
+    """
     key = _cluster_key(cluster_by, build.source)
     job = PartitionJob(
         build.cursor,
@@ -99,9 +114,14 @@ def sample(
         key=tuple(name for name, _ in key),
         progress=lambda share, doing: progress(_SHARE_OF_WRITING * share, doing),
     )
-    memory_limit_bytes = build.memory_limit_bytes
-    written = write_in_one_pass(job, memory_limit_bytes, spread) or PartitionWriter(job).write(
-        memory_limit_bytes
+    on_first = None
+    if first_there is not None and not key:
+        on_first = partial(_announce_first, build, job, first_there)
+    limit = build.memory_limit_bytes
+    written = (
+        (processes and write_by_tasks(job, limit, processes))
+        or write_in_one_pass(job, limit, spread, on_first)
+        or PartitionWriter(job).write(limit)
     )
     progress(_SHARE_OF_WRITING, "counting distinct values")
     return build.publish(
@@ -117,15 +137,31 @@ def sample(
     )
 
 
+def _announce_first(
+    build: Build, job: PartitionJob, first_there: Callable[[FirstPart], None], written: WrittenPartitions
+) -> None:
+    columns = _known_columns(build, job, written)
+    assert columns is not None  # what one pass writes was seen
+    first_there(
+        build.first_part(
+            written.partitions,
+            columns,
+            seed=job.assignment.seed,
+            hash_scheme=HASH_SCHEME,
+            hash_probe=hash_probe(build.cursor),
+        )
+    )
+
+
 def _known_columns(build: Build, job: PartitionJob, written: WrittenPartitions) -> tuple[Column, ...] | None:
     """Return the columns with what was seen of them while they were written; None where nothing was."""
     if written.seen is None:
         return None
-    columns, files = build.source.columns, build.files_of(written.partitions)
+    columns, files = build.source.columns, build.target.files_of(written.partitions)
     extremes = written.seen.extremes(build.cursor, columns)
     names = [name for name, _ in columns]
     units = job.assignment.unit if job.key else ()
-    distinct = distinct_counts(build.cursor, files, written.partitions, names, units)
+    distinct = distinct_counts(build.cursor, build.target.files_of, written.partitions, names, units)
     return described(files, columns, extremes, distinct)
 
 

@@ -334,6 +334,12 @@ def _check_kept(columns: Sequence[tuple[str, str]], kept: Sequence[tuple[str, st
             )
 
 
+def copied(select: str, cursor: Cursor, folder: Path, description: str) -> ParquetSource:
+    """Return the rows of a SELECT, in order, copied to one Parquet file in a folder that is made for it."""
+    folder.mkdir()
+    return staged(f"({select})", cursor, folder, description)
+
+
 @contextmanager
 def bad_source(description: str) -> Iterator[None]:
     """Say in the block's errors what could not be read."""

@@ -74,7 +74,7 @@ def described(
     distinct_counts: Sequence[int],
 ) -> tuple[Column, ...]:
     """Return the columns, given as (name, DuckDB type), with what is known of each."""
-    byte_counts = _byte_counts(files, [name for name, _ in columns])
+    byte_counts = column_bytes(files, [name for name, _ in columns])
     return tuple(
         Column(
             name=name,
@@ -119,7 +119,7 @@ def _scalar(value: int | float | str | Decimal | None) -> Scalar:
     return value
 
 
-def _byte_counts(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
+def column_bytes(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
     """Return the compressed bytes of each table column. A nested one is several in Parquet: a.b and a.c."""
     import pyarrow.parquet as pq  # 30 ms, and a question about plain files needs no byte counts
 

@@ -20,7 +20,7 @@ from relaqs_engine.layouts.manifest import (
     BLOCK_COUNT,
     MANIFEST_NAME,
     Layout,
-    Partition,
+    StoredFile,
     read_manifest,
     table_folders,
 )
@@ -116,15 +116,15 @@ def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
     schema = [(column.name, column.type) for column in layout.columns]
     schema += [(BLOCK_COLUMN, "UTINYINT")] * layout.is_sampled
 
-    def has_schema(path: Path, _: Partition) -> str | None:
-        found = cursor.describe(f"SELECT * FROM {_file_sql(path)}")
+    def has_schema(path: Path, _: StoredFile) -> str | None:
+        found = cursor.describe(f"SELECT * FROM {_files_sql(path)}")
         return None if found == schema else f"has the columns {found}, not {schema}"
 
-    def has_rows(path: Path, partition: Partition) -> str | None:
-        ((rows,),) = cursor.rows(f"SELECT count(*) FROM {_file_sql(path)}")
-        return None if rows == partition.row_count else f"has {rows} rows, not {partition.row_count}"
+    def has_rows(path: Path, stored: StoredFile) -> str | None:
+        ((rows,),) = cursor.rows(f"SELECT count(*) FROM {_files_sql(path)}")
+        return None if rows == stored.row_count else f"has {rows} rows, not {stored.row_count}"
 
-    count = len(layout.partitions)
+    count = len(layout.files)
     files = "1 file" if count == 1 else f"{count} files"
     yield _of_every_file(layout, "files", f"{files} of the recorded size", _has_size)
     yield _of_every_file(layout, "checksums", "every byte is as written (SHA-256)", _has_checksum)
@@ -133,13 +133,13 @@ def _file_checks(layout: Layout, cursor: Cursor) -> Iterator[Check]:
 
 
 def _of_every_file(
-    layout: Layout, name: str, fine: str, fault_of: Callable[[Path, Partition], str | None]
+    layout: Layout, name: str, fine: str, fault_of: Callable[[Path, StoredFile], str | None]
 ) -> Check:
     """Return a check of all files. `fault_of` returns what is wrong with one file, or None."""
     faults = []
-    for path, partition in zip(layout.paths, layout.partitions, strict=True):
+    for path, stored in zip(layout.paths, layout.files, strict=True):
         try:
-            fault = fault_of(path, partition)
+            fault = fault_of(path, stored)
         except (OSError, RelaqsError) as error:
             fault = "is missing" if not path.exists() else f"cannot be read ({error})"
         if fault:
@@ -150,30 +150,35 @@ def _of_every_file(
 def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
     """Return whether the outlier index is as written, and has each row that belongs in it exactly once."""
     assert layout.outliers is not None
-    path, fine = layout.outlier_path, f"{layout.outliers.row_count:,} rows with values far out"
-    try:
-        fault = _has_size(path, layout.outliers) or _has_checksum(path, layout.outliers)
-    except OSError:
-        fault = "is missing"
-    if fault is None:
-        condition = outlier_condition(layout.columns)
-        tables = [f"SELECT * FROM {_file_sql(each)} WHERE {condition}" for each in layout.paths]
-        partitions, index = " UNION ALL ".join(tables), f"FROM {_file_sql(path)}"
-        ((missing,),) = cursor.rows(f"SELECT count(*) FROM (({partitions}) EXCEPT ALL ({index}))")
-        ((further,),) = cursor.rows(f"SELECT count(*) FROM (({index}) EXCEPT ALL ({partitions}))")
-        fault = f"lacks {missing} rows and has {further} that no partition has" if missing + further else None
-    return _check(layout, "outlier index", fine, [f"{path} {fault}"] if fault else [])
+    fine = f"{layout.outliers.row_count:,} rows with values far out"
+    faults = []
+    for path, stored in zip(layout.outlier_paths, layout.outliers.files, strict=True):
+        try:
+            fault = _has_size(path, stored) or _has_checksum(path, stored)
+        except OSError:
+            fault = "is missing"
+        if fault:
+            faults.append(f"{path} {fault}")
+    if not faults:
+        table = f"SELECT * FROM {_files_sql(*layout.paths)} WHERE {outlier_condition(layout.columns)}"
+        index = f"FROM {_files_sql(*layout.outlier_paths)}"
+        ((missing,),) = cursor.rows(f"SELECT count(*) FROM (({table}) EXCEPT ALL ({index}))")
+        ((further,),) = cursor.rows(f"SELECT count(*) FROM (({index}) EXCEPT ALL ({table}))")
+        if missing + further:
+            paths = ", ".join(map(str, layout.outlier_paths))
+            faults.append(f"{paths} lacks {missing} rows and has {further} that no partition has")
+    return _check(layout, "outlier index", fine, faults)
 
 
-def _has_size(path: Path, partition: Partition) -> str | None:
+def _has_size(path: Path, stored: StoredFile) -> str | None:
     size = path.stat().st_size
-    return None if size == partition.byte_count else f"has {size} bytes, not {partition.byte_count}"
+    return None if size == stored.byte_count else f"has {size} bytes, not {stored.byte_count}"
 
 
-def _has_checksum(path: Path, partition: Partition) -> str | None:
+def _has_checksum(path: Path, stored: StoredFile) -> str | None:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return None if digest == partition.sha256 else "does not hold the bytes that were written"
+    return None if digest == stored.sha256 else "does not hold the bytes that were written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +201,11 @@ class _Units:
 def _units_of(layout: Layout, cursor: Cursor) -> _Units:
     key = key_unit([(name, layout.column(name).type) for name in layout.cluster_key])
     names = [f"k{i}" for i in range(len(key))]
-    for i, path in enumerate(layout.paths):
+    for i in range(len(layout.partitions)):
         columns = [f"{expression} AS {name}" for expression, name in zip(key, names, strict=True)]
         selected = ", ".join([f"{i} AS part", f"{BLOCK_COLUMN} AS block", *columns, "count(*) AS row_count"])
         begin = "INSERT INTO counted" if i else "CREATE OR REPLACE TEMP TABLE counted AS"
-        cursor.run(f"{begin} SELECT {selected} FROM {_file_sql(path)} GROUP BY ALL")
+        cursor.run(f"{begin} SELECT {selected} FROM {_files_sql(*layout.paths_of(i))} GROUP BY ALL")
     rows = np.zeros((len(layout.partitions), BLOCK_COUNT), dtype=np.int64)
     units, split_keys, largest = rows, 0, 1
     cells = cursor.rows("SELECT part, block, sum(row_count)::BIGINT, count(*) FROM counted GROUP BY ALL")
@@ -225,7 +230,7 @@ def _sample_checks(layout: Layout, found: _Units) -> Iterator[Check]:
         layout,
         "blocks",
         f"{BLOCK_COUNT} blocks of the recorded rows in each partition",
-        [f"{layout.paths[i]} has other rows in its blocks than recorded" for i in wrong],
+        [f"{layout.paths_of(int(i))[0]} has other rows in its blocks than recorded" for i in wrong],
     )
     if layout.cluster_key:
         key = ", ".join(layout.cluster_key)
@@ -268,5 +273,5 @@ def _check(layout: Layout, name: str, fine: str, faults: list[str]) -> Check:
     return Check(layout.table, name, not faults, shown or fine)
 
 
-def _file_sql(path: Path) -> str:
-    return f"read_parquet({list_literal([str(path)])}, hive_partitioning = false)"
+def _files_sql(*paths: Path) -> str:
+    return f"read_parquet({list_literal([str(path) for path in paths])}, hive_partitioning = false)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,8 @@ import pyarrow.compute as pc
 from relaqs_engine.layouts.encodings import Encodings
 from relaqs_engine.layouts.gathering import Gathered
 from relaqs_engine.layouts.pieces import Piece
+
+_Piece = TypeVar("_Piece", bound=Gathered)
 
 _MOST_TEXTS = 65_536
 """Of a column that is held as codes."""
@@ -54,19 +57,17 @@ def planned(pieces: Sequence[Piece], bytes_per_row: float, memory_bytes: float) 
     return WindowPlan(frozenset(last | {len(pieces) - 1}), _OVERRUN * memory_bytes)
 
 
-def windows(
-    gathered: Iterable[Gathered], plan: WindowPlan, encodings: Encodings
-) -> Iterator[Sequence[Gathered]]:
+def windows(gathered: Iterable[_Piece], plan: WindowPlan, encodings: Encodings) -> Iterator[Sequence[_Piece]]:
     """Yield the windows. Their texts are held as codes of one dictionary for each column.
 
     Raises TooManyTextsError.
     """
     texts = {name: _Texts() for name in encodings.codes}
-    window: list[Gathered] = []
+    window: list[_Piece] = []
     size = 0
     for position, piece in enumerate(gathered):
         window.append(replace(piece, rows=_recoded(piece.rows, texts)))
-        size += piece.rows.nbytes
+        size += piece.byte_count
         if position in plan.last_pieces or size > plan.most_bytes:
             yield [replace(each, rows=_with_texts(each.rows, texts, encodings)) for each in window]
             window, size = [], 0

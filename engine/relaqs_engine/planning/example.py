@@ -25,7 +25,7 @@ from pathlib import Path
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, StoredFile
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
@@ -96,7 +96,8 @@ def _layout(table: str, row_count: int, key: str, *columns: Column) -> Layout:
     files, blocks = (2, BLOCK_COUNT) if key else (1, 0)
     rows = row_count // files
     block_rows = (rows // BLOCK_COUNT,) * blocks
-    partitions = [Partition(f"{i}.parquet", rows, rows, rows * 8, "", block_rows) for i in range(files)]
+    stored = [StoredFile(f"{i}.parquet", rows, rows * 8, "") for i in range(files)]
+    partitions = [Partition((each,), rows, rows, block_rows) for each in stored]
     is_clustered = key not in ("", "rows")
     return Layout(
         table=table,
@@ -136,7 +137,7 @@ _TRIPS = _layout(
 )
 CATALOG = Catalog(
     (
-        replace(_TRIPS, outliers=Partition("outliers.parquet", 900, 900, 7_200, "", ())),
+        replace(_TRIPS, outliers=Partition((StoredFile("outliers.parquet", 900, 7_200, ""),), 900, 900)),
         _layout("zones", 250, "", _column("zone", "INTEGER", 1, 250, 250), _text("city", 5)),
         _layout(
             "orders",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import SqlError
+from relaqs_engine.planning.first_part_rules import part_to_sample
 from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import whole_plan
@@ -17,6 +18,7 @@ from relaqs_engine.sql.names import names_in, whole_row
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
 
 if TYPE_CHECKING:
+    from relaqs_engine.layouts.first_part import FirstPart
     from relaqs_engine.plans.online_plan import OnlinePlan
     from relaqs_engine.plans.whole import WholePlan
 
@@ -56,17 +58,16 @@ def _planned(
         schema = tuple(binder.describe(sql))
         is_ordered = parsed.tree.args.get("order") is not None
         whole = _at_once(parsed, catalog, schema)
-        if whole is not None and not (row_groups and intervals and row_groups.large(catalog, parsed.tables)):
+        part = _part_to_sample(parsed, catalog) if whole is not None and intervals else None
+        rules = row_groups if intervals and row_groups and row_groups.large(catalog, parsed.tables) else None
+        if whole is not None and part is None and rules is None:
             return replace(whole, is_ordered=is_ordered)
-        from relaqs_engine.planning.sampled import row_groups_or_whole, sampled_plan  # all of the rewriter
+        from relaqs_engine.planning.sampled import plain_plan, sampled_plan  # all of the rewriter
         from relaqs_engine.rewrite.draft import Draft
 
         names = names_in(parsed.tree)
         draft = Draft(parsed.sql, catalog, binder, parsed.tree, schema, intervals, state_bytes, names)
-        if whole is None or row_groups is None:
-            plan = sampled_plan(draft, parsed)
-        else:
-            plan = row_groups_or_whole(draft, parsed, whole, row_groups)
+        plan = sampled_plan(draft, parsed) if whole is None else plain_plan(draft, parsed, whole, part, rules)
         return replace(plan, is_ordered=is_ordered)
     except RecursionError:
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
@@ -79,6 +80,11 @@ def _at_once(parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str
     if why := why_as_it_lies(parsed.tables, catalog):
         return whole_plan(parsed, catalog, schema, why)
     return None
+
+
+def _part_to_sample(parsed: ParsedQuery, catalog: Catalog) -> FirstPart | None:
+    part = part_to_sample(parsed.tables, catalog)
+    return None if part is None or _row_as_value(parsed, catalog) else part
 
 
 def _row_as_value(parsed: ParsedQuery, catalog: Catalog) -> str | None:

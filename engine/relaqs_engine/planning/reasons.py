@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from relaqs_engine.catalog import LAYOUT_MARK, Catalog
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.manifest import LAYOUT_MARK
 from relaqs_engine.layouts.plain import NOTABLE_SECONDS, PlainTable
 
 if TYPE_CHECKING:

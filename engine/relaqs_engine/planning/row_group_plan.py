@@ -12,7 +12,8 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Layout
+from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.manifest import BLOCK_COUNT
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.reads import columns_named
 from relaqs_engine.layouts.row_groups import (
@@ -60,10 +61,13 @@ def row_group_plan(
     """
     plain = _largest(draft.catalog, tables, rules)
     _check_read_once(draft.tree, plain)
-    table = table_of_row_groups(plain, columns_named(plain, draft.names))
+    try:
+        table = table_of_row_groups(plain, columns_named(plain, draft.names))
+    except DataError as error:  # the query fails where its files are checked
+        raise NotOnlineError("") from error
     if table is None:
         raise NotOnlineError(f"the row groups of {plain.table} cannot be read one by one")
-    draft = applied((*READING, *SAMPLING), replace(draft, catalog=_with(draft.catalog, table)))
+    draft = applied((*READING, *SAMPLING), replace(draft, catalog=draft.catalog.with_layout(table)))
     draft = check_aggregates(draft, "without aggregates its rows are the answer")
     draft, table, most_drawn = _framed(draft, table, rules)
     draft = applied((*AGGREGATING, _by_row_group), draft)
@@ -83,13 +87,6 @@ def _check_read_once(tree: exp.Expr, plain: PlainTable) -> None:
     count = sum(table.name.lower() == plain.table.lower() for table in tables_in(tree))
     if count != 1:
         raise NotOnlineError(f"{plain.table} is read {count} times")
-
-
-def _with(catalog: Catalog, table: Layout) -> Catalog:
-    return replace(
-        catalog,
-        layouts=tuple(table if each.table == table.table else each for each in catalog.layouts),
-    )
 
 
 def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[Draft, RowGroupTable, int]:
@@ -112,7 +109,7 @@ def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[D
     framed = drawn_from(table, _without(groups, certain), certain, columns)
     framed = replace(framed, are_alike=are_alike)
     sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
-    return replace(draft, sources=sources, catalog=_with(draft.catalog, framed)), framed, most
+    return replace(draft, sources=sources, catalog=draft.catalog.with_layout(framed)), framed, most
 
 
 def _certain(groups: Sequence[RowGroup], found: Edges, most: int) -> tuple[tuple[RowGroup, ...], bool]:

@@ -28,6 +28,7 @@ from relaqs_engine.rewrite.sources import groups_lie_in_partitions
 from relaqs_engine.sql.parse import DIALECT, ParsedQuery
 
 if TYPE_CHECKING:
+    from relaqs_engine.layouts.first_part import FirstPart
     from relaqs_engine.plans.around import AroundPlan, PartPlan
     from relaqs_engine.plans.online_plan import OnlinePlan
     from relaqs_engine.plans.refined import RefinedPlan
@@ -43,10 +44,32 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
         return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
 
 
-def row_groups_or_whole(
+def plain_plan(
+    draft: Draft,
+    parsed: ParsedQuery,
+    whole: WholePlan,
+    part: FirstPart | None,
+    rules: RowGroupRules | None,
+) -> OnlinePlan:
+    """Return the plan of a query over large plain files: with estimates first, or at once as a whole.
+
+    Args:
+        draft: the query, before any rule.
+        parsed: the query.
+        whole: how it runs at the end.
+        part: the first part of the layout that is being made of a table; None where there is none.
+        rules: which tables are sampled by row groups; None: none.
+    """
+    from relaqs_engine.planning.first_part_plan import first_part_plan
+
+    if part is not None and (plan := first_part_plan(draft, part, whole, _aggregation)) is not None:
+        return plan
+    return whole if rules is None else _row_groups_or_whole(draft, parsed, whole, rules)
+
+
+def _row_groups_or_whole(
     draft: Draft, parsed: ParsedQuery, whole: WholePlan, rules: RowGroupRules
 ) -> OnlinePlan:
-    """Return the plan of a query over large plain files: by row groups first, or at once as a whole."""
     from relaqs_engine.planning.row_group_plan import row_group_plan
 
     try:
@@ -63,16 +86,16 @@ def _refined(draft: Draft, parsed: ParsedQuery) -> RefinedPlan | None:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
             draft = replace(flatten(draft), may_read_outliers=False)
-            return plan_refined(draft, parsed.tables, plan_stage=_plan_stage)
+            return plan_refined(draft, parsed.tables, plan_stage=_aggregation)
     except NotOnlineError:
         return None
 
 
-def _plan_stage(draft: Draft) -> MergePlan:
-    """Return the plan of an inner query, with the layouts that are chosen. Raises NotOnlineError."""
+def _aggregation(draft: Draft) -> MergePlan:
+    """Return the plan of an aggregation, with the layouts that are chosen. Raises NotOnlineError."""
     draft = replace(draft, may_read_outliers=False)  # what is kept of a stage is told apart by partition
     draft = _applied((*READING, *SAMPLING), draft)
-    draft = check_aggregates(draft, "an inner query without aggregates is known at the end only")
+    draft = check_aggregates(draft, "a query without aggregates is known at the end only")
     draft = _applied(AGGREGATING, draft)
     with _bound_by_duckdb():
         return merge_plan(draft)

@@ -7,6 +7,7 @@ from functools import singledispatch
 
 from relaqs_engine.plans.around import AroundPlan
 from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.plans.first_part import FirstPartPlan
 from relaqs_engine.plans.merge import MergePlan, MergeTexts
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
@@ -82,6 +83,12 @@ def _rows(plan: RowsPlan) -> Iterator[str]:
 
 @_explained.register
 def _whole(plan: WholePlan) -> Iterator[str]:
+    yield from _titled("exact SQL, over whole tables:", plan.sql)
+
+
+@_explained.register
+def _first_part(plan: FirstPartPlan) -> Iterator[str]:
+    yield from _merge(plan.sample)
     yield from _titled("exact SQL, over whole tables:", plan.sql)
 
 

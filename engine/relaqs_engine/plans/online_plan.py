@@ -1,10 +1,12 @@
-"""OnlinePlan: what the plans of all queries share. There are five kinds, each in a module beside this one.
+"""OnlinePlan: what the plans of all queries share. There are seven kinds, each in a module beside this one.
 
-    MergePlan    one aggregation: partial results merge, and every mini-batch gives an estimate
-    RowsPlan     no aggregates: the rows found so far are the answer so far
-    AroundPlan   SQL around the answers of other plans, its parts
-    RefinedPlan  an aggregate over all rows stands inside: it is estimated first, as a stage
-    WholePlan    no sound estimate is known: the query runs once, exactly
+    MergePlan      one aggregation: partial results merge, and every mini-batch gives an estimate
+    RowsPlan       no aggregates: the rows found so far are the answer so far
+    AroundPlan     SQL around the answers of other plans, its parts
+    RefinedPlan    an aggregate over all rows stands inside: it is estimated first, as a stage
+    RowGroupPlan   estimates from row groups of plain files, then the query as a whole
+    FirstPartPlan  estimates from the first part of a layout that is being made, then the query as a whole
+    WholePlan      no sound estimate is known: the query runs once, exactly
 
 A query's plan is one of these, and `relaqs/queries/start.py` has one job for each. What the rest of the code
 wants to know of a plan, it asks by the properties below.
@@ -63,6 +65,8 @@ class OnlinePlan:
     keeps_state: ClassVar[bool] = False
     # Whether the query may run as a whole where its state does not fit into memory.
     may_run_whole: ClassVar[bool] = True
+    # Whether the files that it samples may go while it runs, and its tables stay.
+    sample_may_go: ClassVar[bool] = False
 
     sql: str
     outputs: tuple[OutputColumn, ...]

@@ -17,7 +17,15 @@ from sqlglot import exp
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
 from relaqs_engine.layouts.reads import PlainRead, Read, read_of_table
 from relaqs_engine.plans.streams import Hoist
-from relaqs_engine.rewrite.draft import Draft, Source, aliases_in, column_pair, conjuncts_of, tables_in
+from relaqs_engine.rewrite.draft import (
+    Draft,
+    NotOnlineError,
+    Source,
+    aliases_in,
+    column_pair,
+    conjuncts_of,
+    tables_in,
+)
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.whole_table import rows_of, whole_table
@@ -121,7 +129,7 @@ def projection(select: exp.Select, source: Source, layout: Layout, conditions: l
     used = {column.name.lower() for column in select.find_all(exp.Column) if column.table == source.alias}
     names = [exp.column(c.name, quoted=True) for c in layout.columns if c.name.lower() in used]
     query = exp.select(*names, *([] if names else ["1"])).from_(
-        exp.alias_(rows_of(layout), layout.table, quoted=True, table=True)
+        exp.alias_(rows_of(_whole(layout)), layout.table, quoted=True, table=True)
     )
     if conditions:
         query = query.where(*(_about_table(condition, source, layout) for condition in conditions))
@@ -137,12 +145,19 @@ def _about_table(condition: exp.Expr, source: Source, layout: Layout) -> exp.Exp
     return condition
 
 
+def _whole(layout: Layout) -> Layout:
+    """Return the layout, which is to be read whole. Raises NotOnlineError if not all of it is there."""
+    if layout.is_first_part:
+        raise NotOnlineError(f"only a first part of {layout.table} is laid out, and it is read whole")
+    return layout
+
+
 def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     """Put whole layouts in the place of the catalog tables below a node, and return what that reads."""
     reads: list[Read] = []
     for table in list(tables_in(node)):
         if isinstance(table.this, exp.Identifier):
-            layout = draft.catalog.table(table.name)
+            layout = _whole(draft.catalog.table(table.name))
             reads.append(read_of_table(layout, draft.names))
             derived = whole_table(layout)
             derived.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias_or_name, quoted=True)))

@@ -10,6 +10,7 @@ from relaqs_engine.layouts.manifest import Layout
 
 def rows_of(layout: Layout) -> exp.Expr:
     """Return what reads all rows of a layout, with the columns we added."""
+    assert not layout.is_first_part, f"the first part of {layout.table} is not the table"
     if layout.from_sql:
         return exp.Table(this=exp.Var(this=layout.from_sql))
     paths = [one_file(str(path)) if layout.is_plain else str(path) for path in layout.paths]

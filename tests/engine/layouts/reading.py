@@ -13,13 +13,14 @@ from relaqs_engine.layouts.manifest import BLOCK_COLUMN
 
 def partition_table(layout: Layout, partition: int) -> pa.Table:
     """Return the rows of one partition, in the order they are stored, with their blocks."""
-    return pq.ParquetFile(layout.paths[partition]).read()
+    tables = [pq.ParquetFile(path).read() for path in layout.paths_of(partition)]
+    return pa.concat_tables(tables, promote_options="permissive")  # a file without NULLs says NOT NULL
 
 
 def stored_rows(layout: Layout) -> pa.Table:
     """Return all rows, without their blocks."""
     tables = [partition_table(layout, i) for i in range(len(layout.partitions))]
-    table = pa.concat_tables(tables, promote_options="permissive")  # a file without NULLs says NOT NULL
+    table = pa.concat_tables(tables, promote_options="permissive")
     return table.drop_columns(BLOCK_COLUMN) if layout.is_sampled else table
 
 

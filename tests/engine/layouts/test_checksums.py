@@ -27,15 +27,15 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 def checksums(layout: Layout) -> Checksums:
-    found = layout.partitions[0].checksums
+    found = layout.files[0].checksums
     assert found is not None
     return found
 
 
 def test_what_was_written_is_intact(layout: Layout) -> None:
-    for path, partition in zip(layout.paths, layout.partitions, strict=True):
-        assert partition.checksums is not None
-        assert partition.checksums.damaged(path, range(COLUMNS)) == []
+    for path, stored in zip(layout.paths, layout.files, strict=True):
+        assert stored.checksums is not None
+        assert stored.checksums.damaged(path, range(COLUMNS)) == []
 
 
 def test_columns_cover_nearly_all_of_a_file_and_never_the_same_byte(layout: Layout) -> None:
@@ -46,7 +46,7 @@ def test_columns_cover_nearly_all_of_a_file_and_never_the_same_byte(layout: Layo
 
 
 def test_a_flipped_bit_is_found_in_its_column_alone(layout: Layout, tmp_path: Path) -> None:
-    written = layout.path(0).read_bytes()
+    written = layout.paths[0].read_bytes()
     damaged_file, draws = tmp_path / "damaged.parquet", random.Random(12)
     found = set()
     for _ in range(200):
@@ -69,7 +69,7 @@ def test_a_flipped_bit_is_found_in_its_column_alone(layout: Layout, tmp_path: Pa
 def test_the_footer_and_the_ends_are_checked_whatever_is_read(
     layout: Layout, tmp_path: Path, place: int
 ) -> None:
-    damaged = bytearray(layout.path(0).read_bytes())
+    damaged = bytearray(layout.paths[0].read_bytes())
     damaged[place] ^= 1
     (tmp_path / "damaged.parquet").write_bytes(damaged)
     assert checksums(layout).damaged(tmp_path / "damaged.parquet", []) == [REST]

@@ -15,6 +15,7 @@ from relaqs_engine.layouts.manifest import (
     Column,
     Layout,
     Partition,
+    StoredFile,
     read_manifest,
     write_manifest,
 )
@@ -24,6 +25,8 @@ from relaqs_engine.layouts.sealed import SEAL, seal
 def make_layout(directory: Path, **changes: Any) -> Layout:
     directory.mkdir(exist_ok=True)
     blocks = (5, *[1] * (BLOCK_COUNT - 1))
+    first = StoredFile("data-0/part-00000.parquet", sum(blocks), 1234, "ab" * 32)
+    empty = StoredFile("data-0/part-00001.parquet", 0, 12, "cd" * 32)
     layout = Layout(
         table=directory.name,
         directory=directory,
@@ -34,8 +37,8 @@ def make_layout(directory: Path, **changes: Any) -> Layout:
             Column("flag", "BOOLEAN", False, True, 0, 2, 1),
         ),
         partitions=(
-            Partition("data-0/part-00000.parquet", sum(blocks), 68, 1234, "ab" * 32, blocks),
-            Partition("data-0/part-00001.parquet", 0, 0, 12, "cd" * 32, (0,) * BLOCK_COUNT),
+            Partition((first,), sum(blocks), 68, blocks),
+            Partition((empty,), 0, 0, (0,) * BLOCK_COUNT),
         ),
         row_count=sum(blocks),
         unit_count=68,
@@ -80,9 +83,9 @@ def test_a_moved_folder_is_the_table_of_its_new_name(tmp_path: Path) -> None:
 
 def test_a_newer_version_is_refused_by_its_number(tmp_path: Path) -> None:
     write_manifest(make_layout(tmp_path / "t"))
-    edit(tmp_path / "t", manifest_version=4)
+    edit(tmp_path / "t", manifest_version=5)
     with pytest.raises(
-        LayoutError, match=r"manifest version 4 is newer than this program understands \(3\); upgrade relaqs"
+        LayoutError, match=r"manifest version 5 is newer than this program understands \(4\); upgrade relaqs"
     ):
         read_manifest(tmp_path / "t")
 
@@ -130,7 +133,8 @@ def test_a_manifest_of_before_the_seal_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file", ["/etc/passwd", "../other/part-00000.parquet"])
 def test_a_partition_outside_the_folder_is_refused(tmp_path: Path, file: str) -> None:
     partition = make_layout(tmp_path / "t").partitions[0]
-    write_manifest(make_layout(tmp_path / "t", partitions=(dataclasses.replace(partition, file=file),)))
+    files = (dataclasses.replace(partition.files[0], file=file),)
+    write_manifest(make_layout(tmp_path / "t", partitions=(dataclasses.replace(partition, files=files),)))
     with pytest.raises(LayoutError, match="outside the table's folder"):
         read_manifest(tmp_path / "t")
 

@@ -91,7 +91,7 @@ def is_read_once(layout: Layout) -> bool:
 
 
 def rows_of(layout: Layout, partition: int) -> list[tuple[object, ...]]:
-    table = f"read_parquet(['{layout.path(partition)}'], hive_partitioning = false)"
+    table = f"read_parquet(['{layout.paths[partition]}'], hive_partitioning = false)"
     types = duckdb.sql(f"DESCRIBE SELECT * FROM {table}").fetchall()
     rows = duckdb.sql(f"SELECT COLUMNS(*)::VARCHAR FROM {table}").fetchall()
     return [*((name, kind) for name, kind, *_ in types), *rows]
@@ -138,13 +138,13 @@ def test_windows_change_where_row_groups_end_and_nothing_else(
     one = shuffle(files, tmp_path / "one", partitions=3, cluster_by=key)
     monkeypatch.setattr(one_pass, "_SHARE_OF_MEMORY", 5e-5)
     several = shuffle(files, tmp_path / "several", partitions=3, cluster_by=key)
-    groups = [pq.read_metadata(layout.path(0)).num_row_groups for layout in (one, several)]
+    groups = [pq.read_metadata(layout.paths[0]).num_row_groups for layout in (one, several)]
     assert groups[0] == 1
     assert 3 <= groups[1] <= 8
     assert_same(several, one)
     assert verify(several.directory).ok
     again = shuffle(files, tmp_path / "again", partitions=3, cluster_by=key, memory_limit_bytes=(4 << 30) + 1)
-    assert [p.sha256 for p in again.partitions] == [p.sha256 for p in several.partitions]
+    assert [p.contents for p in again.partitions] == [p.contents for p in several.partitions]
 
 
 def test_rows_larger_than_was_probed_end_a_window_early(
@@ -336,11 +336,11 @@ def test_small_tables_have_exact_distinct_counts(files: Path, tmp_path: Path) ->
 
 def test_a_flipped_bit_is_found_in_its_column_alone(files: Path, tmp_path: Path) -> None:
     layout = shuffle(files, tmp_path / "t", partitions=2)
-    written, draws = layout.path(0).read_bytes(), random.Random(5)
-    found = layout.partitions[0].checksums
+    written, draws = layout.paths[0].read_bytes(), random.Random(5)
+    found = layout.files[0].checksums
     assert found is not None
     count = len(layout.columns) + 1
-    assert found.damaged(layout.path(0), range(count)) == []
+    assert found.damaged(layout.paths[0], range(count)) == []
     for _ in range(100):
         at = draws.randrange(len(written))
         damaged = bytearray(written)

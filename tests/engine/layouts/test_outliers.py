@@ -25,7 +25,7 @@ def heavy(seed: int = 0) -> np.ndarray:
 
 
 def rows_of(layout: Layout) -> list[tuple[object, ...]]:
-    return duckdb.sql(f"FROM '{layout.outlier_path}' ORDER BY ALL").fetchall()
+    return duckdb.sql(f"FROM '{layout.outlier_paths[0]}' ORDER BY ALL").fetchall()
 
 
 def test_it_is_a_copy_of_the_rows_outside_the_ends(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_it_does_not_depend_on_threads(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": np.arange(ROWS), "x": heavy()}), file)
     one, two = (shuffle(file, tmp_path / str(n) / "t", partitions=20, threads=n) for n in (1, 2))
     assert one.columns == two.columns
-    assert one.outlier_path.read_bytes() == two.outlier_path.read_bytes()
+    assert one.outlier_paths[0].read_bytes() == two.outlier_paths[0].read_bytes()
 
 
 def test_the_manifest_keeps_it_and_one_without_reads_as_before(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_the_manifest_keeps_it_and_one_without_reads_as_before(tmp_path: Path) -
 def test_verify_reads_it(tmp_path: Path) -> None:
     layout = laid_out(tmp_path, x=heavy())
     assert verify(tmp_path / "t").ok
-    content = bytearray(layout.outlier_path.read_bytes())
+    content = bytearray(layout.outlier_paths[0].read_bytes())
     content[len(content) // 2] ^= 1
-    layout.outlier_path.write_bytes(bytes(content))
+    layout.outlier_paths[0].write_bytes(bytes(content))
     [fault] = [check for check in verify(tmp_path / "t").checks if not check.ok]
     assert fault.name == "outlier index"
-    assert str(layout.outlier_path) in fault.detail
+    assert str(layout.outlier_paths[0]) in fault.detail
 
 
 @pytest.mark.parametrize(("value", "text"), [(12, "12"), (-0.5, "-0.5"), (1e-07, "1e-07")])

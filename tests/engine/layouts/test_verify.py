@@ -15,7 +15,13 @@ import pytest
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts import Layout, VerifyReport, add_static, shuffle, verify
 from relaqs_engine.layouts.assignment import Assignment
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, MANIFEST_NAME, write_manifest
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COLUMN,
+    BLOCK_COUNT,
+    MANIFEST_NAME,
+    StoredFile,
+    write_manifest,
+)
 
 from tests.engine.layouts.reading import partition_table
 
@@ -31,16 +37,21 @@ def failed(report: VerifyReport) -> set[str]:
     return {check.name for check in report.checks if not check.ok}
 
 
+def as_it_is(layout: Layout, file: int, **changes: int) -> StoredFile:
+    """Return a file's entry in the manifest, with the size and checksum that the file has now."""
+    content = layout.paths[file].read_bytes()
+    stored = dataclasses.replace(layout.files[file], byte_count=len(content), **changes)  # type: ignore[arg-type]
+    return dataclasses.replace(stored, sha256=hashlib.sha256(content).hexdigest())
+
+
 def record_as_written(layout: Layout, partition: int, table: pa.Table) -> None:
     """Replace a partition's rows, and make the manifest's size, checksum and block counts agree with them."""
     path = layout.paths[partition]
     pq.write_table(table, path)
-    content = path.read_bytes()
     changed = dataclasses.replace(
         layout.partitions[partition],
+        files=(as_it_is(layout, partition, row_count=len(table)),),
         row_count=len(table),
-        byte_count=len(content),
-        sha256=hashlib.sha256(content).hexdigest(),
         block_rows=tuple(np.bincount(table[BLOCK_COLUMN].to_numpy(), minlength=BLOCK_COUNT).tolist()),
     )
     partitions = [changed if i == partition else p for i, p in enumerate(layout.partitions)]
@@ -114,7 +125,8 @@ def test_a_changed_column_type_is_caught(layout: Layout) -> None:
 
 def test_rows_missing_from_the_manifests_count_are_caught(layout: Layout) -> None:
     partition = layout.partitions[0]
-    fewer = dataclasses.replace(partition, row_count=partition.row_count - 1)
+    file = dataclasses.replace(partition.files[0], row_count=partition.row_count - 1)
+    fewer = dataclasses.replace(partition, files=(file,), row_count=partition.row_count - 1)
     write_manifest(
         dataclasses.replace(
             layout, partitions=(fewer, *layout.partitions[1:]), row_count=layout.row_count - 1
@@ -143,11 +155,7 @@ def test_rows_in_other_blocks_than_recorded_are_caught(layout: Layout) -> None:
     manifest = layout.directory / MANIFEST_NAME
     assert verify(layout.directory).ok  # whole keys moved to other blocks, and the manifest says so
     manifest.unlink()
-    written = dataclasses.replace(
-        layout.partitions[0],
-        byte_count=layout.paths[0].stat().st_size,
-        sha256=hashlib.sha256(layout.paths[0].read_bytes()).hexdigest(),
-    )
+    written = dataclasses.replace(layout.partitions[0], files=(as_it_is(layout, 0),))
     write_manifest(dataclasses.replace(layout, partitions=(written, *layout.partitions[1:])))
     assert failed(verify(layout.directory)) == {"blocks"}
 

@@ -1,4 +1,4 @@
-"""The five kinds of plan: small frozen values, each with an explanation of its own and a job of its own."""
+"""The kinds of plan over layouts: small frozen values, each with an explanation and a job of its own."""
 
 from __future__ import annotations
 

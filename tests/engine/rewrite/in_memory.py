@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, Scalar, StoredFile
 
 # (name, type, minimum, maximum, distinct values), about as TPC-H has them at scale 1.
 ColumnSpec = tuple[str, str, Scalar, Scalar, int]
@@ -79,9 +79,9 @@ def _layout(
     files = max(partition_count, 1)
     rows = row_count // files
     blocks = (rows // BLOCK_COUNT,) * (BLOCK_COUNT - 1) if sampled else ()
+    stored = [StoredFile(f"{i}.parquet", rows, 1 << 20, "") for i in range(files)]
     partition = [
-        Partition(f"{i}.parquet", rows, rows, 1 << 20, "", (*blocks, rows - sum(blocks)) if sampled else ())
-        for i in range(files)
+        Partition((file,), rows, rows, (*blocks, rows - sum(blocks)) if sampled else ()) for file in stored
     ]
     return Layout(
         table=table,

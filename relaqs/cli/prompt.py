@@ -1,0 +1,170 @@
+"""The prompt of `relaqs shell`: lines in, answers that sharpen out, until the user leaves."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.patch_stdout import patch_stdout
+from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.sql.statements import is_finished, statements_of
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from relaqs.arguments import ArgumentError, relative_error
+from relaqs.cli.completion import SqlCompleter
+from relaqs.cli.output import show_live
+from relaqs.rendering.rounding import show_percent
+from relaqs.session import Session
+
+MARK = "."
+"""A command of the prompt begins with it. SQL never does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of the prompt. takes: what is written behind its name. does: what it is for."""
+
+    takes: str
+    does: str
+    run: Callable[[str], None]
+
+
+class Leaving(Exception):  # noqa: N818 - it is no error to leave
+    """The user leaves the prompt."""
+
+
+class Prompt:
+    """Reads SELECTs and commands from the terminal, and answers them.
+
+    Args:
+        session: the tables.
+        console: where answers go. By default the terminal.
+        history: the lines of before. By default those that this user's earlier prompts have kept.
+    """
+
+    def __init__(
+        self, session: Session, console: Console | None = None, history: History | None = None
+    ) -> None:
+        self._session = session
+        self._console = console or Console()
+        self._target: float | None = None
+        self._commands = {
+            ".tables": Command("", "the tables, their rows, and how they are stored", self._tables),
+            ".schema": Command("[TABLE]", "the columns of a table, or of all", self._schema),
+            ".explain": Command("SELECT", "how a SELECT would be answered, and why", self._explain),
+            ".target": Command("[1%|off]", "the error at which answers stop from now on", self._set_target),
+            ".help": Command("", "these commands", self._help),
+            ".quit": Command("", "leave", self._quit),
+        }
+        self._lines: PromptSession[str] = PromptSession(
+            history=history or kept_history(),
+            completer=SqlCompleter(lambda: session.tables, tuple(self._commands)),
+            complete_while_typing=False,
+            multiline=Condition(lambda: not _is_whole(get_app().current_buffer.text)),
+            prompt_continuation="   ...> ",
+        )
+
+    def run(self) -> None:
+        """Answer until the user leaves."""
+        while True:
+            try:
+                with patch_stdout(raw=True):  # what is announced meanwhile comes above the line
+                    text = self._lines.prompt("relaqs> ")
+                self.answer(text)
+            except KeyboardInterrupt:  # at the prompt it clears the line, in a query it stops the query
+                continue
+            except (EOFError, Leaving):
+                return
+
+    def answer(self, text: str) -> None:
+        """Run one command, or all SELECTs of the text. What is wrong with them is said, and ends nothing."""
+        try:
+            if text.lstrip().startswith(MARK):
+                self._run_command(text.strip())
+            else:
+                for statement in statements_of(text):
+                    self._show(statement.sql)
+        except (RelaqsError, ArgumentError, OSError) as error:
+            click.secho(f"Error: {error}", fg="red", err=True)
+
+    def _show(self, sql: str) -> None:
+        with self._session.online_sql(sql, target=self._target) as running:
+            show_live(running, self._console)
+
+    def _run_command(self, text: str) -> None:
+        name, _, rest = text.rstrip("; \n").partition(" ")
+        command = self._commands.get(name.lower())
+        if command is None:
+            near = get_close_matches(name.lower(), self._commands, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise SqlError(f"there is no command {name}; {hint}.help lists them")
+        command.run(rest.strip())
+
+    def _tables(self, rest: str) -> None:
+        shown = Table("table", "rows", "stored", box=None)
+        shown.columns[1].justify = "right"
+        for name, table in self._session.tables.items():
+            shown.add_row(escape(name), f"{table.row_count:,}", table.kind)
+        self._console.print(shown)
+
+    def _schema(self, rest: str) -> None:
+        tables = {name.lower(): (name, table) for name, table in self._session.tables.items()}
+        wanted = rest.strip('"').lower()
+        if wanted and wanted not in tables:
+            known = ", ".join(name for name, _ in tables.values())
+            raise SqlError(f"there is no table {rest!r}; the tables are {known}")
+        shown = Table("table", "column", "type", box=None)
+        for name, table in [tables[wanted]] if wanted else tables.values():
+            for column in table.columns:
+                shown.add_row(escape(name), escape(column.name), escape(column.type))
+        self._console.print(shown)
+
+    def _explain(self, rest: str) -> None:
+        click.echo(self._session.explain(rest), nl=False)
+
+    def _set_target(self, rest: str) -> None:
+        if rest:
+            self._target = None if rest.lower() == "off" else relative_error(rest)
+        told = "exact" if self._target is None else f"within ± {show_percent(self._target)}"
+        click.echo(f"queries end when the answer is {told}")
+
+    def _help(self, rest: str) -> None:
+        click.echo("A semicolon ends a SELECT. Ctrl-C stops the one that runs, and Ctrl-D leaves.")
+        shown = Table.grid(padding=(0, 2))
+        for name, command in self._commands.items():
+            shown.add_row(escape(f"{name} {command.takes}"), command.does)
+        self._console.print(shown)
+
+    def _quit(self, rest: str) -> None:
+        raise Leaving
+
+
+def _is_whole(text: str) -> bool:
+    """Return whether Enter ends the input: a command is one line, and a SELECT ends with a semicolon."""
+    return text.lstrip().startswith(MARK) or is_finished(text)
+
+
+def kept_history() -> History:
+    """Return the lines of this user's earlier prompts, in a file that nobody else can read.
+
+    Where the file cannot be written, the lines are kept until the prompt ends.
+    """
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "relaqs"
+    file = folder / "history"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.touch(mode=0o600)
+    except OSError as error:
+        click.echo(f"Warning: what is typed is not kept for the next time ({error})", err=True)
+        return InMemoryHistory()
+    return FileHistory(str(file))

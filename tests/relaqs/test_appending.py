@@ -1,0 +1,184 @@
+"""Sessions over tables that grow: what was begun ends over the rows it began with, and the next sees all."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+from relaqs_engine.errors import DataError, LayoutError
+
+import relaqs
+from relaqs.queries.checkpoint import query_identity
+
+Run = Callable[..., "object"]
+SUM = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
+
+
+def trips_of(rows: range, seed: int = 1) -> pa.Table:
+    random = np.random.default_rng([seed, rows.start])
+    return pa.table(
+        {
+            "id": np.array(rows),
+            "zone": random.integers(0, 4, len(rows)),
+            "fare": random.gamma(2.0, 5.0, len(rows)).round(2),
+        }
+    )
+
+
+FIRST, MORE = trips_of(range(20_000)), trips_of(range(20_000, 21_000))
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    relaqs.shuffle(FIRST, tmp_path / "warehouse" / "trips", partitions=20)
+    return tmp_path / "warehouse"
+
+
+def rows_of(snapshot: relaqs.Snapshot) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in snapshot.estimate.to_pylist()]
+
+
+def oracle(sql: str, *tables: pa.Table) -> list[tuple[object, ...]]:
+    with duckdb.connect() as connection:
+        connection.register("trips", pa.concat_tables(tables))
+        return connection.execute(sql).fetchall()
+
+
+def close_to(rows: list[tuple[object, ...]]) -> object:
+    return [tuple(pytest.approx(value, rel=1e-9) for value in row) for row in rows]
+
+
+def test_a_session_answers_over_all_rows_after_its_own_append(warehouse: Path) -> None:
+    with relaqs.connect(warehouse, threads=2) as db:
+        layout = db.append(MORE, "trips", batch="may")
+        assert (layout.row_count, layout.batches) == (21_000, ("may",))
+        assert db.tables["trips"].row_count == 21_000
+        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert db.append(MORE, "trips", batch="may").row_count == 21_000
+
+
+def test_a_query_ends_over_the_rows_that_it_began_with(warehouse: Path) -> None:
+    with relaqs.connect(warehouse, threads=1) as db:
+        query = db.online_sql(SUM, batches=20)
+        first = next(iter(query))
+        assert not first.is_exact
+        query.pause()
+        relaqs.append(MORE, warehouse / "trips")
+        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST))  # of the same session
+        assert db.refresh("trips").row_count == 21_000
+        query.resume()
+        assert rows_of(query.result()) == close_to(oracle(SUM, FIRST))
+        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+
+
+def test_an_outlier_index_of_several_files_is_read_whole(tmp_path: Path) -> None:
+    def sales(count: int, seed: int) -> pa.Table:
+        return pa.table({"x": np.random.default_rng(seed).pareto(1.3, count).round(3)})
+
+    parts = [sales(20_000, 1), sales(2_000, 2), sales(2_000, 3)]
+    relaqs.shuffle(parts[0], tmp_path / "trips", partitions=10)
+    for part in parts[1:]:
+        layout = relaqs.append(part, tmp_path / "trips")
+    assert layout.outliers is not None
+    assert len(layout.outliers.files) == 3
+    sql = "SELECT sum(x) AS x, count(*) AS n FROM trips"
+    with relaqs.connect(tmp_path, threads=1) as db:
+        snapshots = list(db.online_sql(sql))
+        assert rows_of(snapshots[-1]) == close_to(oracle(sql, *parts))
+        ((truth, _),) = oracle(sql, *parts)
+        assert rows_of(snapshots[0])[0][0] == pytest.approx(truth, rel=0.1)
+
+
+def test_a_checkpoint_of_before_an_append_is_of_other_data(warehouse: Path) -> None:
+    with relaqs.connect(warehouse, threads=1) as db:
+        plan = db.plan(SUM)
+        before = query_identity(plan, db._catalog, 0, None)
+        db.append(MORE, "trips")
+        assert query_identity(db.plan(SUM), db._catalog, 0, None) != before
+
+
+def test_damage_in_an_appended_file_is_named(warehouse: Path) -> None:
+    layout = relaqs.append(MORE, warehouse / "trips")
+    path = layout.paths_of(3)[1]
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with relaqs.connect(warehouse, threads=1) as db, pytest.raises(DataError, match=str(path)):
+        db.online_sql("SELECT sum(id) AS i, sum(zone) AS z, sum(fare) AS f FROM trips").result()
+    report = relaqs.verify(warehouse)
+    assert [check.name for check in report.checks if not check.ok] == ["checksums"]
+
+
+def test_a_static_table_that_grew_is_joined_anew(warehouse: Path) -> None:
+    relaqs.add_static(pa.table({"zone": [0, 1], "city": ["Oslo", "Bergen"]}), warehouse / "zones")
+    sql = "SELECT city, count(*) AS n FROM trips JOIN zones USING (zone) GROUP BY city ORDER BY city"
+    with relaqs.connect(warehouse, threads=1) as db:
+        assert len(rows_of(db.online_sql(sql).result())) == 2
+        db.append(pa.table({"zone": [2], "city": ["Arendal"]}), "zones")
+        assert [city for city, _ in rows_of(db.online_sql(sql).result())] == ["Arendal", "Bergen", "Oslo"]
+
+
+def test_files_of_the_users_own_are_not_appended_to(tmp_path: Path) -> None:
+    duckdb.sql("SELECT range AS x FROM range(20000)").write_parquet(str(tmp_path / "trips.parquet"))
+    with relaqs.connect(tmp_path / "trips.parquet", cache_directory=tmp_path / "cache", threads=1) as db:
+        with pytest.raises(LayoutError, match=r"is made of .*: add a file there"):
+            db.append(pa.table({"x": [1]}), "trips")
+        layout = db.lay_out("trips")
+        with pytest.raises(LayoutError, match=r"is made of .*: add a file there"):
+            db.append(pa.table({"x": [1]}), "trips")
+        with pytest.raises(LayoutError, match=r"is made of .*: add a file there"):
+            relaqs.append(pa.table({"x": [1]}), layout.directory)
+
+
+def test_tables_of_one_key_are_joined_over_old_and_new_rows(tmp_path: Path) -> None:
+    def orders(keys: range) -> pa.Table:
+        return pa.table({"id": np.array(keys), "day": np.array(keys) % 30})
+
+    def lines(keys: range) -> pa.Table:
+        return pa.table({"order_id": np.repeat(np.array(keys), 3), "x": np.tile([1.0, 2.0, 4.0], len(keys))})
+
+    old, new = range(6_000), range(5_900, 6_500)  # a hundred orders get more lines
+    relaqs.shuffle(orders(old), tmp_path / "orders", partitions=8, cluster_by="id")
+    relaqs.shuffle(lines(old), tmp_path / "lines", partitions=8, cluster_by="order_id")
+    relaqs.append(orders(new[100:]), tmp_path / "orders")
+    relaqs.append(lines(new), tmp_path / "lines")
+    sql = (
+        "SELECT day, sum(x) AS x, count(*) AS n FROM orders JOIN lines ON orders.id = lines.order_id "
+        "GROUP BY day ORDER BY day"
+    )
+    with relaqs.connect(tmp_path, threads=1) as db:
+        snapshots = list(db.online_sql(sql))
+    expected = [
+        (day, 7.0 * count, 3 * count)
+        for day in range(30)
+        if (count := sum(key % 30 == day for key in itertools.chain(old, new)))
+    ]
+    assert len(snapshots) > 1
+    assert rows_of(snapshots[-1]) == expected
+
+
+def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path) -> None:
+    relaqs.append(MORE, warehouse / "trips")
+    with relaqs.connect(warehouse, threads=1) as db:
+        query = db.online_sql(SUM, batches=20)
+        assert not next(iter(query)).is_exact
+        query.pause()
+        old = db.tables["trips"].paths
+        compacted = relaqs.compact(warehouse / "trips")
+        assert len(compacted.files) == 20
+        query.resume()
+        assert rows_of(query.result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert rows_of(db.online_sql("SELECT sum(id) AS i FROM trips").result()) == [(21_000 * 20_999 // 2,)]
+        assert len(db.refresh("trips").files) == 20
+        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert all(path.exists() for path in old)
+    del query  # it may be asked for its plan as long as it is there
+    gc.collect()
+    relaqs.append(MORE, warehouse / "trips")
+    assert not any(path.exists() for path in old)

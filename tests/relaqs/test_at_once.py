@@ -1,0 +1,113 @@
+"""Small tables answered at once: where that was allowed, and nothing asks for steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from click.testing import CliRunner
+
+import relaqs
+from relaqs.cli import program
+
+ROWS = 40_000
+SQL = "SELECT zone, avg(fare) AS mean, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
+# One core reads 40,000 rows of 20 bytes and their values in 0.001 s.
+SMALL = 0.3
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("small")
+    rows = f"SELECT i % 5 AS zone, i * 7919 % 1000 AS fare FROM range({ROWS}) AS t(i)"
+    relaqs.shuffle(duckdb.sql(rows), folder / "trips", partitions=20)
+    return folder
+
+
+@pytest.fixture
+def session(warehouse: Path) -> Iterator[relaqs.Session]:
+    with relaqs.connect(warehouse, threads=1, exact_below_seconds=SMALL) as opened:
+        yield opened
+
+
+def steps(session: relaqs.Session, sql: str = SQL, **options: Any) -> int:
+    """Return how many mini-batches a query has."""
+    with session.online_sql(sql, **options) as query:
+        return next(query).batches
+
+
+def test_by_default_a_small_layout_has_estimates(warehouse: Path) -> None:
+    with relaqs.connect(warehouse, threads=1) as session:
+        assert steps(session) > 5
+        assert session.explain(SQL).startswith("mode: mergeable")
+
+
+def test_a_small_table_is_answered_at_once_with_the_same_columns(
+    session: relaqs.Session, warehouse: Path
+) -> None:
+    answer = next(session.online_sql(SQL))
+    assert (answer.is_exact, answer.mode, answer.batches) == (True, "exact", 1)
+    assert "queries of less than 0.3 s run at once" in answer.warnings[0]
+    with relaqs.connect(warehouse, threads=1) as estimating:
+        assert answer.table.equals(estimating.online_sql(SQL).result().table)
+    assert session.explain(SQL).startswith("mode: exact")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"target": "1%"},
+        {"batches": 3},
+        {"timeout": 60.0},
+        {"watch": "mean"},
+        {"chart_pixels": 400},
+        {"interval": "anytime"},
+        {"fallback": "error"},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_who_asks_for_steps_has_them(session: relaqs.Session, asked: dict[str, Any]) -> None:
+    assert steps(session, **asked) > 1
+
+
+def test_what_takes_longer_is_estimated(warehouse: Path) -> None:
+    # 40,000 rows count as 20 bytes each, at a billion bytes a second: at least 0.0008 s.
+    with relaqs.connect(warehouse, threads=1, exact_below_seconds=0.0008) as session:
+        assert steps(session) > 5
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT zone FROM trips WHERE fare > (SELECT avg(fare) FROM trips) GROUP BY zone",
+        "SELECT zone, sum(fare) / sum(sum(fare)) OVER () AS share FROM trips GROUP BY zone",
+        "SELECT fare FROM trips WHERE fare > 998 LIMIT 3",
+    ],
+    ids=["refined", "around", "rows"],
+)
+def test_every_kind_of_query(session: relaqs.Session, sql: str) -> None:
+    assert steps(session, sql) == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("inf"), "soon"])
+def test_a_time_that_is_none_is_refused(warehouse: Path, seconds: Any) -> None:
+    with pytest.raises(relaqs.ArgumentError, match=r"exact_below_seconds is .*; it must be a number of sec"):
+        relaqs.connect(warehouse, exact_below_seconds=seconds)
+
+
+def run(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(program, ["sql", SQL, *map(str, arguments)])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_the_program_estimates_where_estimates_are_printed(warehouse: Path) -> None:
+    lines = run("--data", warehouse, "--format", "jsonl").splitlines()
+    assert json.loads(lines[-1])["mode"] == "mergeable"
+    assert "run at once" in run("--data", warehouse)
+    assert "run at once" not in run("--data", warehouse, "--exact-below", "0.5ms")
+    assert run("--data", warehouse, "--every").count("Estimate") > 1

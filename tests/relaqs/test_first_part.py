@@ -1,0 +1,193 @@
+"""Queries over a table that is being laid out: estimates from the first part, the exact answer as before."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.build import Build
+from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.plans.first_part import FirstPartPlan
+from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.whole import WholePlan
+
+import relaqs
+from relaqs.queries import background_layout, notices
+
+ROWS = 300_000
+MEANS = "SELECT zone, avg(fare) AS fare, count(*) AS n FROM trips WHERE id > 9 GROUP BY zone ORDER BY zone"
+
+
+class Held:
+    """Holds the thread that lays out, from when it has told of the first part until it is let go."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self._is_there, self._may_go = threading.Event(), threading.Event()
+
+    def __call__(self, message: str) -> None:
+        self.messages.append(message)
+        if message.startswith("a first part"):
+            self._is_there.set()
+            assert self._may_go.wait(60)
+
+    def wait(self) -> None:
+        assert self._is_there.wait(60)
+
+    def let_go(self) -> None:
+        self._may_go.set()
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    held = Held()
+    monkeypatch.setattr(notices, "announce", held)
+    monkeypatch.setattr(background_layout, "NOTABLE_SECONDS", 0.0)
+    yield held
+    held.let_go()
+
+
+@pytest.fixture
+def db(tmp_path: Path, held: Held) -> Iterator[relaqs.Session]:
+    """A session in which trips has a first part."""
+    for name, rows in (("trips", ROWS), ("orders", ROWS // 2), ("zones", 7)):
+        duckdb.sql(
+            f"SELECT i AS id, i % 7 AS zone, (hash(i) % 1000) / 8 AS fare FROM range({rows}) AS t(i)"
+        ).write_parquet(str(tmp_path / f"{name}.parquet"))
+    files = {name: tmp_path / f"{name}.parquet" for name in ("trips", "orders", "zones")}
+    with relaqs.connect(tables=files, cache_directory=tmp_path / "cache", threads=2) as db:
+        for _ in range(2):
+            db.online_sql(MEANS).result()
+        held.wait()
+        yield db
+        held.let_go()
+
+
+def settled(db: relaqs.Session) -> None:
+    assert db._open_tables.wait(60)
+
+
+def by_duckdb(sql: str, folder: Path) -> object:
+    with duckdb.connect() as connection:
+        for path in folder.glob("*.parquet"):
+            connection.sql(f"CREATE VIEW {path.stem} AS FROM '{path}'")
+        return connection.sql(sql).fetchall()
+
+
+def values(snapshot: relaqs.Snapshot) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in snapshot.estimate.to_pylist()]
+
+
+def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_file(
+    db: relaqs.Session, tmp_path: Path, held: Held
+) -> None:
+    table = db.tables["trips"]
+    assert isinstance(table, PlainTable)
+    assert table.first_part is not None
+    plan = db.plan(MEANS)
+    assert isinstance(plan, FirstPartPlan)
+    assert plan.plain_tables == ("trips",)
+    first, *_, last = snapshots = list(db.online_sql(MEANS))
+    share = len(table.first_part.partitions) / 30  # about equal partitions, of 10,000 rows each
+    assert [snapshot.is_exact for snapshot in snapshots] == [*([False] * (len(snapshots) - 1)), True]
+    assert 0 < first.fraction < 1.1 * share
+    assert 0 < first.error < 0.2
+    assert values(last) == by_duckdb(MEANS, tmp_path)
+    for row, (_, fare, n) in zip(first.table.to_pylist(), values(last), strict=True):
+        # Seven groups of two columns: three half-widths, six standard errors, are passed once in 40 million.
+        for name, truth in (("fare", fare), ("n", n)):
+            assert abs(row[name] - truth) <= 3 * (row[f"{name}_high"] - row[f"{name}_low"]) / 2
+            assert row[f"{name}_certified"]
+
+
+def test_a_plan_of_before_is_answered_when_the_layout_is_there(
+    db: relaqs.Session, tmp_path: Path, held: Held
+) -> None:
+    plan = db.plan(MEANS)
+    held.let_go()
+    settled(db)
+    assert db.tables["trips"].is_sampled
+    assert isinstance(db.plan(MEANS), MergePlan)
+    assert isinstance(plan, FirstPartPlan)
+    *sampled, last = db.start(plan, relaqs.QueryOptions())
+    assert sampled
+    assert values(last) == by_duckdb(MEANS, tmp_path)
+
+
+def test_a_layout_that_fails_takes_its_first_part_along(
+    db: relaqs.Session, tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object, **named: object) -> None:
+        raise LayoutError("no luck")
+
+    monkeypatch.setattr(Build, "publish", fail)
+    plan = db.plan(MEANS)
+    held.let_go()
+    settled(db)
+    assert held.messages[-1] == "trips was not laid out: no luck"
+    assert isinstance(db.plan(MEANS), WholePlan)
+    last = db.start(plan, relaqs.QueryOptions()).result()
+    assert values(last) == by_duckdb(MEANS, tmp_path)
+    assert "was not laid out after all" in last.warnings[0]
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_a_damaged_file_of_the_first_part_is_an_error(db: relaqs.Session) -> None:
+    table = db.tables["trips"]
+    assert isinstance(table, PlainTable)
+    assert table.first_part is not None
+    for path in table.first_part.paths:
+        content = bytearray(path.read_bytes())
+        content[len(content) // 3] ^= 1
+        path.write_bytes(content)
+    with pytest.raises(relaqs.DataError, match="does not hold the bytes that were written"):
+        db.online_sql("SELECT sum(fare), sum(id), sum(zone) FROM trips").result()
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) AS n FROM trips AS a JOIN trips AS b ON a.id = b.id",
+        "SELECT count(*) AS n FROM trips WHERE fare > (SELECT avg(fare) FROM trips)",
+        "SELECT count(*) AS n FROM trips JOIN orders USING (id)",
+        "SELECT count(*) AS n FROM zones",
+        "SELECT sum(n) OVER (ORDER BY zone) FROM (SELECT zone, count(*) AS n FROM trips GROUP BY zone)",
+        "SELECT id FROM trips WHERE fare > 124 ORDER BY id",
+    ],
+)
+def test_the_first_part_never_stands_for_the_table(db: relaqs.Session, tmp_path: Path, sql: str) -> None:
+    assert isinstance(db.plan(sql), WholePlan)
+    assert sorted(values(db.online_sql(sql).result())) == sorted(by_duckdb(sql, tmp_path))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT zones.id, sum(trips.fare) AS fare FROM trips JOIN zones ON trips.zone = zones.zone "
+        "WHERE zones.id <> 3 GROUP BY 1 ORDER BY 1",
+        "SELECT quantile_disc(fare, 0.5) AS median, count(DISTINCT zone) AS zones, max(id) AS id FROM trips",
+        "SELECT zone, count(*) AS n FROM trips GROUP BY 1 HAVING count(*) > 9 ORDER BY n DESC, zone LIMIT 3",
+    ],
+)
+def test_what_can_be_estimated_is(db: relaqs.Session, tmp_path: Path, sql: str) -> None:
+    assert isinstance(db.plan(sql), FirstPartPlan)
+    *sampled, last = db.online_sql(sql)
+    assert sampled
+    assert all(snapshot.fraction < 0.1 for snapshot in sampled)
+    assert values(last) == by_duckdb(sql, tmp_path)
+
+
+def test_it_is_explained(db: relaqs.Session) -> None:
+    text = db.explain(MEANS)
+    assert "why: trips is being laid out: estimates come from its first part" in text
+    assert "exact SQL, over whole tables:" in text
+
+
+def test_a_target_is_reached_without_reading_the_file_whole(db: relaqs.Session) -> None:
+    last = db.online_sql("SELECT avg(fare) AS fare FROM trips", target="20%").result()
+    assert not last.is_exact
+    assert last.fraction < 0.1
