@@ -25,6 +25,7 @@ from relaqs_engine.errors import (
     MemoryLimitError,
     RelaqsError,
     SqlError,
+    StoreError,
     UnsupportedError,
 )
 from relaqs_engine.first_use import on_first_use
@@ -84,6 +85,7 @@ __all__ = [
     "Session",
     "Snapshot",
     "SqlError",
+    "StoreError",
     "TrainingRun",
     "UnsupportedError",
     "VerifyReport",

@@ -101,7 +101,7 @@ def connect(
     with ExitStack() as undo:
         use = CacheUse(Cache(cache_directory))
         undo.callback(use.release)
-        sources = _sources(data, tables or {})
+        sources = _sources(data, tables or {}, use.cache.directory)
         executor = open_executor(cluster, cores=cores, policy=policy, security=security)
         undo.callback(executor.close)
         catalog = _open_catalog(sources, use, None if cluster is None else executor)
@@ -163,13 +163,13 @@ class _Sources:
     found: Mapping[str, TableSource]
 
 
-def _sources(data: TableSource | None, tables: Mapping[str, TableSource]) -> _Sources:
+def _sources(data: TableSource | None, tables: Mapping[str, TableSource], cache_directory: Path) -> _Sources:
     if data is None and not tables:
         raise ArgumentError('there are no tables; give a warehouse folder, or tables={"name": "files"}')
     found: Mapping[str, TableSource] = {}
     laid_out = Catalog(())
     if is_warehouse(data):
-        laid_out = Catalog.open(Path(data))
+        laid_out = Catalog.open(data, cache_directory)
     elif data is not None:
         found = found_tables(data)
     return _Sources(laid_out, {**found, **tables})

@@ -17,6 +17,7 @@ from relaqs_tpch import generate
 from relaqs_tpch.data import ORIGINALS
 
 from benchmarks import flights
+from tests.store_server import StoreServer
 
 # The same examples in every run, however long one takes; `--hypothesis-profile=default` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -67,6 +68,33 @@ def tpch_oracle(tpch_warehouse: Path) -> Iterator[Oracle]:
     """Plain DuckDB over TPC-H as generated, before it was laid out."""
     with closing(Oracle(tpch_warehouse / ORIGINALS)) as oracle:
         yield oracle
+
+
+@pytest.fixture(scope="session")
+def store_server() -> Iterator[StoreServer]:
+    """An S3 server in a process of its own."""
+    with StoreServer() as server:
+        yield server
+
+
+@pytest.fixture
+def store(
+    store_server: StoreServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[StoreServer]:
+    """The server, reached by this process as by a user's, with a cache of its own and little patience."""
+    for name, value in store_server.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RELAQS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RELAQS_STORE_PATIENCE", "2")
+    store_server.fails()
+    yield store_server
+    store_server.fails()
+
+
+@pytest.fixture
+def bucket(store: StoreServer) -> str:
+    """The address of an empty bucket."""
+    return store.new_bucket()
 
 
 @pytest.fixture(scope="session")

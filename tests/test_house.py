@@ -24,7 +24,17 @@ PACKAGES = {
 # Arrows point downward only, one way. What lies above is found by entry points: see `relaqs/plugins.py`.
 MAY_IMPORT = {
     "relaqs_bootstrap": {"numpy", "scipy"},
-    "relaqs_engine": {"relaqs_bootstrap", "sqlglot", "duckdb", "pyarrow", "numpy", "xxhash", "pyiceberg"},
+    "relaqs_engine": {
+        "relaqs_bootstrap",
+        "sqlglot",
+        "duckdb",
+        "pyarrow",
+        "numpy",
+        "xxhash",
+        "pyiceberg",
+        "obstore",
+        "boto3",
+    },
     "relaqs": {
         "relaqs_bootstrap",
         "relaqs_engine",
@@ -73,6 +83,7 @@ NOT_IN_PURE = {"asyncio", "concurrent", "multiprocessing", "random", "sched", "t
 # The edges: each library is called from one place, a module or a package.
 ONLY_IN = {
     "duckdb": PACKAGES["relaqs_engine"] / "duck.py",
+    "obstore": PACKAGES["relaqs_engine"] / "stores" / "folder.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",
     "distributed": PACKAGES["relaqs"] / "executors" / "dask",
 }

@@ -34,6 +34,7 @@ FLOORS = {
     ),
     "relaqs_engine": (
         {"arrow_arrays", "errors", "first_use", "old_paths"},
+        {"stores"},
         {"duck"},
         {"layouts"},
         {"bounds", "catalog"},

@@ -20,7 +20,10 @@ from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.layouts.stored import stored_warehouse
 from relaqs_engine.layouts.together import settle
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
 MOST_CHOICES = 16
 
@@ -53,7 +56,7 @@ class Catalog:
         for layout in self.layouts:
             if other := seen.get(layout.table.lower()):
                 raise LayoutError(
-                    f"{other.table!r} in {other.directory} and {layout.table!r} in {layout.directory} "
+                    f"{other.table!r} in {other.place} and {layout.table!r} in {layout.place} "
                     "differ only by case, which SQL does not tell apart; rename one"
                 )
             seen[layout.table.lower()] = layout
@@ -62,8 +65,13 @@ class Catalog:
                 _check_same_table(name, first, other)
 
     @classmethod
-    def open(cls, directory: str | Path) -> Catalog:
-        """Return the tables of a warehouse folder. Raises LayoutError if it holds none."""
+    def open(cls, directory: str | os.PathLike[str], cache_directory: Path | None = None) -> Catalog:
+        """Return the tables of a warehouse, a folder or an address. Raises LayoutError if it holds none.
+
+        cache_directory: where copies of what lies in an object store are. The default is the user's cache.
+        """
+        if (address := Address.of(directory)) is not None:
+            return cls(stored_warehouse(address, mirror_root(cache_directory or default_cache_directory())))
         folders = table_folders(Path(os.path.abspath(directory)))
         settle(folders)
         return cls(tuple(read_manifest(folder) for folder in folders))
@@ -179,7 +187,7 @@ def _check_same_table(name: str, first: Layout, other: Layout) -> None:
 
     if columns(first) != columns(other) or first.row_count != other.row_count:
         raise LayoutError(
-            f"{first.directory} and {other.directory} are two layouts of {name!r}, and hold "
+            f"{first.place} and {other.place} are two layouts of {name!r}, and hold "
             f"{first.row_count} and {other.row_count} rows of {len(first.columns)} and {len(other.columns)} "
             "columns; lay both out from the same data"
         )

@@ -20,6 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
+from relaqs_engine.stores.objects import copy_at
 
 DUCKDB_VERSION: str = duckdb.__version__
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
@@ -261,7 +262,9 @@ def open_for_reading(*, threads: int = 1) -> Cursor:
 
 
 def file_state(path: str) -> FileState:
-    """Return the state of the file at a path."""
+    """Return the state of the file at a path. That of a copy is the state of what it is a copy of."""
+    if (copy := copy_at(path)) is not None:
+        return copy.state
     try:
         state = os.stat(path)
     except OSError:

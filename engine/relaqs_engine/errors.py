@@ -52,6 +52,10 @@ class DataError(RelaqsError):
     """The data cannot be read or does not match its manifest."""
 
 
+class StoreError(DataError):
+    """An object store does not answer, refuses a request, or has other bytes than it had."""
+
+
 class MemoryLimitError(DataError):
     """A statement needs more memory than DuckDB may take, and what it needs cannot be spilled to disk."""
 

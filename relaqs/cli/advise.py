@@ -12,7 +12,7 @@ from relaqs.cli.parameters import SqlCommand, data_option
 @click.command("advise", cls=SqlCommand)
 @click.argument("query", metavar="SELECT")
 @data_option
-def advise(query: str, data: Path) -> None:
+def advise(query: str, data: str | Path) -> None:
     """Say which further layouts of its tables would help SELECT, what would change, and how to make them.
 
     Or why none is needed, or none would help. Nothing is read but what is known of the tables.

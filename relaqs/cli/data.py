@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import memory_option
+from relaqs.cli.parameters import PathOrAddress, memory_option
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts import VerifyReport
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 @click.option(
     "--into",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathOrAddress(file_okay=False, path_type=Path),
     metavar="DIR/TABLE",
-    help="Folder of the table; its last part becomes the table's name.",
+    help="Folder of the table; its last part becomes the table's name. It may be in an object store: "
+    "s3://bucket/folder/table.",
 )
 @click.option("--partitions", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option(
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 @click.option("--static", is_flag=True, help="Store a small table whole, to be joined to sampled ones.")
 def shuffle(
     source: tuple[str, ...],
-    into: Path,
+    into: str | Path,
     partitions: int,
     cluster_by: tuple[str, ...],
     seed: int,
@@ -76,7 +77,7 @@ def shuffle(
 
 
 @click.command("verify")
-@click.argument("directory", type=click.Path(path_type=Path), metavar="DIR")
+@click.argument("directory", type=PathOrAddress(path_type=Path), metavar="DIR")
 @click.option(
     "--format",
     "output",
@@ -86,7 +87,7 @@ def shuffle(
     help="For people, or one JSON object a check.",
 )
 @click.pass_context
-def verify(context: click.Context, directory: Path, output: str) -> None:
+def verify(context: click.Context, directory: str | Path, output: str) -> None:
     """Check a table's folder, or all tables below DIR: every byte, every count, and that samples are random.
 
     The exit code is 1 if anything is wrong.

@@ -12,7 +12,7 @@ from relaqs.cli.parameters import SqlCommand, data_option
 @click.command("explain", cls=SqlCommand)
 @click.argument("query", metavar="SELECT")
 @data_option
-def explain(query: str, data: Path) -> None:
+def explain(query: str, data: str | Path) -> None:
     """Print the plan of SELECT: its mode and why, the tables it samples, and the SQL it runs."""
     from relaqs.opening import connect
 

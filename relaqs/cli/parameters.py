@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import glob
 import math
+import os
 import sys
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 
 import click
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.stores.address import Address
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.memory import memory_bytes
@@ -71,9 +74,25 @@ memory_option = click.option(
 )
 
 
-def _there(context: click.Context, parameter: click.Parameter, path: Path) -> Path:
+class PathOrAddress(click.Path):
+    """A path on this machine, or an address in an object store or on a web server, given as text."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        try:
+            address = Address.of(value)
+        except LayoutError as error:
+            self.fail(str(error), param, ctx)
+        return super().convert(value, param, ctx) if address is None else str(address)
+
+
+def _there(context: click.Context, parameter: click.Parameter, path: str | Path) -> str | Path:
     """Return a path or pattern. What a pattern matches is seen when it is opened."""
-    if not path.exists() and not glob.has_magic(str(path)):
+    if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
         raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
     return path
 
@@ -84,11 +103,12 @@ SOON_SECONDS = 0.3
 data_option = click.option(
     "--data",
     required=True,
-    type=click.Path(path_type=Path),
+    type=PathOrAddress(path_type=Path),
     callback=_there,
     metavar="PATH",
     help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
-    "pattern, a Delta or Iceberg table, or a folder of such.",
+    "pattern, a Delta or Iceberg table, or a folder of such. Or the address of one in an object store: "
+    "s3://bucket/folder.",
 )
 
 

@@ -97,7 +97,7 @@ if TYPE_CHECKING:
 def sql(
     query: str | None,
     file: str | None,
-    data: Path,
+    data: str | Path,
     cluster: str | None,
     security: dict[str, str] | None,
     target: float | None,

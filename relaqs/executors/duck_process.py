@@ -34,6 +34,8 @@ from relaqs.executors.intact_files import (
     UnseenFileError,
     check_unchanged,
 )
+from relaqs.executors.read_ahead import ReadAhead
+from relaqs.executors.store_files import StoreFiles
 
 HOIST_SHARE = 0.5  # of a database's memory limit: the rest is for the statements that run
 DATABASE_COUNT = 8  # databases kept open; beyond them the least recently used idle one is closed
@@ -251,7 +253,9 @@ class Runtime:
 
     def __init__(self) -> None:
         self.statements = Statements()
-        self._files = IntactFiles()
+        self._stores = StoreFiles()
+        self._files = IntactFiles(self._stores)
+        self._ahead = ReadAhead(self._fetch)
         self._lock = threading.Lock()
         self._open: OrderedDict[DatabaseConfig, OpenDatabase] = OrderedDict()  # least recently used first
 
@@ -261,10 +265,12 @@ class Runtime:
         The files that are read are checked before that, those of a hoist when it is prepared.
         """
         config, hoists, sql = work.config, work.hoists, work.sql
-        with self._using(config) as database:
+        all_reads = (*work.reads, *(read for hoist in hoists for read in hoist.reads))
+        with self._using(config) as database, self._stores.in_use(all_reads):
             still_wanted = partial(self.statements.check, owner)
             check = partial(self._files.check, threads=config.threads, before_each=still_wanted)
             check(work.reads)
+            self._ahead.add(work.ahead)
             if ROW_GROUP_PROTOCOL in sql:
                 database.serve_row_groups()
             cursor = database.cursor()
@@ -272,6 +278,10 @@ class Runtime:
             held = database.hoists.held(hoists, cursor, interruptible, check)
             with held, unchanged(work.reads), interruptible():
                 return cursor.table(sql)
+
+    def _fetch(self, read: Read) -> None:
+        with self._stores.in_use((read,)):
+            self._files.check((read,))
 
     def close_database(self, config: DatabaseConfig) -> None:
         """Free the database and its hoists, unless a task uses it now."""
@@ -308,13 +318,19 @@ _RUNTIME = Runtime()
 class QueryWork:
     """The work of a query's task: one SELECT over files and hoists, to an Arrow table.
 
-    reads: the files, and what it can read of them. Their bytes are checked.
+    Attributes:
+        config: of the database that it runs in.
+        hoists: what is prepared before it runs.
+        sql: the SELECT.
+        reads: the files, and what it can read of them. Their bytes are checked.
+        ahead: what later tasks will read. It may be fetched from an object store meanwhile.
     """
 
     config: DatabaseConfig
     hoists: tuple[Hoist, ...]
     sql: str
     reads: tuple[Read, ...] = ()
+    ahead: tuple[Read, ...] = ()
 
     def run(self, owner: str) -> pa.Table:
         """Return the result.

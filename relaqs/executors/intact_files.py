@@ -3,6 +3,9 @@
 What is checked are the columns that a statement can read, and the footer. A file that was written to since is
 checked again. See `relaqs_engine/layouts/checksums.py`.
 
+Of a table in an object store there are copies with holes. What the check finds missing is fetched, and
+checked again. See `store_files.py`.
+
 Files that were not laid out have no checksums. They must be as they were when their session was opened,
 before a statement reads them and after.
 """
@@ -12,16 +15,19 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.file_state import change_in_words
-from relaqs_engine.layouts.intact import HOW_TO_MEND, fault_of
+from relaqs_engine.layouts.intact import HOW_TO_MEND, damaged_columns, fault_of
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile, read_manifest
-from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read
+from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read, TableRead
 from relaqs_engine.layouts.retired import retired_states
+from relaqs_engine.stores.mirror import Remote
+
+from relaqs.executors.store_files import FETCHING_THREADS, StoreFiles
 
 _LAY_OUT_AGAIN = "lay the table out again with relaqs.shuffle"
 
@@ -60,19 +66,22 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Check:
-    """A check that is due: of some columns of a file that has a stamp."""
+    """A check that is due: of some columns of a file that has a stamp. remote: of a copy."""
 
     path: Path
     stored: StoredFile
     columns: frozenset[int]
     stamp: _Stamp
+    remote: Remote | None = None
 
 
 class IntactFiles:
     """What a process knows of the files that it reads. Used by its threads at the same time."""
 
-    def __init__(self) -> None:
+    def __init__(self, stores: StoreFiles) -> None:
+        self._stores = stores
         self._lock = threading.Lock()
+        self._fetching_manifest = threading.Lock()
         self._manifests: dict[str, _Manifest] = {}
         self._found: dict[Path, _Found] = {}
 
@@ -96,6 +105,9 @@ class IntactFiles:
             before_each()
             self._run(check)
 
+        if any(check.remote for check in due):
+            threads = max(threads, FETCHING_THREADS)
+            self._stores.check_fit((check.stored, check.columns) for check in due if check.remote)
         if len(due) == 1 or threads == 1:
             for check in due:
                 run(check)
@@ -108,6 +120,7 @@ class IntactFiles:
 
     def _due(self, read: LaidOutRead) -> Iterator[_Check]:
         layout, stored_files = self._known(read)
+        remote = read.remote if isinstance(read, TableRead) else None
         wanted = _positions(layout, read.columns)
         for file in read.files:
             path = layout.directory / file
@@ -117,17 +130,39 @@ class IntactFiles:
                     f"{path} is no part of its table any more, which was laid out anew; ask again in a new "
                     "session"
                 )
+            if remote is not None:
+                self._stores.open_copy(path, stored.byte_count)
             stamp, known = _stamp(path), self._found.get(path)
             if known is None or known.stamp != stamp:
-                yield _Check(path, stored, wanted, stamp)
+                yield _Check(path, stored, wanted, stamp, remote)
             elif missing := wanted - known.columns:
-                yield _Check(path, stored, missing, stamp)
+                yield _Check(path, stored, missing, stamp, remote)
+
+    def _manifest_of(self, read: TableRead) -> _Manifest:
+        """Return the table's manifest. That of a table in an object store is fetched where it is missing."""
+        if read.remote is None:
+            return self._manifest(read.directory)
+        if (known := self._copied_manifest(read)) is not None:
+            return known
+        with self._fetching_manifest:
+            if (known := self._copied_manifest(read)) is not None:
+                return known
+            self._stores.fetch_manifest(read.directory, read.remote.address)
+        return self._manifest(read.directory)
+
+    def _copied_manifest(self, read: TableRead) -> _Manifest | None:
+        """Return the copy of the manifest if it names all that is read."""
+        try:
+            manifest = self._manifest(read.directory)
+        except UnseenFileError:
+            return None
+        return manifest if manifest.files.keys() >= set(read.files) else None
 
     def _known(self, read: LaidOutRead) -> tuple[Layout, Mapping[str, StoredFile]]:
         """Return the layout that is read, and its files by name."""
         if isinstance(read, FirstRead):
             return read.part, {stored.file: stored for stored in read.part.files}
-        manifest = self._manifest(read.directory)
+        manifest = self._manifest_of(read)
         return manifest.layout, manifest.files
 
     def _manifest(self, directory: str) -> _Manifest:
@@ -147,8 +182,11 @@ class IntactFiles:
         return manifest
 
     def _run(self, check: _Check) -> None:
+        if check.remote is not None and (missing := damaged_columns(check.path, check.stored, check.columns)):
+            self._stores.fetch(check.path, check.stored, missing, check.remote)
+            check = replace(check, stamp=_stamp(check.path))
         if fault := fault_of(check.path, check.stored, check.columns):
-            raise DataError(f"{check.path} {fault}; {HOW_TO_MEND}")
+            raise DataError(f"{_place(check)} {fault}; {HOW_TO_MEND}")
         with self._lock:
             known = self._found.get(check.path)
             columns = check.columns
@@ -180,6 +218,11 @@ def _positions(layout: Layout, columns: Sequence[str]) -> frozenset[int]:
     named = set(columns)
     found = {i for i, column in enumerate(layout.columns) if column.name in named}
     return frozenset(found | ({len(layout.columns)} if layout.is_sampled else set()))
+
+
+def _place(check: _Check) -> str:
+    """Return where the file is, for people."""
+    return str(check.path if check.remote is None else check.remote.address / check.stored.file)
 
 
 def _stamp(path: Path) -> _Stamp:

@@ -149,7 +149,7 @@ class BackgroundLayouts:
 
     def _is_large(self, table: PlainTable) -> bool:
         is_slow = table.scan_core_seconds / self._cores > NOTABLE_SECONDS
-        return is_slow and table.answers_alike_laid_out
+        return is_slow and table.answers_alike_laid_out and not table.is_remote
 
     def _work(self) -> None:
         with suppress(AttributeError, OSError):  # where a thread has no priority of its own

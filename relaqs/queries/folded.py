@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.execution.state import GroupState
 from relaqs_engine.execution.task_sql import batch_reads, batch_sqls
 from relaqs_engine.execution.tasks import fractions_after, leading_stream, scheduled_batches
+from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plans.folded import FoldedPlan
 
 from relaqs.executors.duck_process import QueryWork
@@ -24,6 +26,9 @@ from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.queries.reporting import Asked, Reporter, arrow_of, own_columns
 
 Answers = Estimator | RowsEstimator
+
+BATCHES_AHEAD = 3
+"""Mini-batches that are fetched from an object store before their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +112,22 @@ class FoldedQueryJob:
         self._issued += 1
         sqls = batch_sqls(self._plan, self._catalog, batch)
         reads = batch_reads(self._plan, self._catalog, batch)
-        work = [QueryWork(self._config, self._plan.hoists, *each) for each in zip(sqls, reads, strict=True)]
+        ahead = self._ahead(len(reads))
+        work = [
+            QueryWork(self._config, self._plan.hoists, *each) for each in zip(sqls, reads, ahead, strict=True)
+        ]
         tasks = (Task(TaskKey(self.id, batch.index, i), each) for i, each in enumerate(work))
         return Step(batch.index, tuple(tasks))
+
+    def _ahead(self, count: int) -> list[tuple[TableRead, ...]]:
+        """Return what each of so many tasks may fetch of what later mini-batches read of object stores."""
+        known = self._issued + BATCHES_AHEAD - 1 if self._issued > 1 else self._issued
+        following = self._batches[known : self._issued + BATCHES_AHEAD]
+        tasks = [reads for batch in following for reads in batch_reads(self._plan, self._catalog, batch)]
+        remote = [
+            tuple(read for read in reads if isinstance(read, TableRead) and read.remote) for reads in tasks
+        ]
+        return [tuple(chain.from_iterable(remote[i::count])) for i in range(count)]
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         if not self.fold_state(step, results):

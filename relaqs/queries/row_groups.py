@@ -104,8 +104,14 @@ class RowGroupQueryJob:
         return work
 
     def _work(self, sql: str, groups: tuple[RowGroup, ...]) -> QueryWork:
-        states = tuple(dict.fromkeys(group.state for group in groups))
-        return QueryWork(self._config, self._plan.sample.hoists, sql, (PlainRead(self._table.table, states),))
+        (stream,) = self._plan.sample.streams
+        read = PlainRead(
+            self._table.table,
+            tuple(dict.fromkeys(group.state for group in groups)),
+            stream.columns,
+            tuple((group.state[0], group.position) for group in groups),
+        )
+        return QueryWork(self._config, self._plan.sample.hoists, sql, (read,))
 
     def _step(self, index: int, work: Sequence[QueryWork]) -> Step:
         cores = self._config.threads

@@ -13,8 +13,9 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError, SqlError
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.layouts.cache import Opening, suitable_partitions
-from relaqs_engine.layouts.cache_folder import Cache, default_cache_directory
+from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
+from relaqs_engine.stores.mirror import default_cache_directory
 
 ROWS = pa.table({"id": range(20_000)})
 FEW_ROWS = ROWS.slice(0, 9_999)

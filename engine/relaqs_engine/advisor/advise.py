@@ -25,6 +25,7 @@ from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.parse import ParsedQuery, parse_query
+from relaqs_engine.stores.address import Address
 
 FEWEST_ROWS = 10_000  # a table with fewer rows is read whole within milliseconds
 NOTABLE_SHARE = 0.1  # of the query's rows: to wait for that many less is worth a layout
@@ -52,8 +53,8 @@ class FurtherLayout:
     cluster_key: tuple[str, ...]
     partitions: int
     seed: int
-    source: Path
-    into: Path
+    source: Path | Address
+    into: Path | Address
 
     @property
     def command(self) -> str:
@@ -261,7 +262,10 @@ def _columns_of(catalog: Catalog, parsed: ParsedQuery, binder: Binder) -> JoinCo
 def _further_layout(catalog: Catalog, layout: Layout) -> FurtherLayout:
     table = table_of(layout)
     first = catalog.table(table)
-    source, into = first.directory, layout.directory
+    source: Path | Address = first.directory
+    into: Path | Address = layout.directory
+    if first.remote is not None:
+        source, into = first.remote.address, first.remote.address.parent / layout.table
     if first.is_plain:  # beside files of the user's own there is no place for a layout
         source, into = Path(first.source), Path(NEW_WAREHOUSE, table)
     return FurtherLayout(table, layout.cluster_key, len(layout.partitions), layout.seed, source, into)

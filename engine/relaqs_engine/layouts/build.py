@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,10 @@ from relaqs_engine.layouts.new_files import given_files
 from relaqs_engine.layouts.outlier_files import outlier_index
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, open_source
 from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.layouts.store_writing import writing_to_store
 from relaqs_engine.layouts.together import layout_folders, settle
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
 Progress = Callable[[float, str], None]
 """Told the share of the work that is done, in [0, 1], and what is being done now."""
@@ -92,8 +95,7 @@ class Build:
             outliers=outliers,
             source_files=self.given,
         )
-        self.target.publish(layout)
-        return layout
+        return self.target.publish(layout)
 
     def first_part(
         self,
@@ -136,12 +138,11 @@ def building(
     threads: int | None,
     waits: bool = False,
 ) -> Iterator[Build]:
-    """Open a source and the folder that it is laid out into, and clean up afterwards, whatever happened.
+    """Open a source and the place that it is laid out into, and clean up afterwards, whatever happened.
 
     waits: for another process that writes the folder, instead of raising LayoutError.
     """
-    settle(layout_folders(Path(os.path.abspath(into))))
-    with writing(into, force=force, waits=waits) as target:
+    with _target(into, force=force, waits=waits) as target:
         cursor = open_for_writing(
             threads=threads or os.cpu_count() or 1,
             memory_limit_bytes=memory_limit_bytes,
@@ -153,3 +154,11 @@ def building(
             state = fingerprint(opened.files)
             target.check_space(opened.byte_count)
             yield Build(target, cursor, opened, memory_limit_bytes, state, given)
+
+
+def _target(into: str | Path, *, force: bool, waits: bool) -> AbstractContextManager[Writing]:
+    """Return the place to write to: a folder, or an address in an object store."""
+    if (address := Address.of(into)) is not None:
+        return writing_to_store(address, mirror_root(default_cache_directory()), force=force)
+    settle(layout_folders(Path(os.path.abspath(into))))
+    return writing(into, force=force, waits=waits)

@@ -51,6 +51,10 @@ from relaqs_engine.layouts.sources import (
     the_only,
 )
 from relaqs_engine.layouts.spread import Spread, in_turn
+from relaqs_engine.layouts.stored import may_be_folder, stored_again, stored_layout
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.mirror import mirror_root
+from relaqs_engine.stores.objects import fetch_whole
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.build import Build, Progress
@@ -95,6 +99,8 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
     how.use.names(table, source)
     if (folder := layout_folder(source)) is not None:
         return dataclasses.replace(read_manifest(folder), table=table)
+    if (stored := _stored_layout(source, how.use.cache.directory)) is not None:
+        return dataclasses.replace(stored, table=table)
     if (recognised := _recognised(table, source, how)) is None:
         with _about(table):
             return _of_session(table, source, how.use.folder)
@@ -105,6 +111,8 @@ def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
 def reopened_table(table: Layout, how: Opening) -> Layout:
     """Return a table as its source is now. Raises LayoutError and DataError as `opened_table` does."""
     source = how.use.source_of(table.table)
+    if source is None and table.remote is not None:
+        return stored_again(table, table.remote)
     if source is None:
         return dataclasses.replace(read_manifest(table.directory), table=table.table)
     if isinstance(source, DuckTable):
@@ -272,6 +280,8 @@ def _write_layout(table: PlainTable, cached: CachedFiles, how: LayingOut) -> Non
     from relaqs_engine.layouts.static import store_whole
 
     memory, threads = how.memory_limit_bytes, how.threads
+    for path, *_ in table.states:
+        fetch_whole(path)
     with building(
         table.origin, cached.layout, force=True, memory_limit_bytes=memory, threads=threads
     ) as build:
@@ -309,6 +319,13 @@ def _sample(build: Build, table: PlainTable, how: LayingOut) -> None:
 def _check_table_name(table: str) -> None:
     if "/" in table or table in ("", ".", ".."):
         raise LayoutError(f"{table!r} cannot name a table; choose a name without '/'")
+
+
+def _stored_layout(source: object, cache_directory: Path) -> Layout | None:
+    address = Address.of(source)
+    if address is None or not may_be_folder(address):
+        return None
+    return stored_layout(address, mirror_root(cache_directory))
 
 
 def _as_they_lie(cached: CachedFiles) -> PlainTable:

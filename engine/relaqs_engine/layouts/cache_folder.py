@@ -20,15 +20,11 @@ from relaqs_engine.layouts.cache_entry import CacheEntry, entries_in, has_rubbis
 from relaqs_engine.layouts.cached_files import SourceRecord, one_at_a_time, size_in_words
 from relaqs_engine.layouts.folder import locked, write_text
 from relaqs_engine.layouts.session_folder import sweep_sessions
+from relaqs_engine.stores.mirror import default_cache_directory
 
 _HOME = re.compile(r"[^.].*-[0-9a-f]{16}")
 _LIMIT_NAME = "limit.json"
 _REMOVING_PREFIX = ".removing-"
-
-
-def default_cache_directory() -> Path:
-    """Return where plain files are laid out: $RELAQS_CACHE, or ~/.cache/relaqs."""
-    return Path(os.environ.get("RELAQS_CACHE") or Path.home() / ".cache" / "relaqs")
 
 
 class Cache:

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import xxhash
 
-_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
+from relaqs_engine.stores.mirror import Extent
 
-Extent = tuple[int, int]
-"""Where bytes lie in a file: offset, length."""
+_PIECE_BYTES = 1 << 18  # read at once: small enough to stay in a core's cache until it is summed up
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +57,13 @@ class Checksums:
             for column in columns:
                 if _sum_of(handle, self.extents_of(column), piece) != self.columns[column]:
                     found.append(column)
-            if _sum_of(handle, self._extents_of_rest(file.stat().st_size), piece) != self.rest:
+            if _sum_of(handle, self.extents_of_rest(file.stat().st_size), piece) != self.rest:
                 found.append(None)
         return found
 
-    def _extents_of_rest(self, size: int) -> list[Extent]:
-        return _between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
+    def extents_of_rest(self, size: int) -> list[Extent]:
+        """Return where the bytes of no column are, given the file's size."""
+        return extents_between(zip(self.extents[::2], self.extents[1::2], strict=True), size)
 
 
 def checksums_of(file: Path, extents: Sequence[Sequence[Extent]]) -> Checksums:
@@ -72,11 +72,11 @@ def checksums_of(file: Path, extents: Sequence[Sequence[Extent]]) -> Checksums:
     piece = _piece()
     with file.open("rb", buffering=0) as handle:
         sums = tuple(_sum_of(handle, of_column, piece) for of_column in extents)
-        rest = _sum_of(handle, _between(flat, file.stat().st_size), piece)
+        rest = _sum_of(handle, extents_between(flat, file.stat().st_size), piece)
     return Checksums(tuple(chain.from_iterable(flat)), sums, rest)
 
 
-def _between(extents: Iterable[Extent], size: int) -> list[Extent]:
+def extents_between(extents: Iterable[Extent], size: int) -> list[Extent]:
     """Return the parts of a file of that size that are in no extent."""
     taken = sorted(extents)
     begins = [0, *(at + length for at, length in taken)]

@@ -71,11 +71,12 @@ class Writing:
         _sync_directory(self.directory)
         return path
 
-    def publish(self, layout: Layout) -> None:
-        """Make this layout the table. Its written partitions must be on disk already."""
+    def publish(self, layout: Layout) -> Layout:
+        """Make this layout the table, and return it. Its written partitions must be on disk already."""
         _sync_directory(self.parts)
         write_manifest(layout)
         _sync_directory(self.directory)
+        return layout
 
     def check_space(self, needed_bytes: int) -> None:
         """Raise LayoutError unless about this many bytes fit on the disk."""

@@ -15,7 +15,10 @@ from relaqs_engine.layouts.file_kinds import ACCEPTED, is_data
 from relaqs_engine.layouts.in_memory import in_words
 from relaqs_engine.layouts.lakes import is_lake_folder
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.remote_files import remote_tables
 from relaqs_engine.layouts.sources import PathLike, TableSource, find_files, is_path, source_names
+from relaqs_engine.layouts.stored import is_stored_warehouse
+from relaqs_engine.stores.address import Address
 
 NAMELESS = "data"
 """The table's name where nothing says it, as of a DataFrame."""
@@ -26,6 +29,8 @@ _PATTERN = re.compile(r"[*?\[]")
 
 def is_warehouse(data: object) -> TypeGuard[PathLike]:
     """Whether this is a layout, or a folder of layouts."""
+    if (address := Address.of(data)) is not None:
+        return is_stored_warehouse(address)
     if not isinstance(data, str | os.PathLike) or not Path(data).is_dir():
         return False
     return any(chain(Path(data).glob(MANIFEST_NAME), Path(data).glob(f"*/{MANIFEST_NAME}")))
@@ -59,6 +64,9 @@ def found_tables(data: TableSource) -> dict[str, TableSource]:
 
 
 def _in_path(given: str | os.PathLike[str]) -> Iterator[tuple[str, TableSource]]:
+    if (address := Address.of(given)) is not None:
+        yield from ((_name_of_pattern(each), each) for each in remote_tables(address))
+        return
     path = Path(given).expanduser()
     if not path.exists():
         find_files(given)  # raises where the pattern matches nothing

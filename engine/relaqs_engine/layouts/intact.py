@@ -27,14 +27,22 @@ def fault_of(path: Path, stored: StoredFile, columns: Iterable[int]) -> str:
         byte_count = path.stat().st_size
         if byte_count != stored.byte_count:
             return f"has {byte_count:,} bytes, not {stored.byte_count:,}"
-        if stored.checksums is not None:
-            is_damaged = bool(stored.checksums.damaged(path, columns))
-        else:  # of an older layout all bytes are checked
-            with path.open("rb") as file:
-                is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256
+        is_damaged = bool(damaged_columns(path, stored, columns))
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return "does not hold the bytes that were written" if is_damaged else ""
+
+
+def damaged_columns(path: Path, stored: StoredFile, columns: Iterable[int]) -> list[int | None]:
+    """Return which of the columns are not as they were written. None is what belongs to no column.
+
+    Of a file of an older layout all bytes are looked at, and None means all of them.
+    """
+    if stored.checksums is not None:
+        return stored.checksums.damaged(path, columns)
+    with path.open("rb") as file:
+        is_damaged = hashlib.file_digest(file, "sha256").hexdigest() != stored.sha256
+    return [None] if is_damaged else []
 
 
 def check_intact(directory: Path, files: Iterable[StoredFile], columns: Iterable[int]) -> None:

@@ -12,6 +12,7 @@ from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
 from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
+from relaqs_engine.stores.mirror import Remote
 
 BLOCK_COLUMN = "_relaqs_block"
 BLOCK_COUNT = 64
@@ -149,6 +150,7 @@ class Layout:
             again.
         source_files: the files that its rows came from: path, size in bytes, time of the last change in
             nanoseconds. Empty where they came from elsewhere.
+        remote: where it lies, if that is an object store; then `directory` has copies of what was read of it.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> trips = CATALOG.table("trips")
@@ -174,6 +176,7 @@ class Layout:
     typical_unit_rows: float = 1.0
     batches: tuple[str, ...] = ()
     source_files: tuple[tuple[str, int, int], ...] = ()
+    remote: Remote | None = None
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -187,7 +190,12 @@ class Layout:
         )
         if self.cluster_key:
             stored += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
-        return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.directory}"
+        return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Return where the table is: its folder, or its address in an object store."""
+        return str(self.directory if self.remote is None else self.remote.address)
 
     @property
     def is_sampled(self) -> bool:
@@ -298,8 +306,6 @@ def read_state(folder: Path, path: Path) -> Layout:
     """Return the layout that a manifest describes, which may have another name than usual in the folder."""
     try:
         text = path.read_bytes()
-        was_sealed = is_sealed(text)
-        entries = json.loads(text)
     except (FileNotFoundError, NotADirectoryError):
         raise LayoutError(
             f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; "
@@ -307,6 +313,17 @@ def read_state(folder: Path, path: Path) -> Layout:
         ) from None
     except OSError as error:
         raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
+    return parsed_manifest(folder, text, str(path))
+
+
+def parsed_manifest(folder: Path, text: bytes, path: str) -> Layout:
+    """Return the layout that the text of a manifest describes. path: where the text was, for errors.
+
+    Raises LayoutError if it is damaged, or if a newer version of this program wrote it.
+    """
+    try:
+        was_sealed = is_sealed(text)
+        entries = json.loads(text)
     except ValueError as error:
         raise _damaged(path, str(error)) from error
     if not isinstance(entries, dict):
@@ -323,19 +340,28 @@ def read_state(folder: Path, path: Path) -> Layout:
     return layout
 
 
+def manifest_text(layout: Layout) -> bytes:
+    """Return the layout's manifest. It says nothing of where it lies, so that a folder can be moved."""
+    entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
+    del entries["table"], entries["directory"], entries["remote"]
+    return seal(json.dumps(entries, allow_nan=False, default=_entries))
+
+
 def write_manifest(layout: Layout, name: str = MANIFEST_NAME) -> Path:
     """Write the layout's manifest to disk in one step, and return its path.
 
     A reader sees the old one or this one.
     """
-    entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
-    # A table is named by its folder, so that a folder can be moved and renamed.
-    del entries["table"], entries["directory"]
-    path = layout.directory / name
+    return replace_manifest(layout.directory, manifest_text(layout), name)
+
+
+def replace_manifest(directory: Path, text: bytes, name: str = MANIFEST_NAME) -> Path:
+    """Write the text of a manifest to a table's folder in one step, and return its path."""
+    path = directory / name
     draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
     try:
         with draft.open("wb") as file:
-            file.write(seal(json.dumps(entries, allow_nan=False, default=_entries)))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -410,7 +436,7 @@ def _plain(made: _Made) -> _Made:
     return made
 
 
-def _checked_version(path: Path, version: object) -> int:
+def _checked_version(path: str, version: object) -> int:
     if not isinstance(version, int):
         raise _damaged(path, "it has no manifest_version")
     if version > MANIFEST_VERSION:
@@ -421,7 +447,7 @@ def _checked_version(path: Path, version: object) -> int:
     return version
 
 
-def _check_sums(path: Path, layout: Layout) -> None:
+def _check_sums(path: str, layout: Layout) -> None:
     if layout.row_count != sum(partition.row_count for partition in layout.partitions):
         raise _damaged(path, "its partitions' rows do not add up to the table's")
     if any(each.row_count != sum(file.row_count for file in each.files) for each in layout.partitions):
@@ -430,5 +456,5 @@ def _check_sums(path: Path, layout: Layout) -> None:
         raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
 
 
-def _damaged(path: Path, why: str) -> LayoutError:
+def _damaged(path: str, why: str) -> LayoutError:
     return LayoutError(f"{path} is damaged: {why}; lay the table out again with --force")

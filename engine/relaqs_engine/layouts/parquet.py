@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from relaqs_engine.duck import Cursor, quote_text
-from relaqs_engine.layouts.checksums import Extent, checksums_of
+from relaqs_engine.layouts.checksums import checksums_of
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import Partition, StoredFile
+from relaqs_engine.stores.mirror import Extent
 
 WRITE_OPTIONS = "FORMAT parquet, COMPRESSION zstd, PARQUET_VERSION v2, ROW_GROUP_SIZE 122880"
 """Parquet as DuckDB itself scans it fastest."""

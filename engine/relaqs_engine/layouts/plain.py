@@ -20,6 +20,7 @@ from relaqs_engine.layouts.manifest import Column, Layout, Partition, StoredFile
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
+from relaqs_engine.stores.objects import copy_at, fetch_whole
 
 MEASURED_BELOW_ROWS = 100_000
 """The columns of a smaller table are measured when it is opened, which takes some 10 ms."""
@@ -50,6 +51,15 @@ class PlainTable(Layout):
     @property
     def has_hive_columns(self) -> bool:
         return not self.is_staged
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether its files are copies of some in an object store, of which little may have been fetched."""
+        return any(copy_at(stored.file) for stored in self.files)
+
+    @property
+    def place(self) -> str:
+        return self.source if self.is_remote else str(self.directory)
 
     @property
     def states(self) -> tuple[FileState, ...]:
@@ -131,6 +141,8 @@ def plain_table(
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     """Return the table with the statistics of its columns, which are found in one pass over it."""
     cursor.borrow(table.lent)
+    for path in table.paths:
+        fetch_whole(path)
     columns = [(column.name, column.type) for column in table.columns]
     return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
 

@@ -10,6 +10,7 @@ from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.plain import PlainTable
+from relaqs_engine.stores.mirror import Remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,13 @@ class TableRead:
         directory: the table's folder, absolute.
         files: as the table's manifest names them.
         columns: as the table's manifest names them.
+        remote: where the table lies, if that is an object store.
     """
 
     directory: str
     files: tuple[str, ...]
     columns: tuple[str, ...]
+    remote: Remote | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +47,19 @@ class FirstRead:
 
 @dataclass(frozen=True, slots=True)
 class PlainRead:
-    """Files that were not laid out, and their state when the session was opened. table: its name."""
+    """Files that were not laid out, and their state when the session was opened.
+
+    Attributes:
+        table: its name.
+        files: with their states.
+        columns: those that a statement can read; None for all.
+        row_groups: those that it reads, each as the path of its file and its place there; None for all.
+    """
 
     table: str
     files: tuple[FileState, ...]
+    columns: tuple[str, ...] | None = None
+    row_groups: tuple[tuple[str, int], ...] | None = None
 
 
 LaidOutRead: TypeAlias = TableRead | FirstRead
@@ -59,20 +71,21 @@ def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Ite
     files = tuple(each.file for i in partitions for each in layout.partitions[i].files)
     if isinstance(layout, FirstPart):
         return FirstRead(layout, files, columns)
-    return TableRead(str(layout.directory), files, columns)
+    return TableRead(str(layout.directory), files, columns, layout.remote)
 
 
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
-    return TableRead(str(layout.directory), tuple(each.file for each in layout.outliers.files), columns)
+    files = tuple(each.file for each in layout.outliers.files)
+    return TableRead(str(layout.directory), files, columns, layout.remote)
 
 
 def read_of_table(layout: Layout, names: frozenset[str] | None) -> Read:
     """Return the read of the whole table. `names` are those in a query, see `sql/names.py`."""
     if layout.is_plain:
         assert isinstance(layout, PlainTable)
-        return PlainRead(layout.table, layout.states)
+        return PlainRead(layout.table, layout.states, columns_named(layout, names))
     assert not layout.is_first_part, f"the first part of {layout.table} is not the table"
     return read_of_partitions(layout, columns_named(layout, names), range(len(layout.partitions)))
 

@@ -24,7 +24,11 @@ from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of, what_it
 from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.layouts.remote_files import remote_files
+from relaqs_engine.layouts.stored import download, is_stored_warehouse
 from relaqs_engine.layouts.text_files import checked_read, whole_read
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.objects import fetch_whole
 
 PathLike = str | os.PathLike[str]
 FileSource: TypeAlias = PathLike | Sequence[PathLike]
@@ -101,6 +105,9 @@ def open_source(source: TableSource | ParquetSource, cursor: Cursor, scratch: Pa
     if isinstance(source, DuckTable):
         with attached_table(source, cursor) as table_sql:
             return staged(table_sql, cursor, scratch, source.in_words)
+    if (address := Address.of(source)) is not None and is_stored_warehouse(address):
+        folder = download(address, scratch / "stored")
+        return _laid_out(read_manifest(folder), cursor, str(address))
     if is_path(source):
         return _opened_files(source, cursor, scratch)
     words = in_words(source)
@@ -145,6 +152,8 @@ def is_path(source: object) -> TypeGuard[FileSource]:
 
 def _opened_files(source: FileSource, cursor: Cursor, scratch: Path) -> ParquetSource:
     files, names = find_files(source), source_names(source)
+    for file in files:
+        fetch_whole(file)
     kind = kind_of(files)
     if kind is FileKind.PARQUET:
         return parquet_source(files, cursor, names)
@@ -176,11 +185,8 @@ def fingerprint(files: Sequence[Path]) -> tuple[FileState, ...]:
 
 
 def _matching(text: str) -> list[Path]:
-    if "://" in text:
-        raise LayoutError(
-            f"{text} is not a file on this machine; copy it here, or give a DuckDB relation that reads it, "
-            "e.g. duckdb.read_parquet(…)"
-        )
+    if (address := Address.of(text)) is not None:
+        return remote_files(address)
     path = Path(os.path.abspath(Path(text).expanduser()))
     try:
         if path.is_dir():

@@ -26,6 +26,8 @@ from relaqs_engine.layouts.manifest import (
 )
 from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
+from relaqs_engine.layouts.stored import download, stored_tables
+from relaqs_engine.stores.address import Address
 
 _MOST_FAULTS_SHOWN = 3
 
@@ -64,7 +66,7 @@ class VerifyReport:
 
 
 def verify(directory: str | Path) -> VerifyReport:
-    """Return what was checked in a table's folder, or in every table of a warehouse folder.
+    """Return what was checked in a table's folder, or in every table of a warehouse, a folder or an address.
 
     Every byte is read. The properties of a sample are checked only if all files are as written. Raises
     LayoutError if there is no layout to check.
@@ -80,10 +82,21 @@ def verify(directory: str | Path) -> VerifyReport:
     >>> report.checks[3].detail
     '2,000 rows'
     """
+    if (address := Address.of(directory)) is not None:
+        return VerifyReport(tuple(_checks_of_stored(address)))
     folder = Path(os.path.abspath(directory))
     tables = [folder] if (folder / MANIFEST_NAME).exists() else table_folders(folder)
     with _scratch_cursor() as cursor:
         return VerifyReport(tuple(check for table in tables for check in _checks(table, cursor)))
+
+
+def _checks_of_stored(address: Address) -> Iterator[Check]:
+    """Yield the checks of tables in a store, each of which is copied to this machine meanwhile."""
+    if not (tables := stored_tables(address)):
+        raise LayoutError(f"{address} holds no layout to check; name a table or a folder of tables")
+    for table in tables:
+        with tempfile.TemporaryDirectory() as scratch, _scratch_cursor() as cursor:
+            yield from _checks(download(table, Path(scratch)), cursor)
 
 
 @contextmanager

@@ -1,0 +1,120 @@
+"""Layouts that lie in an object store: opened by their manifests, and their files fetched column by column.
+
+A layout's `directory` is then a folder of copies on this machine, see `stores/mirror.py`. The manifest and
+the checksums in it say what a copy must hold. So nothing else has to be remembered of what was fetched.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from relaqs_engine.errors import LayoutError
+from relaqs_engine.layouts.file_kinds import kind_by_name
+from relaqs_engine.layouts.manifest import (
+    MANIFEST_NAME,
+    Layout,
+    StoredFile,
+    parsed_manifest,
+    replace_manifest,
+)
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.folder import MissingObjectError, store_folder
+from relaqs_engine.stores.mirror import Extent, Remote, fill, mirror_folder
+
+
+def stored_layout(address: Address, root: Path) -> Layout | None:
+    """Return the layout at an address, None where there is none. root: of the copies.
+
+    Raises LayoutError where it is damaged, StoreError where the store does not answer.
+    """
+    if (found := store_folder(address).content(MANIFEST_NAME)) is None:
+        return None
+    directory = mirror_folder(root, address)
+    layout = parsed_manifest(directory, found[0], str(address / MANIFEST_NAME))
+    return replace(layout, remote=Remote(address, str(root)))
+
+
+def stored_again(table: Layout, remote: Remote) -> Layout:
+    """Return a table as it is in its store now. Raises LayoutError where it is not there any more."""
+    if (found := stored_layout(remote.address, Path(remote.root))) is None:
+        raise LayoutError(f"{remote.address} holds no layout any more; open a new session (relaqs.connect)")
+    return replace(found, table=table.table)
+
+
+def may_be_folder(address: Address) -> bool:
+    """Whether this is no pattern, and has no ending of a file."""
+    is_file = glob.has_magic(address.path) or kind_by_name(Path(address.name)) is not None
+    return address.is_listable and not is_file
+
+
+def is_stored_warehouse(address: Address) -> bool:
+    """Whether this is a layout in a store, or a folder of layouts."""
+    return may_be_folder(address) and bool(stored_tables(address))
+
+
+def stored_warehouse(warehouse: Address, root: Path) -> tuple[Layout, ...]:
+    """Return the layouts in a folder of a store, by name. Raises LayoutError where there are none."""
+    folder = store_folder(warehouse)
+    tables = (stored_layout(warehouse / name, root) for name in folder.entries()[0])
+    if not (found := tuple(layout for layout in tables if layout is not None)):
+        hint = f"lay one out with `relaqs shuffle SOURCE --into {warehouse}/TABLE`"
+        if folder.described(MANIFEST_NAME) is not None:
+            hint = f"it is a table itself: open {warehouse.parent}"
+        raise LayoutError(f"{warehouse} holds no tables; {hint}")
+    return found
+
+
+def stored_tables(address: Address) -> list[Address]:
+    """Return where the layouts at an address are: there itself, or in its folders."""
+    if store_folder(address).described(MANIFEST_NAME) is not None:
+        return [address]
+    inside = [address / name for name in store_folder(address).entries()[0]]
+    return [each for each in inside if store_folder(each).described(MANIFEST_NAME) is not None]
+
+
+def download(address: Address, into: Path) -> Path:
+    """Copy all objects of a table to a folder inside of `into`, and return that folder."""
+    folder, directory = store_folder(address), into / address.name
+    for stored in folder.below():
+        path = directory / stored.key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            for piece in folder.pieces(stored.key):
+                file.write(piece)
+    return directory
+
+
+def fetch_manifest(directory: Path, address: Address) -> None:
+    """Copy the manifest that a table has now. Raises MissingObjectError where there is none."""
+    found = store_folder(address).content(MANIFEST_NAME)
+    if found is None:
+        raise MissingObjectError(f"{address} holds no layout any more; lay the table out again")
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        parsed_manifest(directory, found[0], str(address / MANIFEST_NAME))
+    except LayoutError:
+        (directory / MANIFEST_NAME).unlink(missing_ok=True)
+        raise
+    replace_manifest(directory, found[0])
+
+
+def extents_of(stored: StoredFile, columns: Iterable[int | None]) -> list[Extent]:
+    """Return where some columns lie in a file, by position; None is all that belongs to no column."""
+    checksums = stored.checksums
+    if checksums is None:  # of an older layout all is fetched
+        return [(0, stored.byte_count)]
+    found: list[Extent] = []
+    for column in columns:
+        if column is None:
+            found += checksums.extents_of_rest(stored.byte_count)
+        else:
+            found += checksums.extents_of(column)
+    return found
+
+
+def fetch(path: Path, stored: StoredFile, columns: Iterable[int | None], address: Address) -> None:
+    """Fetch columns of a table's file into its copy. Errors are those of `StoreFolder.ranges`."""
+    fill(store_folder(address), stored.file, path, extents_of(stored, columns))
