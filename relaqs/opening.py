@@ -76,8 +76,9 @@ def connect(
             cache when they are asked about a second time. Later queries then have estimates.
         exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
             without estimates before. On small tables these cost several times as much as the answer. A query
-            that asks for a target, a timeout, batches or other steps has estimates all the same. With None,
-            the default, all queries have.
+            that asks for a target, a timeout, batches or other steps has estimates all the same. The default
+            is 0.3 for files of your own, also where the cache has a layout of them, and 0 for layouts that
+            you made: all queries over these have estimates. 0 is for estimates wherever there can be any.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -94,7 +95,7 @@ def connect(
     ----
     most: [[999]]
     """
-    if exact_below_seconds is not None:
+    if exact_below_seconds not in (None, 0):
         check_seconds("exact_below_seconds", exact_below_seconds)
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from relaqs.cli.parameters import memory_option
+from relaqs.cli.parameters import PathOrAddress, memory_option
 
 _MANY_FILES = 20
 """In a partition: opening them takes about as long as reading them."""
@@ -17,7 +17,7 @@ _MANY_FILES = 20
 @click.option(
     "--into",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=PathOrAddress(file_okay=False, path_type=Path),
     metavar="DIR/TABLE",
     help="Folder of the table.",
 )
@@ -33,7 +33,7 @@ _MANY_FILES = 20
     help="Take only those files of SOURCE that the table was not made of.",
 )
 @memory_option
-def append(source: tuple[str, ...], into: Path, batch: str, new_files: bool, memory_limit: int) -> None:
+def append(source: tuple[str, ...], into: str | Path, batch: str, new_files: bool, memory_limit: int) -> None:
     """Add the rows of SOURCE (Parquet or CSV files, folders, globs) to a table that was laid out.
 
     Any part of the table stays a random sample of all rows. SOURCE must have the table's columns. Sessions
@@ -41,11 +41,12 @@ def append(source: tuple[str, ...], into: Path, batch: str, new_files: bool, mem
     none.
     """
     from relaqs_engine.layouts import read_manifest
+    from relaqs_engine.layouts.store_writing import on_this_machine
 
     from relaqs.cli.progress import progress_bar
     from relaqs.laying_out import append as add_rows
 
-    before = read_manifest(into)
+    before = read_manifest(on_this_machine(into))
     with progress_bar() as progress:
         layout = add_rows(
             source,
@@ -64,9 +65,9 @@ def append(source: tuple[str, ...], into: Path, batch: str, new_files: bool, mem
 
 
 @click.command("compact")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path), metavar="DIR/TABLE")
+@click.argument("directory", type=PathOrAddress(file_okay=False, path_type=Path), metavar="DIR/TABLE")
 @memory_option
-def compact(directory: Path, memory_limit: int) -> None:
+def compact(directory: str | Path, memory_limit: int) -> None:
     """Make one file of the many that appends leave in each partition of a table.
 
     Queries that run go on over the files that they began with. Stopped at any point, it leaves the table as

@@ -97,9 +97,6 @@ def _there(context: click.Context, parameter: click.Parameter, path: str | Path)
     return path
 
 
-SOON_SECONDS = 0.3
-"""An answer that takes no longer is better given at once than estimated before."""
-
 data_option = click.option(
     "--data",
     required=True,

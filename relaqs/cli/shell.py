@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import click
+from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 
-from relaqs.cli.parameters import SOON_SECONDS, cluster_option, data_option, tls_options
+from relaqs.cli.parameters import cluster_option, data_option, tls_options
 
 
 @click.command("shell")

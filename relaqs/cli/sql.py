@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 
 from relaqs.cli.parameters import (
-    SOON_SECONDS,
     SqlCommand,
     cluster_option,
     data_option,
@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     "--exact-below",
     type=seconds,
     metavar="TIME",
-    help="Answer what one core reads in less time at once, without estimates. By default that is 300ms where "
-    "only the last snapshot is printed, and never elsewhere.",
+    help="Answer what one core reads in less time at once, without estimates. By default that is 300ms for "
+    "files of your own, and where only the last snapshot is printed.",
 )
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.layouts.retired import InUse
+from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import plan_whole
@@ -78,12 +79,15 @@ class Planner:
     def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
         """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
 
-        Otherwise the plan is returned. below_seconds: of one core; None for never.
+        Otherwise the plan is returned. below_seconds: of one core. None is SOON_SECONDS for the user's own
+        files, where a layout that was made behind the questions must not make one slower, and else 0.
         """
-        if below_seconds is None or not plan.is_estimated:
+        if not plan.is_estimated:
             return plan
-        from relaqs_engine.planning.at_once import whole_core_seconds
+        from relaqs_engine.planning.at_once import reads_user_files_alone, whole_core_seconds
 
+        if below_seconds is None:
+            below_seconds = SOON_SECONDS if reads_user_files_alone(plan, self._catalog) else 0.0
         seconds = whole_core_seconds(plan, self._catalog)
         if seconds >= below_seconds:
             return plan

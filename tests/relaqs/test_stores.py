@@ -388,3 +388,15 @@ def test_advice_names_addresses(bucket: str) -> None:
     with relaqs.connect(bucket, threads=2) as db:
         [command] = db.advise("SELECT k, sum(x) AS s FROM numbers GROUP BY k HAVING sum(x) > 100000").commands
     assert command.startswith(f"relaqs shuffle {bucket}/numbers --into {bucket}/numbers@k --cluster-by k")
+
+
+def test_rows_are_not_appended_to_a_table_in_a_store(bucket: str) -> None:
+    lay_out(bucket)
+    more, refusal = duckdb.sql(NUMBERS), r"numbers is no folder of this machine.*are only written whole"
+    with relaqs.connect(bucket, threads=1) as db, pytest.raises(relaqs.LayoutError, match=refusal):
+        db.append(more, "numbers")
+    with pytest.raises(relaqs.LayoutError, match=refusal):
+        relaqs.append(more, f"{bucket}/numbers")
+    with pytest.raises(relaqs.LayoutError, match=refusal):
+        relaqs.compact(f"{bucket}/numbers")
+    assert rows(answer(bucket)) == oracle()

@@ -37,6 +37,7 @@ from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.partitions import PartitionJob, PartitionWriter, WrittenPartitions
 from relaqs_engine.layouts.sources import ParquetSource, TableSource, fingerprint, is_path
 from relaqs_engine.layouts.spread import Spread, in_turn
+from relaqs_engine.layouts.store_writing import on_this_machine
 from relaqs_engine.layouts.together import layout_folders, publish_together
 
 
@@ -84,7 +85,7 @@ def append(
     >>> layout.row_count, layout.column("fare").maximum, again.row_count
     (1002, 6000, 1002)
     """
-    present = read_manifest(into)
+    present = read_manifest(on_this_machine(into))
     appendable(present)
     if only_new_files:
         source = new_files(source if is_path(source) else (), present)
@@ -106,7 +107,12 @@ def append(
 
 
 def appendable(layout: Layout) -> Path:
-    """Return the folder of a table that rows can be added to. Raises LayoutError for the user's own files."""
+    """Return the folder of a table that rows can be added to.
+
+    Raises LayoutError for the user's own files, and for a table in an object store.
+    """
+    if layout.remote is not None:
+        on_this_machine(str(layout.remote.address))
     if layout.is_plain or is_cached(layout.directory):
         raise LayoutError(
             f"{layout.table} is made of {layout.source}, and has its rows from there: add a file there and "

@@ -19,6 +19,7 @@ from relaqs_engine.layouts.manifest import Layout, Partition, read_manifest
 from relaqs_engine.layouts.outlier_files import outlier_index, without_index
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.statistics import column_bytes
+from relaqs_engine.layouts.store_writing import on_this_machine
 from relaqs_engine.layouts.together import layout_folders, settle
 
 
@@ -56,7 +57,7 @@ def compact(
     >>> len(grown.files), len(layout.files), layout.row_count
     (8, 4, 1500)
     """
-    read_manifest(directory)  # an error now, before anything is made
+    read_manifest(on_this_machine(directory))  # an error now, before anything is made
     report = progress or (lambda share, doing: None)
     settle(layout_folders(Path(os.path.abspath(directory))))
     with writing(directory, force=True, waits=True) as target:

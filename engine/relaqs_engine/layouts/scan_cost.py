@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+SOON_SECONDS = 0.3
+"""An answer that one core finds in less time is better given at once than estimated before."""
+
 BYTES_PER_CORE_SECOND = 1e9
 _BYTES_OF_A_ROW = 20
 """Measured: a core reads that much of Parquet a second, if each row counts as that many bytes more."""

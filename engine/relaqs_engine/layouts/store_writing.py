@@ -89,6 +89,16 @@ def writing_to_store(address: Address, root: Path, *, force: bool) -> Iterator[W
         yield StoreWriting(target.directory, target.scratch, address, replaced, root)
 
 
+def on_this_machine(table: str | Path) -> str | Path:
+    """Return a table's folder. Raises LayoutError for an address: a table there is only written whole."""
+    if (address := Address.of(table)) is None:
+        return table
+    raise LayoutError(
+        f"{address} is no folder of this machine, and tables elsewhere are only written whole; append to a "
+        f"table in a folder, and copy that with relaqs.shuffle(FOLDER, {str(address)!r}, force=True)"
+    )
+
+
 def _check_replaceable(folder: StoreFolder, replaced: StoredObject | None, *, force: bool) -> None:
     if replaced is not None:
         if not force:

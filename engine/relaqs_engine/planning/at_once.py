@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.layouts.reads import PlainRead, TableRead
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
@@ -17,6 +18,13 @@ def whole_core_seconds(plan: OnlinePlan, catalog: Catalog) -> float:
     The sizes of the tables alone decide that, so the same query over the same data gives the same number.
     """
     return sum(scan_core_seconds(*size) for size in dict(_scans(plan, catalog)).values())
+
+
+def reads_user_files_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
+    """Whether all tables of a plan are files of the user's own, or layouts that the cache made of these."""
+    names = {table for table, _ in _scans(plan, catalog)}
+    tables = [catalog.table(name) for name in names]
+    return all(table.is_plain or is_cached(table.directory) for table in tables)
 
 
 def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int, int]]]:
