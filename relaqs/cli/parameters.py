@@ -83,6 +83,8 @@ class PathOrAddress(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
+        if not value:
+            self.fail("the path is empty; name a file, a folder or an address", param, ctx)
         try:
             address = Address.of(value)
         except LayoutError as error:
