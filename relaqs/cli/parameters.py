@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.address import Address, check_path
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.memory import memory_bytes
@@ -83,9 +83,8 @@ class PathOrAddress(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        if not value:
-            self.fail("the path is empty; name a file, a folder or an address", param, ctx)
         try:
+            check_path(value)
             address = Address.of(value)
         except LayoutError as error:
             self.fail(str(error), param, ctx)
