@@ -136,9 +136,9 @@ class Board:
         return f"reading the first rows{among}"
 
     def rows_read_by(self, run: Run) -> int | None:
-        """Return the number of rows a run has to read, None where it is read as a whole."""
+        """Return the number of rows a run has to read, None where that is not known."""
         layout = self.runs.session.tables.get(run.plan.leading.partition("@")[0])
-        return None if layout is None else layout.row_count
+        return layout.row_count if layout is not None and layout.rows_are_counted else None
 
     def _panel(self, id: str) -> Panel:
         self.page.panel(id)

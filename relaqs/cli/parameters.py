@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.address import Address, check_path
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.memory import memory_bytes
@@ -84,6 +84,7 @@ class PathOrAddress(click.Path):
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
         try:
+            check_path(value)
             address = Address.of(value)
         except LayoutError as error:
             self.fail(str(error), param, ctx)

@@ -29,6 +29,9 @@ from relaqs.session import Session
 MARK = "."
 """A command of the prompt begins with it. SQL never does."""
 
+LEAVE = ("quit", "exit", "\\q")
+"""What leaves other prompts leaves this one, too. No SELECT is one of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Command:
@@ -89,6 +92,8 @@ class Prompt:
     def answer(self, text: str) -> None:
         """Run one command, or all SELECTs of the text. What is wrong with them is said, and ends nothing."""
         try:
+            if _leaves(text):
+                raise Leaving
             if text.lstrip().startswith(MARK):
                 self._run_command(text.strip())
             else:
@@ -114,7 +119,7 @@ class Prompt:
         shown = Table("table", "rows", "stored", box=None)
         shown.columns[1].justify = "right"
         for name, table in self._session.tables.items():
-            shown.add_row(escape(name), f"{table.row_count:,}", table.kind)
+            shown.add_row(escape(name), table.rows_in_words, table.kind)
         self._console.print(shown)
 
     def _schema(self, rest: str) -> None:
@@ -151,7 +156,11 @@ class Prompt:
 
 def _is_whole(text: str) -> bool:
     """Return whether Enter ends the input: a command is one line, and a SELECT ends with a semicolon."""
-    return text.lstrip().startswith(MARK) or is_finished(text)
+    return text.lstrip().startswith(MARK) or _leaves(text) or is_finished(text)
+
+
+def _leaves(text: str) -> bool:
+    return text.strip("; \n").lower() in LEAVE
 
 
 def kept_history() -> History:

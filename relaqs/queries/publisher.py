@@ -285,6 +285,6 @@ class Publisher(RunListener[Snapshot]):
 
 def no_snapshot_within(seconds: float | None) -> QueryTimeoutError:
     return QueryTimeoutError(
-        f"no snapshot came within {seconds} s; allow more time, or lay the table out in more partitions, "
-        "so that the first mini-batch is smaller"
+        f"no snapshot came within {seconds} s; allow more time, or lay the table out (`relaqs shuffle`), "
+        "in more partitions if it is laid out already: then the first estimate comes sooner"
     )

@@ -93,7 +93,13 @@ def test_a_syntax_error_tells_where() -> None:
 
 @pytest.mark.parametrize("sql", ["SELECT 'open", 'SELECT "open', "SELECT $$open"])
 def test_an_open_quote_is_a_syntax_error(sql: str) -> None:
-    assert "does not parse" in refusal(sql).message
+    assert refusal(sql).message.endswith("a quote or a comment is opened and never closed; close it")
+
+
+@pytest.mark.parametrize("sql", ["selct * from b", "SELECT * FROM b WHERE", "SELECT count(*) FROM 1st"])
+def test_a_syntax_error_is_in_words(sql: str) -> None:
+    assert "does not parse near " in refusal(sql).message
+    assert "<" not in str(refusal(sql))
 
 
 @pytest.mark.parametrize(

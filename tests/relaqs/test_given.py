@@ -400,6 +400,16 @@ def test_no_library_of_frames_is_imported_to_tell_what_was_given(tmp_path: Path)
     assert done.stdout == "[]\n"
 
 
+def test_an_empty_path_is_not_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(ROWS, tmp_path / "trips.parquet")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(relaqs.LayoutError, match="the path is empty"):
+        relaqs.connect("")
+    with pytest.raises(relaqs.LayoutError, match="the path is empty"):
+        relaqs.shuffle("", tmp_path / "laid out")
+    relaqs.connect(".").close()
+
+
 def test_a_reader_that_was_read_before_is_no_empty_table(connect: Connect) -> None:
     reader = ROWS.to_reader()
     assert answer(connect(reader), "SELECT count(*) AS n FROM data") == [(1_000,)]

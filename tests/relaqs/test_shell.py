@@ -98,6 +98,19 @@ def test_the_commands_of_the_prompt(session: relaqs.Session, capsys: pytest.Capt
     assert ".explain SELECT" in shown
 
 
+@pytest.mark.parametrize("word", ["quit", "EXIT;", "\\q"])
+def test_the_words_that_leave_other_prompts_leave_this_one(session: relaqs.Session, word: str) -> None:
+    assert "Exact" not in typed(session, word, ENTER, "SELECT 7 AS n;", ENTER, CTRL_C, CTRL_D)
+
+
+def test_rows_that_were_not_counted_are_shown_as_a_guess(tmp_path: Path) -> None:
+    duckdb.sql("SELECT i % 10 AS digit FROM range(5000) AS t(i)").write_csv(str(tmp_path / "digits.csv"))
+    with relaqs.connect(tmp_path / "digits.csv", threads=1) as opened:
+        assert "about 1,300" in typed(opened, ".tables", ENTER, CTRL_D)
+        assert "about 1,300 rows" in repr(opened.tables["digits"])
+        assert not opened.tables["digits"].rows_are_counted
+
+
 def test_what_was_typed_is_kept(session: relaqs.Session) -> None:
     history = InMemoryHistory()
     typed(session, "SELECT 7", ENTER, " AS n;", ENTER, ".tables", ENTER, CTRL_D, history=history)

@@ -16,9 +16,15 @@ from relaqs_engine.layouts.in_memory import in_words
 from relaqs_engine.layouts.lakes import is_lake_folder
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.layouts.remote_files import remote_tables
-from relaqs_engine.layouts.sources import PathLike, TableSource, find_files, is_path, source_names
+from relaqs_engine.layouts.sources import (
+    PathLike,
+    TableSource,
+    find_files,
+    is_path,
+    source_names,
+)
 from relaqs_engine.layouts.stored import is_stored_warehouse
-from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.address import Address, check_path
 
 NAMELESS = "data"
 """The table's name where nothing says it, as of a DataFrame."""
@@ -31,7 +37,7 @@ def is_warehouse(data: object) -> TypeGuard[PathLike]:
     """Whether this is a layout, or a folder of layouts."""
     if (address := Address.of(data)) is not None:
         return is_stored_warehouse(address)
-    if not isinstance(data, str | os.PathLike) or not Path(data).is_dir():
+    if not isinstance(data, str | os.PathLike) or not os.fspath(data) or not Path(data).is_dir():
         return False
     return any(chain(Path(data).glob(MANIFEST_NAME), Path(data).glob(f"*/{MANIFEST_NAME}")))
 
@@ -67,6 +73,7 @@ def _in_path(given: str | os.PathLike[str]) -> Iterator[tuple[str, TableSource]]
     if (address := Address.of(given)) is not None:
         yield from ((_name_of_pattern(each), each) for each in remote_tables(address))
         return
+    check_path(given)
     path = Path(given).expanduser()
     if not path.exists():
         find_files(given)  # raises where the pattern matches nothing

@@ -41,6 +41,7 @@ class LentTable(PlainTable):
         watched: the files that must stay as they are, and their states.
         borrowed: what a database must borrow to read it.
         given: what the user gave.
+        guessed: whether `row_count` is a guess.
     """
 
     rows_sql: str = ""
@@ -48,6 +49,11 @@ class LentTable(PlainTable):
     watched: tuple[FileState, ...] = ()
     borrowed: tuple[Lent, ...] = ()
     given: Any = None
+    guessed: bool = False
+
+    @property
+    def rows_are_counted(self) -> bool:
+        return not self.guessed
 
     @property
     def from_sql(self) -> str:
@@ -110,6 +116,7 @@ def table_in_file(source: DuckTable, cached: CachedFiles) -> LentTable:
         watched=source.states,
         borrowed=(source.attached,),
         given=source,
+        guessed=source.is_view,
     )
 
 
@@ -135,6 +142,7 @@ def table_of_text(kind: FileKind, cached: CachedFiles) -> LentTable | None:
         core_seconds=byte_count / _TEXT_BYTES_PER_CORE_SECOND,
         watched=cached.states,
         given=cached.source,
+        guessed=True,
     )
 
 

@@ -132,7 +132,7 @@ class Layout:
             and are read whole (see `layouts/plain.py`).
         columns: their types and statistics.
         partitions: in order.
-        row_count: its rows.
+        row_count: its rows; about how many there are where `rows_are_counted` is False.
         unit_count: its sampling units.
         cluster_key: the columns that make a sampling unit. Empty where the unit is a row.
         seed: of the assignment to partitions.
@@ -190,12 +190,24 @@ class Layout:
         )
         if self.cluster_key:
             stored += f", clustered by {', '.join(self.cluster_key)} ({self.unit_count:,} values)"
-        return f"{self.table}: {self.row_count:,} rows, {stored}, in {self.place}"
+        return f"{self.table}: {self.rows_in_words} rows, {stored}, in {self.place}"
 
     @property
     def place(self) -> str:
         """Return where the table is: its folder, or its address in an object store."""
         return str(self.directory if self.remote is None else self.remote.address)
+
+    @property
+    def rows_are_counted(self) -> bool:
+        """Whether `row_count` is exact. For CSV, JSON and the views of DuckDB files it is a guess."""
+        return True
+
+    @property
+    def rows_in_words(self) -> str:
+        """Return how many rows it has, for people. A guess is rounded: about 36,000."""
+        return (
+            f"{self.row_count:,}" if self.rows_are_counted else f"about {float(f'{self.row_count:.2g}'):,.0f}"
+        )
 
     @property
     def is_sampled(self) -> bool:

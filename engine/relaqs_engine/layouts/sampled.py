@@ -169,7 +169,9 @@ def _assignment(
     source: ParquetSource, key: Sequence[tuple[str, str]], partitions: int, seed: int
 ) -> Assignment:
     if source.row_count == 0:
-        raise LayoutError(f"{source.description} has no rows to sample; add it as a static table")
+        raise LayoutError(
+            f"{source.description} has no rows to sample; add it as a static table (--static, or add_static)"
+        )
     if key:
         return Assignment(key_unit(key), seed, partitions)
     return Assignment(source.row_identity, seed, min(partitions, source.row_count))

@@ -27,7 +27,7 @@ from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, 
 from relaqs_engine.layouts.remote_files import remote_files
 from relaqs_engine.layouts.stored import download, is_stored_warehouse
 from relaqs_engine.layouts.text_files import checked_read, whole_read
-from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.address import Address, check_path
 from relaqs_engine.stores.objects import fetch_whole
 
 PathLike = str | os.PathLike[str]
@@ -185,6 +185,7 @@ def fingerprint(files: Sequence[Path]) -> tuple[FileState, ...]:
 
 
 def _matching(text: str) -> list[Path]:
+    check_path(text)
     if (address := Address.of(text)) is not None:
         return remote_files(address)
     path = Path(os.path.abspath(Path(text).expanduser()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -21,6 +22,11 @@ else:
 # No query of the suites takes more than 1.5. Only text that is read again and again takes more.
 _STEPS_PER_TOKEN = 20
 _STEPS_FOR_ANY = 1000
+
+_GOT_TOKEN = re.compile(r",? (but )?got <Token .*", re.DOTALL)
+"""The end of a description such as `Expected table name but got <Token token_type: …>`."""
+
+UNCLOSED = "a quote or a comment is opened and never closed; close it"
 
 
 class _CountingParser(_Base):
@@ -65,8 +71,8 @@ def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
         trees = [tree for tree in _CountingParser(effort, len(tokens)).parse(tokens, sql) if tree is not None]
     except ParseError as error:
         raise _syntax_error(error) from None
-    except TokenError as error:
-        raise SqlError(f"the SQL does not parse: {error}") from None
+    except TokenError:
+        raise SqlError(f"the SQL does not parse: {UNCLOSED}") from None
     except RecursionError:
         raise too_deep("too", None) from None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
@@ -81,4 +87,13 @@ def _syntax_error(error: ParseError) -> SqlError:
     detail = error.errors[0] if error.errors else {}
     position = (int(detail["line"]), int(detail["col"])) if detail.get("line") else None
     near = f" near {detail['highlight']!r}" if detail.get("highlight") else ""
-    return SqlError(f"the SQL does not parse{near}: {detail.get('description', error)}", position)
+    return SqlError(
+        f"the SQL does not parse{near}: {_in_words(detail.get('description', str(error)))}", position
+    )
+
+
+def _in_words(description: str) -> str:
+    """Return sqlglot's description of an error without the names of its classes and tokens."""
+    if "<class " in description:
+        return "something is missing beside it"
+    return _GOT_TOKEN.sub("", description)

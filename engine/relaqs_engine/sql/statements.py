@@ -9,6 +9,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.read import UNCLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def statements_of(text: str) -> tuple[Statement, ...]:
     try:
         tokens = DuckDB().tokenize(text)
     except TokenError:
-        raise SqlError("a quote or a comment is opened and never closed; close it") from None
+        raise SqlError(UNCLOSED) from None
     found: list[Statement] = []
     own: list[Token] = []
     for token in tokens:

@@ -80,3 +80,9 @@ class Address:
     def is_listable(self) -> bool:
         """Whether a folder there says what is in it."""
         return self.scheme in WRITABLE
+
+
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Raise LayoutError for an empty path, as of a variable that is not set. It would name this folder."""
+    if not os.fspath(path):
+        raise LayoutError("the path is empty; name a file, a folder or an address")
