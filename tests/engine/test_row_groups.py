@@ -333,6 +333,10 @@ def test_subqueries_over_small_tables_stand_in_conditions(world: World) -> None:
     world.check("SELECT sum(fare) AS s FROM trips WHERE zone IN (SELECT zone FROM zones) AND day >= 20")
 
 
+def test_sums_of_what_rises_along_the_file_are_certified(world: World) -> None:
+    assert all(each.certified.all() for each in before_the_end(world, "SELECT sum(id) AS s FROM trips")[1:])
+
+
 def test_dates_that_python_has_not_are_no_ends(tmp_path: Path) -> None:
     dates = np.arange(20_000, dtype=np.int32)
     dates[[5_000, 15_000]] = 2**31 - 1, -(2**31) + 1  # infinite, in DuckDB

@@ -103,12 +103,12 @@ def matching(groups: Iterable[RowGroup], wanted: Sequence[Wanted]) -> tuple[RowG
 def edges(groups: Sequence[RowGroup], wanted: Sequence[Wanted], summed: Iterable[str]) -> Edges:
     """Return the row groups of the rarer kind, for each condition and for each column that is summed.
 
-    The kinds are: all rows meet the condition, or not; the column is mostly NULL, or not; its largest value
-    is far below that of the median row group, or not.
+    The kinds are: all rows meet the condition, or not; the column is mostly NULL, or not; it is 0 throughout,
+    or not.
     """
     kinds = [{group for group in groups if each.is_all_of(group)} for each in wanted]
     for column in summed:
-        kinds += [_mostly_null(groups, column), _far_below(groups, column)]
+        kinds += [_mostly_null(groups, column), _all_zero(groups, column)]
     rarer = [min(kind, set(groups) - kind, key=len) for kind in kinds]
     share = max(map(len, rarer), default=0) / max(1, len(groups))
     return Edges(frozenset().union(*rarer), share)
@@ -118,10 +118,9 @@ def _mostly_null(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
     return {group for group in groups if 2 * (group.zone(column).null_count or 0) > group.row_count}
 
 
-def _far_below(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
-    sizes = {group: _size(group, column) for group in groups}
-    median = sorted(sizes.values())[len(sizes) // 2] if sizes else 0.0
-    return {group for group, size in sizes.items() if FAR_OUT * size < median}
+def _all_zero(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
+    zones = ((group, group.zone(column)) for group in groups)
+    return {group for group, zone in zones if number(zone.low) == number(zone.high) == 0.0}
 
 
 def far_out(groups: Sequence[RowGroup], columns: Iterable[str], most: int) -> tuple[RowGroup, ...]:
