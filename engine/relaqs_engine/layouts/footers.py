@@ -82,9 +82,16 @@ def _zone(chunk: Any) -> Zone:
     if known is None:
         return Zone(chunk.total_compressed_size, None, None, None)
     nulls = known.null_count if known.has_null_count else None
-    if not known.has_min_max:
-        return Zone(chunk.total_compressed_size, None, None, nulls)
-    return Zone(chunk.total_compressed_size, known.min, known.max, nulls)
+    low, high = _ends(known) if known.has_min_max else (None, None)
+    return Zone(chunk.total_compressed_size, low, high, nulls)
+
+
+def _ends(known: Any) -> tuple[End | None, End | None]:
+    """Return both ends, None where Python has no such value: a date that is infinite, or a broken text."""
+    try:
+        return known.min, known.max
+    except (OverflowError, ValueError):
+        return None, None
 
 
 @lru_cache(maxsize=_FILES_KEPT)

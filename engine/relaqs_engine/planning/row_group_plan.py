@@ -33,6 +33,7 @@ from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.plans.row_groups import FIRST_DRAWN, RowGroupPlan
 from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.rewrite import AGGREGATING, READING, SAMPLING, Rule
+from relaqs_engine.rewrite.choosing import are_mixed, choosing_columns, has_ends
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source, tables_in
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.zone_maps import Edges, edges, far_out, matching, wanted_of
@@ -102,12 +103,13 @@ def _framed(draft: Draft, table: RowGroupTable, rules: RowGroupRules) -> tuple[D
     if scan_core_seconds(groups, columns) / rules.cores < rules.least_seconds:
         raise NotOnlineError("")
     most = min(MOST_DRAWN, max(FIRST_DRAWN, int(len(groups) * rules.share)))
-    certain, are_alike = _certain(groups, edges(groups, wanted), most // 2)
-    certain += far_out(
-        _without(groups, certain), _summed(draft.select, source, table), most // 2 - len(certain)
-    )
+    summed = _summed(draft.select, source, table)
+    certain, are_alike = _certain(groups, edges(groups, wanted, summed), most // 2)
+    certain += far_out(_without(groups, certain), summed, most // 2 - len(certain))
     framed = drawn_from(table, _without(groups, certain), certain, columns)
-    framed = replace(framed, are_alike=are_alike)
+    choosing = choosing_columns(draft.select, draft.conjuncts, source.alias, table)
+    are_mixed_in = (are_mixed(groups, name, table.column(name).type) for name in choosing)
+    framed = replace(framed, are_alike=are_alike and all(are_mixed_in))
     sources = tuple(replace(each, layout=framed) if each.layout is table else each for each in draft.sources)
     return replace(draft, sources=sources, catalog=draft.catalog.with_layout(framed)), framed, most
 
@@ -182,11 +184,21 @@ def _check_sums(draft: Draft) -> None:
 
 def _least_row_groups(draft: Draft) -> int:
     """Return in how many row groups a group must be found, by whether footers tell unlike ones apart."""
+    sources = {source.alias: source for source in draft.sources}
     choosing = [*draft.conjuncts, *draft.keys]
     columns = [column for each in choosing for column in each.find_all(exp.Column)]
-    known = [draft.source(column.table).column(column.name) for column in columns]
-    is_known = all(each is None or each.minimum is not None or each.type == "VARCHAR" for each in known)
+    is_known = all(_has_ends(sources[each.table], each.name) for each in columns if each.table in sources)
     return ALL_STATISTICS if is_known else SOME_STATISTICS
+
+
+def _has_ends(source: Source, name: str) -> bool:
+    """Whether the least and greatest value of a column are known. Of a text only the footers have them."""
+    column = source.column(name)
+    if column is None or column.minimum is not None:
+        return True
+    if column.type != "VARCHAR" or not isinstance(source.layout, RowGroupTable):
+        return column.type == "VARCHAR"
+    return has_ends(source.layout.drawn_from, column.name, column.type)
 
 
 def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_drawn: int) -> RowGroupPlan:
@@ -196,7 +208,7 @@ def _completed(sample: MergePlan, table: RowGroupTable, whole: WholePlan, most_d
         reasons.append(f"{len(table.certain)} more are unlike the others, and are counted exactly")
     if not table.are_alike:
         reasons.append(
-            "nothing is certified: its row groups are too unlike in how many rows meet a condition"
+            "nothing is certified: its row groups are too unlike in columns that choose rows or are summed"
         )
     reasons.append("at the end it is read whole, as it lies")
     return RowGroupPlan(

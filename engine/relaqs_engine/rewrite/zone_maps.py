@@ -83,7 +83,7 @@ class Edges:
 
     Attributes:
         groups: those row groups.
-        share: the largest share of them for any one condition.
+        share: the largest share of them for any one condition or column.
     """
 
     groups: frozenset[RowGroup]
@@ -100,17 +100,27 @@ def matching(groups: Iterable[RowGroup], wanted: Sequence[Wanted]) -> tuple[RowG
     return tuple(group for group in groups if all(each.may_be_in(group) for each in wanted))
 
 
-def edges(groups: Sequence[RowGroup], wanted: Sequence[Wanted]) -> Edges:
-    """Return, for each condition that all rows of some row groups meet, the rarer kind of row group."""
-    found: set[RowGroup] = set()
-    share = 0.0
-    for each in wanted:
-        whole = [group for group in groups if each.is_all_of(group)]
-        rest = set(groups).difference(whole)
-        rarer = min(rest, set(whole), key=len)
-        found |= rarer
-        share = max(share, len(rarer) / len(groups))
-    return Edges(frozenset(found), share)
+def edges(groups: Sequence[RowGroup], wanted: Sequence[Wanted], summed: Iterable[str]) -> Edges:
+    """Return the row groups of the rarer kind, for each condition and for each column that is summed.
+
+    The kinds are: all rows meet the condition, or not; the column is mostly NULL, or not; it is 0 throughout,
+    or not.
+    """
+    kinds = [{group for group in groups if each.is_all_of(group)} for each in wanted]
+    for column in summed:
+        kinds += [_mostly_null(groups, column), _all_zero(groups, column)]
+    rarer = [min(kind, set(groups) - kind, key=len) for kind in kinds]
+    share = max(map(len, rarer), default=0) / max(1, len(groups))
+    return Edges(frozenset().union(*rarer), share)
+
+
+def _mostly_null(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
+    return {group for group in groups if 2 * (group.zone(column).null_count or 0) > group.row_count}
+
+
+def _all_zero(groups: Sequence[RowGroup], column: str) -> set[RowGroup]:
+    zones = ((group, group.zone(column)) for group in groups)
+    return {group for group, zone in zones if number(zone.low) == number(zone.high) == 0.0}
 
 
 def far_out(groups: Sequence[RowGroup], columns: Iterable[str], most: int) -> tuple[RowGroup, ...]:
