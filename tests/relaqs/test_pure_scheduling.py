@@ -26,6 +26,7 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
         "relaqs_engine.errors",
+        "relaqs_engine.first_use",
     },
     "scheduling": {
         "relaqs.scheduling",

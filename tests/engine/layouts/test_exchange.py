@@ -82,12 +82,12 @@ def test_no_byte_depends_on_who_writes_them(
     elsewhere = Elsewhere()
     there = laid_out(source, tmp_path / "there" / "t", elsewhere, cluster_by=cluster_by)
     assert elsewhere.count == 9 + 16  # pieces, and shares of the partitions
-    assert [p.sha256 for p in there.partitions] == [p.sha256 for p in here.partitions]
+    assert [stored.sha256 for stored in there.files] == [stored.sha256 for stored in here.files]
     assert there.columns == here.columns
     assert (there.unit_count, there.max_unit_rows) == (here.unit_count, here.max_unit_rows)
     assert verify(there.directory).ok
-    assert {path.name for path in there.directory.iterdir()} == {"manifest.json", there.path(0).parent.name}
-    assert len(list(there.path(0).parent.iterdir())) == 20 + (there.outliers is not None)
+    assert {path.name for path in there.directory.iterdir()} == {"manifest.json", there.paths[0].parent.name}
+    assert len(list(there.paths[0].parent.iterdir())) == 20 + (there.outliers is not None)
     # No task is sent rows, and none sends any back: the texts alone are 130 kB.
     assert elsewhere.most_bytes < 50_000
 

@@ -56,10 +56,10 @@ def test_no_byte_depends_on_a_first_part(
     plain, none = laid_out(source, tmp_path / "plain" / "t", asks=False)
     layout, parts = laid_out(source, tmp_path / "waves" / "t")
     assert (len(none), len(parts)) == (0, 1)
-    assert [p.sha256 for p in layout.partitions] == [p.sha256 for p in plain.partitions]
+    assert [stored.sha256 for stored in layout.files] == [stored.sha256 for stored in plain.files]
     assert layout.columns == plain.columns
     assert verify(layout.directory).ok
-    groups = pq.read_metadata(layout.path(0)).num_row_groups
+    groups = pq.read_metadata(layout.paths[0]).num_row_groups
     assert groups == 1 if share_of_memory == 0.5 else groups > 2
 
 

@@ -51,7 +51,7 @@ def laid_out(
 
 
 def sums(layout: Layout) -> list[str]:
-    return [partition.sha256 for partition in layout.partitions]
+    return [stored.sha256 for stored in layout.files]
 
 
 def test_a_session_on_a_cluster_lays_out_with_its_workers(address: str, trips: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_a_worker_that_is_killed_is_survived(address: str, trips: Path, tmp_path
     assert verify(layout.directory).ok
     assert {path.name for path in layout.directory.iterdir()} == {
         "manifest.json",
-        layout.path(0).parent.name,
+        layout.paths[0].parent.name,
     }
 
 
