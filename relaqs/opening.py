@@ -77,8 +77,8 @@ def connect(
         exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
             without estimates before. On small tables these cost several times as much as the answer. A query
             that asks for a target, a timeout, batches or other steps has estimates all the same. The default
-            is 0.3 for files of your own, also where the cache has a layout of them, and 0 for layouts that
-            you made: all queries over these have estimates. 0 is for estimates wherever there can be any.
+            is 0.3 for files of your own on this machine, also where the cache has a layout of them. It is 0
+            for layouts that you made and on a cluster: estimates wherever there can be any.
 
     Raises:
         LayoutError: a table cannot be used.
@@ -97,6 +97,8 @@ def connect(
     """
     if exact_below_seconds not in (None, 0):
         check_seconds("exact_below_seconds", exact_below_seconds)
+    elif cluster is not None:
+        exact_below_seconds = 0.0
     limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
     with ExitStack() as undo:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.reads import PlainRead, TableRead
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.plans.online_plan import OnlinePlan
@@ -21,10 +22,12 @@ def whole_core_seconds(plan: OnlinePlan, catalog: Catalog) -> float:
 
 
 def reads_user_files_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
-    """Whether all tables of a plan are files of the user's own, or layouts that the cache made of these."""
-    names = {table for table, _ in _scans(plan, catalog)}
-    tables = [catalog.table(name) for name in names]
-    return all(table.is_plain or is_cached(table.directory) for table in tables)
+    """Whether all tables of a plan are the user's own files here, or layouts that the cache made of these."""
+    tables = [catalog.table(name) for name in {table for table, _ in _scans(plan, catalog)}]
+    return all(
+        not table.is_remote if isinstance(table, PlainTable) else is_cached(table.directory)
+        for table in tables
+    )
 
 
 def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int, int]]]:
