@@ -76,10 +76,9 @@ def test_the_policy_keeps_the_laws_once_it_is_in_the_package(copy: Path) -> None
     insert(
         copy,
         registry,
-        "from relaqs.policies.shortest_remaining_time",
-        "from relaqs.policies.queries_first import QueriesFirst\n",
+        "    },\n)\n\nDEFAULT_POLICY",
+        '        "queries_first": "relaqs.policies.queries_first:QueriesFirst",\n',
     )
-    insert(copy, registry, "\n)\nPOLICIES:", "\n    QueriesFirst,")
     insert(
         copy,
         "tests/relaqs/policies/test_registry.py",
@@ -100,10 +99,9 @@ def test_the_algorithm_is_trained_once_it_is_in_the_package(copy: Path) -> None:
     insert(
         copy,
         registry,
-        "from relaqs.training.algorithms.polynomial_svm",
-        "from relaqs.training.algorithms.poisson_regression import PoissonRegression\n",
+        '        "topic_model": ',
+        '        "poisson_regression": "relaqs.training.algorithms.poisson_regression:PoissonRegression",\n',
     )
-    insert(copy, registry, "\n}\nALGORITHMS:", '\n    "poisson_regression": PoissonRegression,')
     run(copy, "ruff", "check", block.module, registry)
     run(copy, "ruff", "format", "--check", block.module, registry)
     assert "2 passed" in run_tests(copy, "tests/test_examples.py", "-k", "poisson_regression")
