@@ -23,8 +23,7 @@ def put_warehouse(warehouse: Path, address: str) -> None:
     for table in table_folders(warehouse):
         at = Address.of(f"{address}/{table.name}")
         assert at is not None
-        layout = read_manifest(table)
-        files = [*layout.partitions, *([layout.outliers] if layout.outliers else [])]
+        files = read_manifest(table).all_files
         for name in (*(each.file for each in files), MANIFEST_NAME):
             store_folder(at).put(name, (table / name).read_bytes())
 
