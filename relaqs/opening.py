@@ -77,8 +77,8 @@ def connect(
         exact_below_seconds: a query that one core is predicted to read in less time runs once, exactly,
             without estimates before. On small tables these cost several times as much as the answer. A query
             that asks for a target, a timeout, batches or other steps has estimates all the same. The default
-            is 0.3 for files of your own on this machine, also where the cache has a layout of them. It is 0
-            for layouts that you made and on a cluster: estimates wherever there can be any.
+            is 0.3 where the cache has a layout of your files, which must make no query slower. It is 0 for
+            all other tables and on a cluster: estimates wherever there can be any.
 
     Raises:
         LayoutError: a table cannot be used.

@@ -91,7 +91,7 @@ if TYPE_CHECKING:
     type=seconds,
     metavar="TIME",
     help="Answer what one core reads in less time at once, without estimates. By default that is 300ms for "
-    "files of your own, and where only the last snapshot is printed.",
+    "layouts of the cache, and where only the last snapshot is printed.",
 )
 @click.option("--every", is_flag=True, help="In a table or CSV print every snapshot, not the last alone.")
 def sql(

@@ -79,15 +79,15 @@ class Planner:
     def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
         """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
 
-        Otherwise the plan is returned. below_seconds: of one core. None is SOON_SECONDS for the user's own
-        files, where a layout that was made behind the questions must not make one slower, and else 0.
+        Otherwise the plan is returned. below_seconds: of one core. None is SOON_SECONDS for layouts of the
+        cache, since what was made behind the questions must make none slower. For all else None is 0.
         """
         if not plan.is_estimated:
             return plan
-        from relaqs_engine.planning.at_once import reads_user_files_alone, whole_core_seconds
+        from relaqs_engine.planning.at_once import samples_the_cache_alone, whole_core_seconds
 
         if below_seconds is None:
-            below_seconds = SOON_SECONDS if reads_user_files_alone(plan, self._catalog) else 0.0
+            below_seconds = SOON_SECONDS if samples_the_cache_alone(plan, self._catalog) else 0.0
         seconds = whole_core_seconds(plan, self._catalog)
         if seconds >= below_seconds:
             return plan

@@ -59,9 +59,7 @@ def db(tmp_path: Path, held: Held) -> Iterator[relaqs.Session]:
             f"SELECT i AS id, i % 7 AS zone, (hash(i) % 1000) / 8 AS fare FROM range({rows}) AS t(i)"
         ).write_parquet(str(tmp_path / f"{name}.parquet"))
     files = {name: tmp_path / f"{name}.parquet" for name in ("trips", "orders", "zones")}
-    with relaqs.connect(
-        tables=files, cache_directory=tmp_path / "cache", threads=2, exact_below_seconds=0
-    ) as db:
+    with relaqs.connect(tables=files, cache_directory=tmp_path / "cache", threads=2) as db:
         for _ in range(2):
             db.online_sql(MEANS).result()
         held.wait()

@@ -29,11 +29,7 @@ def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect
 
     def connect(data: Path) -> relaqs.Session:
         session = relaqs.connect(
-            data,
-            cache_directory=tmp_path / "cache",
-            threads=2,
-            background_layouts=False,
-            exact_below_seconds=0,
+            data, cache_directory=tmp_path / "cache", threads=2, background_layouts=False
         )
         opened.append(session)
         return session

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.reads import PlainRead, TableRead
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.plans.online_plan import OnlinePlan
@@ -21,13 +20,10 @@ def whole_core_seconds(plan: OnlinePlan, catalog: Catalog) -> float:
     return sum(scan_core_seconds(*size) for size in dict(_scans(plan, catalog)).values())
 
 
-def reads_user_files_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
-    """Whether all tables of a plan are the user's own files here, or layouts that the cache made of these."""
-    tables = [catalog.table(name) for name in {table for table, _ in _scans(plan, catalog)}]
-    return all(
-        not table.is_remote if isinstance(table, PlainTable) else is_cached(table.directory)
-        for table in tables
-    )
+def samples_the_cache_alone(plan: OnlinePlan, catalog: Catalog) -> bool:
+    """Whether all layouts that a plan samples are such as the cache made of the user's files."""
+    sampled = [catalog.table(stream.table) for stream in plan.streams]
+    return bool(sampled) and all(is_cached(layout.directory) for layout in sampled)
 
 
 def _scans(plan: OnlinePlan, catalog: Catalog) -> Iterator[tuple[str, tuple[int, int]]]:

@@ -9,11 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
-from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.online_plan import Mode, OnlinePlan
+from relaqs_engine.plans.estimated_whole import EstimatedWhole
 from relaqs_engine.plans.schedule import partition_order
-from relaqs_engine.plans.whole import WholePlan
 
 FIRST_DRAWN = 8
 """Fewer row groups certify nothing."""
@@ -22,38 +19,16 @@ _GROWTH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroupPlan(OnlinePlan):
+class RowGroupPlan(EstimatedWhole):
     """How a query over plain files is estimated, and then run as a whole.
 
     Attributes:
-        sample: how it is estimated from row groups.
-        whole: how it is run at the end.
         table: the row groups.
         most_drawn: how many of them are drawn.
     """
 
-    mode = Mode.MERGEABLE
-
-    sample: MergePlan
-    whole: WholePlan
     table: RowGroupTable
     most_drawn: int
-
-    @property
-    def plain_tables(self) -> tuple[str, ...]:
-        return self.whole.plain_tables
-
-    @property
-    def method(self) -> Method:
-        return self.sample.method
-
-    @property
-    def expected_groups(self) -> int:
-        return self.sample.expected_groups
-
-    @property
-    def shows_every_group(self) -> bool:
-        return self.sample.shows_every_group
 
     def drawn(self, seed: int) -> RowGroupTable:
         """Return the table with the row groups that are drawn, in the order in which they are read."""
