@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import duckdb
 import pyarrow as pa
 
+from relaqs_engine.duck_words import about_file, about_types
 from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
 from relaqs_engine.stores.objects import copy_at
 
@@ -330,7 +331,7 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
         if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
             raise KeyboardInterrupt from error
-        raise DataError(f"{_failure(error)}: {_said(error)}") from error
+        raise DataError(about_file(str(error)) or f"{_failure(error)}: {_said(error)}") from error
     except duckdb.Error as error:
         raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
     except OSError as error:  # Arrow passes on only DuckDB's words while a result is read bit by bit
@@ -368,6 +369,8 @@ def _sql_error(text: str, sql: str) -> SqlError:
     position = None
     if match := _LINE.search(text):
         position = _position(int(match[1]), match[2], len(match[3]), sql)
+    if (of_types := about_types(text, sql, position)) is not None:
+        return SqlError(of_types, position)
     candidates: tuple[str, ...] = ()
     if match := _CANDIDATES.search(text):
         candidates = tuple(dict.fromkeys(_QUOTED.findall(match[1].split("\n\n")[0])))[:5]
