@@ -6,9 +6,10 @@ import glob
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from relaqs_engine.errors import LayoutError
@@ -16,6 +17,8 @@ from relaqs_engine.stores.address import Address, check_path
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.memory import memory_bytes
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 
 class SqlCommand(click.Command):
@@ -96,6 +99,31 @@ def _there(context: click.Context, parameter: click.Parameter, path: str | Path)
     if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
         raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
     return path
+
+
+def into_option(help: str) -> Callable[[Decorated], Decorated]:
+    """Return the option --into, the folder of one table."""
+    return click.option(
+        "--into",
+        required=True,
+        type=PathOrAddress(file_okay=False, path_type=Path),
+        metavar="DIR/TABLE",
+        help=help,
+    )
+
+
+def format_option(
+    help: str = "For people, or for other programs.", formats: Sequence[str] = ("table", "jsonl")
+) -> Callable[[Decorated], Decorated]:
+    """Return the option --format, which a command gets as `output`. The first format is the default."""
+    return click.option(
+        "--format",
+        "output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help=help,
+    )
 
 
 data_option = click.option(
