@@ -163,7 +163,7 @@ class Cursor:
             return self._connection.execute(sql).fetchall()
 
     def typed_text(self, value: object) -> tuple[str, str | None]:
-        """Return a Python value as DuckDB has it: its type and its text. Raises SqlError where it has none."""
+        """Return a Python value as DuckDB has it: its type and text. Raises SqlError if it has none."""
         try:
             rows = self._connection.execute(_TYPED_TEXT, [value]).fetchall()
         except (duckdb.Error, OverflowError, UnicodeError):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from relaqs_engine.errors import LayoutError
@@ -18,6 +18,8 @@ from relaqs_engine.stores.address import Address, check_path
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.memory import memory_bytes
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 
 class SqlCommand(click.Command):
@@ -110,9 +112,7 @@ class NamedValue(click.ParamType[tuple[str, Any]]):
     ) -> tuple[str, Any]:
         name, sign, text = value.partition("=")
         if not sign or not name.strip():
-            self.fail(
-                f"{value!r} has no name; write NAME=VALUE, as in zone=5, or 1=5 for the first ?", param, ctx
-            )
+            self.fail(f"{value!r} has no name; write zone=5 for $zone, or 1=5 for the first ?", param, ctx)
         try:
             return name.strip().removeprefix("$"), json.loads(text)
         except ValueError:
@@ -133,9 +133,35 @@ param_option = click.option(
     multiple=True,
     callback=_by_name_or_place,
     metavar="NAME=VALUE",
-    help="The value of $NAME in SELECT; 1=VALUE is that of the first ?. A number, true, null, a list as JSON, "
-    "or text. It is never read as SQL.",
+    help="The value of $NAME in SELECT; 1=VALUE is that of the first ?. A number, true, null, a list as "
+    "JSON, or text. It is never read as SQL.",
 )
+
+
+def into_option(help: str) -> Callable[[Decorated], Decorated]:
+    """Return the option --into, the folder of one table."""
+    return click.option(
+        "--into",
+        required=True,
+        type=PathOrAddress(file_okay=False, path_type=Path),
+        metavar="DIR/TABLE",
+        help=help,
+    )
+
+
+def format_option(
+    help: str = "For people, or for other programs.", formats: Sequence[str] = ("table", "jsonl")
+) -> Callable[[Decorated], Decorated]:
+    """Return the option --format, which a command gets as `output`. The first format is the default."""
+    return click.option(
+        "--format",
+        "output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help=help,
+    )
+
 
 data_option = click.option(
     "--data",

@@ -13,6 +13,7 @@ from relaqs.cli.parameters import (
     SqlCommand,
     cluster_option,
     data_option,
+    format_option,
     param_option,
     seconds,
     share,
@@ -80,14 +81,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What to do with a query that cannot be estimated: run it exactly, or refuse it.",
 )
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["table", "jsonl", "csv"]),
-    default="table",
-    show_default=True,
-    help="For people, or for other programs.",
-)
+@format_option(formats=("table", "jsonl", "csv"))
 @click.option(
     "--exact-below",
     type=seconds,
@@ -114,7 +108,7 @@ def sql(
     batches: int | None,
     watch: tuple[str, ...],
     fallback: Fallback,
-    format_name: str,
+    output: str,
     exact_below: float | None,
     every: bool,
 ) -> None:
@@ -156,15 +150,15 @@ def sql(
     )
     script = file or (query if query == STANDARD_INPUT else None)
     statements = None if script is None else script_statements(script)
-    shows_the_last_only = not (every or format_name == "jsonl" or sys.stdout.isatty())
+    shows_the_last_only = not (every or output == "jsonl" or sys.stdout.isatty())
     at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
     with connect(data, cluster=cluster, security=security, exact_below_seconds=at_once) as session:
         if statements is None:
             assert query is not None
             with session.submit(query, options, params=params) as running:
-                write(running, format_name, every=every)
+                write(running, output, every=every)
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
             with which, session.submit(statement.sql, options, params=params) as running:
-                write(running, format_name, every=every, number=number)
+                write(running, output, every=every, number=number)

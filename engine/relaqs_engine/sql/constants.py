@@ -1,8 +1,8 @@
 """Constants in the place of what is known when a SELECT is submitted: its parameters, and the moment.
 
-A plan needs these values: zone maps are compared with them, and bounds of a sum follow from them. So they stand
-in the SQL as constants. DuckDB itself turns each value into its type and text, and the text is quoted. No
-value is read as SQL.
+A plan needs these values: zone maps are compared with them, and bounds of a sum follow from them. So they
+stand in the SQL as constants. DuckDB itself turns each value into its type and text, and the text is quoted.
+No value is read as SQL.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WRITTEN_AS_THEY_ARE = re.compile(r"BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGE
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a constant is to stand in a text. key: the position or name of a parameter, or a moment's text."""
+    """Where a constant is to stand in a text. key: a parameter's position or name, or a moment's text."""
 
     begin: int
     end: int
@@ -113,9 +113,10 @@ def at_one_moment(
     }
     bare = frozenset(word for word in _BARE_MOMENTS if word not in named and word not in columns)
     places = list(_moments(sql, tokens, bare))
-    functions = list(dict.fromkeys(place.key for place in places))
-    values = dict(zip(functions, typed_texts([str(each) for each in functions]) if functions else ()))
-    return _replaced(sql, places, [_constant(values[place.key]) for place in places])
+    functions = list(dict.fromkeys(str(place.key) for place in places))
+    texts = typed_texts(functions) if functions else ()
+    values = dict(zip(functions, texts, strict=True))
+    return _replaced(sql, places, [_constant(values[str(place.key)]) for place in places])
 
 
 def _tokens(sql: str) -> Sequence[Token]:
