@@ -37,6 +37,7 @@ _BARE_MOMENTS = frozenset(
 )
 _MOMENT = re.compile(rf"\b(?:{'|'.join(sorted(_CALLED_MOMENTS | _BARE_MOMENTS))})\b", re.IGNORECASE)
 _WRITTEN_AS_THEY_ARE = re.compile(r"BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|DECIMAL\(.*\)")
+_DIGITS = re.compile(r"[0-9.e+-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +178,9 @@ def _constant(value: TypedText) -> str:
         return quote_text(text)
     if _WRITTEN_AS_THEY_ARE.fullmatch(type_):
         return f"({text})" if text.startswith("-") else text
+    if type_ == "DOUBLE" and _DIGITS.fullmatch(text):
+        number = text if "e" in text else f"{text}e0"  # a number with an exponent is a DOUBLE
+        return f"({number})" if text.startswith("-") else number
     return f"CAST({quote_text(text)} AS {type_})"
 
 
