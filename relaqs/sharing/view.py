@@ -144,7 +144,7 @@ class Jobs:
 
     def is_kind(self, *kinds: Kind) -> BoolArray:
         """Return which jobs are of one of these kinds, shape (J,)."""
-        return np.logical_or.reduce([self.kind == kind for kind in kinds])
+        return np.asarray(np.logical_or.reduce([self.kind == kind for kind in kinds]))
 
     @property
     def work_done(self) -> FloatArray:
