@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs_engine.layouts.plain import PlainTable
 
-from relaqs.cli.progress import progress_bar
-
 if TYPE_CHECKING:
     from relaqs_engine.layouts.manifest import Layout
 
@@ -89,6 +87,8 @@ def _draw(doing: str, byte_count: int, ended: threading.Event) -> None:
     begun = _bytes_read()
     if ended.wait(_QUIET_SECONDS):
         return
+    from relaqs.cli.progress import progress_bar  # a quick answer needs no bar
+
     with progress_bar(is_measured=byte_count > 0 and begun is not None) as show:
         while not ended.wait(_REDRAW_SECONDS):
             share = ((_bytes_read() or 0) - (begun or 0)) / max(1, byte_count)
