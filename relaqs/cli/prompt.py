@@ -23,6 +23,7 @@ from rich.table import Table
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.cli.completion import SqlCompleter
 from relaqs.cli.output import show_live
+from relaqs.cli.reading import shown_until_first
 from relaqs.rendering.rounding import show_percent
 from relaqs.session import Session
 
@@ -104,7 +105,7 @@ class Prompt:
 
     def _show(self, sql: str) -> None:
         with self._session.online_sql(sql, target=self._target) as running:
-            show_live(running, self._console)
+            show_live(shown_until_first(running, self._session), self._console)
 
     def _run_command(self, text: str) -> None:
         name, _, rest = text.rstrip("; \n").partition(" ")
