@@ -158,7 +158,7 @@ def held_bytes(state: os.stat_result) -> int:
 
 def are_read(root: Path, paths: Iterable[Path]) -> bool:
     """Whether a process reads some of these copies now."""
-    for group in {_group(path) for path in paths}:
+    for group in {_group(root, path) for path in paths}:
         try:
             os.close(_locked(root, group, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
