@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from relaqs_engine.duck import RELATIONS_KEPT, Cursor, Database, DatabaseConfig
+from relaqs_engine.duck import RELATIONS_KEPT, Cursor, Database, DatabaseConfig, ReadingDatabase
 from relaqs_engine.errors import RelaqsError
 
 CONFIG = DatabaseConfig((), memory_limit_bytes=64 << 20)
@@ -72,3 +73,19 @@ def test_a_repeated_select_is_bound_once(cursor: Cursor) -> None:
         assert cursor.table("SELECT x FROM t").num_rows == 1
     cursor._connection = connection
     assert made == 1
+
+
+def test_files_are_looked_into_by_one_database_that_can_be_opened_again(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    count = f"SELECT count(*) FROM '{file}'"
+    reading = ReadingDatabase()
+    first, second = reading.cursor(), reading.cursor()
+    first.run("CREATE TABLE shared AS SELECT 7 AS x")
+    assert second.rows("SELECT x FROM shared") == [(7,)]
+    for rows in (3, 5):
+        second.run(f"COPY (FROM range({rows})) TO '{file}'")
+        assert first.rows(count) == [(rows,)]
+    reading.close()
+    reading.close()
+    assert reading.cursor().rows(count) == [(5,)]
+    reading.close()

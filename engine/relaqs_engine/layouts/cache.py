@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.duck import (
     DEFAULT_MEMORY_LIMIT_BYTES,
     Cursor,
+    ReadingDatabase,
     file_state,
     open_for_reading,
     open_for_writing,
@@ -75,12 +76,14 @@ class Opening:
         announce: called with a sentence before anything that takes time.
         spread: threads to lay tables out on.
         processes: other processes to do so on.
+        reading: what looks into Parquet files. Close it when the tables are open.
     """
 
     use: CacheUse = field(default_factory=CacheUse)
     announce: Announce = lambda message: None
     spread: Spread = in_turn
     processes: Spread | None = None
+    reading: ReadingDatabase = field(default_factory=ReadingDatabase)
 
 
 def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
@@ -150,7 +153,7 @@ def _recognised(
     cached = CachedFiles.of(table, source, cache)
     kind = kind_of(cached.files)
     if kind is FileKind.PARQUET:
-        return cached, partial(_as_they_lie, cached)
+        return cached, partial(_as_they_lie, cached, how)
     return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, how)
 
 
@@ -328,8 +331,8 @@ def _stored_layout(source: object, cache_directory: Path) -> Layout | None:
     return stored_layout(address, mirror_root(cache_directory))
 
 
-def _as_they_lie(cached: CachedFiles) -> PlainTable:
-    with closing(open_for_reading()) as cursor:
+def _as_they_lie(cached: CachedFiles, how: Opening) -> PlainTable:
+    with closing(how.reading.cursor()) as cursor:
         opened = parquet_source(cached.files, cursor, cached.source_in_words)
         return plain_table(cached, opened, cached.states, cursor)
 
