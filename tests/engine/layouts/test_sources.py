@@ -124,7 +124,7 @@ def test_a_hive_partitioned_source_keeps_its_column(write: Writer, tmp_path: Pat
 
 
 def _layout_of_types(tmp_path: Path, expression: str) -> tuple[Layout, list[Any]]:
-    with closing(open_for_writing(threads=1, memory_limit_bytes=1 << 28, temp_directory=tmp_path)) as cursor:
+    with closing(open_for_writing(tmp_path, threads=1, memory_limit_bytes=1 << 28)) as cursor:
         cursor.run(f"COPY (SELECT {expression} AS x) TO '{tmp_path}/typed.parquet'")
         original = cursor.rows(f"SELECT x::VARCHAR, typeof(x) FROM '{tmp_path}/typed.parquet'")
         layout = add_static(tmp_path / "typed.parquet", tmp_path / "t")
