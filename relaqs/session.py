@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
     from relaqs_engine.layouts.sources import TableSource
+    from relaqs_engine.sql.constants import Parameters
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
@@ -121,6 +122,7 @@ class Session:
         self,
         sql: str,
         *,
+        params: Parameters | None = None,
         target: float | str | None = None,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
@@ -143,6 +145,7 @@ class Session:
 
         Args:
             sql: the SELECT.
+            params: values for `?` and `$1` as a list, for `$name` as a dictionary; never read as SQL.
             target: stop when `snapshot.error` is this small. 0.01 and "1%" are the same.
             confidence: of the intervals.
             interval: "pointwise" holds at any one moment. "anytime" holds however often one looks.
@@ -170,7 +173,8 @@ class Session:
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> db = relaqs.connect("data", threads=1)
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers", target="1%")
+        >>> sql = "SELECT sum(x) AS total FROM numbers WHERE x < $most"
+        >>> query = db.online_sql(sql, params={"most": 500}, target="1%")
         >>> query.result().error <= 0.01
         True
         """
@@ -189,13 +193,16 @@ class Session:
             share=share_of_weight(share),
             within=within,
         )
-        return self.submit(sql, options)
+        return self.submit(sql, options, params=params)
 
-    def submit(self, sql: str, options: QueryOptions, *, intervals: bool = True) -> OnlineQuery:
+    def submit(
+        self, sql: str, options: QueryOptions, *, params: Parameters | None = None, intervals: bool = True
+    ) -> OnlineQuery:
         """Start answering one SELECT with options that were made beforehand.
 
         Args:
             sql: the SELECT.
+            params: values of its parameters, as `online_sql` takes them.
             options: what `online_sql` takes as keyword arguments.
             intervals: False leaves error bars out, so that their cost can be measured.
 
@@ -210,6 +217,7 @@ class Session:
         True
         """
         submitted_at = time.perf_counter()
+        sql = self._planner.submitted(sql, params)
         plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
         if not plan.is_estimated and options.fallback == "error":
             raise UnsupportedError(
@@ -220,13 +228,21 @@ class Session:
             plan = self._planner.at_once(plan, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at)
 
-    def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
+    def plan(
+        self,
+        sql: str,
+        *,
+        params: Parameters | None = None,
+        intervals: bool = True,
+        timeout: float | None = None,
+    ) -> OnlinePlan:
         """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
 
         Planning takes 10 to 100 ms, so plans are kept. Several threads may plan side by side.
 
         Args:
             sql: the SELECT.
+            params: values of its parameters, as `online_sql` takes them.
             intervals: False leaves error bars out.
             timeout: how many seconds planning may take.
 
@@ -241,7 +257,9 @@ class Session:
         >>> db.plan("SELECT sum(x) AS total FROM numbers").mode.value
         'mergeable'
         """
-        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=time.perf_counter())
+        begun_at = time.perf_counter()
+        sql = self._planner.submitted(sql, params)
+        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=begun_at)
 
     def start(
         self,
@@ -498,8 +516,8 @@ class Session:
         self._planner.check_open()
         return self._executor.status()
 
-    def explain(self, sql: str) -> str:
-        """Return how a SELECT would be answered, in words and SQL.
+    def explain(self, sql: str, *, params: Parameters | None = None) -> str:
+        """Return how a SELECT would be answered, in words and SQL. params: as `online_sql` takes them.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -509,9 +527,9 @@ class Session:
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self._planner.at_once(self.plan(sql), self._exact_below_seconds))
+        return explain(self._planner.at_once(self.plan(sql, params=params), self._exact_below_seconds))
 
-    def advise(self, sql: str) -> Advice:
+    def advise(self, sql: str, *, params: Parameters | None = None) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
 
         Nothing is read and nothing is made. Printed, it says what would change, or why nothing is needed or
@@ -524,7 +542,7 @@ class Session:
         >>> print(db.advise("SELECT sum(x) AS total FROM numbers"))
         No further layout is needed: ...
         """
-        return self._planner.advise(sql)
+        return self._planner.advise(self._planner.submitted(sql, params))
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. The second call does nothing.

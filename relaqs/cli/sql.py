@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
@@ -14,6 +14,7 @@ from relaqs.cli.parameters import (
     cluster_option,
     data_option,
     format_option,
+    param_option,
     seconds,
     share,
     tls_options,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     help="Run the SELECTs of this file, one after another. A semicolon ends each.",
 )
 @data_option
+@param_option
 @cluster_option
 @tls_options
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
@@ -92,6 +94,7 @@ def sql(
     query: str | None,
     file: str | None,
     data: str | Path,
+    params: dict[str | int, Any] | None,
     cluster: str | None,
     security: dict[str, str] | None,
     target: float | None,
@@ -152,10 +155,10 @@ def sql(
     with connect(data, cluster=cluster, security=security, exact_below_seconds=at_once) as session:
         if statements is None:
             assert query is not None
-            with session.submit(query, options) as running:
+            with session.submit(query, options, params=params) as running:
                 write(running, output, every=every)
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
-            with which, session.submit(statement.sql, options) as running:
+            with which, session.submit(statement.sql, options, params=params) as running:
                 write(running, output, every=every, number=number)

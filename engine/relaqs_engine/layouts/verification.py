@@ -18,11 +18,10 @@ from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,
-    MANIFEST_NAME,
     Layout,
     StoredFile,
     read_manifest,
-    table_folders,
+    tables_at,
 )
 from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
@@ -85,9 +84,8 @@ def verify(directory: str | Path) -> VerifyReport:
     if (address := Address.of(directory)) is not None:
         return VerifyReport(tuple(_checks_of_stored(address)))
     folder = Path(os.path.abspath(directory))
-    tables = [folder] if (folder / MANIFEST_NAME).exists() else table_folders(folder)
     with _scratch_cursor() as cursor:
-        return VerifyReport(tuple(check for table in tables for check in _checks(table, cursor)))
+        return VerifyReport(tuple(check for table in tables_at(folder) for check in _checks(table, cursor)))
 
 
 def _checks_of_stored(address: Address) -> Iterator[Check]:
