@@ -294,9 +294,14 @@ def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
         return pa.Table.from_batches(batches, reader.schema)
 
 
-def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: Path) -> Cursor:
-    """Return a cursor of an open DuckDB, which may read any source and write files, for laying data out."""
-    connection = duckdb.connect(":memory:", config={"threads": threads})
+def open_for_writing(
+    temp_directory: Path, *, memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES, threads: int | None = None
+) -> Cursor:
+    """Return a cursor of an open DuckDB, which may read any source and write files, for laying data out.
+
+    threads: as many as this machine has cores, if it is not said.
+    """
+    connection = duckdb.connect(":memory:", config={"threads": threads or os.cpu_count() or 1})
     for statement in (
         f"SET memory_limit = '{memory_limit_bytes // 1024}KiB'",
         f"SET temp_directory = {quote_text(str(temp_directory))}",

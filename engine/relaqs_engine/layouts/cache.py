@@ -183,7 +183,7 @@ def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable
     if data is not None or files:
         return table_in_memory(source if data is None else data, words, cached, fingerprint(files))
     cached.staged.mkdir(parents=True)
-    with closing(_writing_cursor(cached.staged)) as cursor:
+    with closing(open_for_writing(cached.staged / "spill")) as cursor:
         opened = open_source(source, cursor, cached.staged)
     with closing(open_for_reading()) as cursor:
         return plain_table(cached, opened, fingerprint(opened.files), cursor)
@@ -358,21 +358,13 @@ def _stage(cached: CachedFiles, source: TableSource) -> None:
     scratch.mkdir(exist_ok=True)
     try:
         with write_errors(cached.home, scratch):
-            with closing(_writing_cursor(scratch)) as cursor:
+            with closing(open_for_writing(scratch / "spill")) as cursor:
                 open_source(source, cursor, scratch)
             if fingerprint([Path(path) for path, *_ in cached.states]) != cached.states:
                 raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
             scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _writing_cursor(scratch: Path) -> Cursor:
-    return open_for_writing(
-        threads=os.cpu_count() or 1,
-        memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-        temp_directory=scratch / "spill",
-    )
 
 
 def suitable_partitions(row_count: int) -> int:
