@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import duckdb
 import pyarrow as pa
@@ -57,6 +57,8 @@ class AttachedFile:
 
 
 Lent: TypeAlias = LentData | AttachedFile
+
+_TYPED_TEXT = "SELECT typeof(value), CAST(value AS VARCHAR) FROM (SELECT ? AS value)"
 
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _GLOBS = re.compile(r"[*?\[]")
@@ -160,6 +162,23 @@ class Cursor:
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with translated_errors(sql):
             return self._connection.execute(sql).fetchall()
+
+    def typed_text(self, value: object) -> tuple[str, str | None]:
+        """Return a Python value as DuckDB has it: its type and text. Raises SqlError if it has none."""
+        try:
+            rows = self._connection.execute(_TYPED_TEXT, [value]).fetchall()
+        except (duckdb.Error, OverflowError, UnicodeError):
+            raise SqlError(
+                f"{value!r} cannot be a parameter: DuckDB has no type for a {type(value).__name__}; "
+                "give a number, a text, a date, a list of them or None"
+            ) from None
+        return cast("tuple[str, str | None]", rows[0])
+
+    def typed_texts_of(self, expressions: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return the values of constant expressions, all of one moment, as `typed_text` does."""
+        shown = ", ".join(f"typeof({each}), CAST({each} AS VARCHAR)" for each in expressions)
+        row = self.rows(f"SELECT {shown}")[0]
+        return list(zip(row[::2], row[1::2], strict=True))
 
     def run(self, sql: str) -> None:
         with translated_errors(sql):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from relaqs.cli.parameters import PathOrAddress, memory_option
+from relaqs.cli.parameters import PathOrAddress, into_option, memory_option
 
 _MANY_FILES = 20
 """In a partition: opening them takes about as long as reading them."""
@@ -14,13 +14,7 @@ _MANY_FILES = 20
 
 @click.command("append")
 @click.argument("source", nargs=-1, required=True)
-@click.option(
-    "--into",
-    required=True,
-    type=PathOrAddress(file_okay=False, path_type=Path),
-    metavar="DIR/TABLE",
-    help="Folder of the table.",
-)
+@into_option("Folder of the table.")
 @click.option(
     "--batch",
     default="",

@@ -13,6 +13,7 @@ import click
 
 from relaqs.arguments import ArgumentError
 from relaqs.cli.output import plain
+from relaqs.cli.parameters import format_option
 from relaqs.memory import amount_bytes
 
 if TYPE_CHECKING:
@@ -42,14 +43,7 @@ def cache() -> None:
 
 @cache.command("ls")
 @_directory
-@click.option(
-    "--format",
-    "output",
-    type=click.Choice(["table", "jsonl"]),
-    default="table",
-    show_default=True,
-    help="For people, or one JSON object an entry.",
-)
+@format_option("For people, or one JSON object an entry.")
 def ls(directory: Path | None, output: str) -> None:
     """List layouts and copies, the last used first: what they were made of, and whether it is still the same.
 

@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.row_groups import ENOUGH_ROW_GROUPS, intervals_wider_by
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.row_groups import RowGroupPlan
@@ -345,3 +347,20 @@ def test_dates_that_python_has_not_are_no_ends(tmp_path: Path) -> None:
     world = opened(tmp_path, t=tmp_path / "t.parquet")
     plan = world.check("SELECT sum(x) AS s FROM t WHERE d > DATE '1980-01-01'")
     assert isinstance(plan, RowGroupPlan)
+
+
+@pytest.mark.parametrize("mean_found", [17, 18, 19, 20])
+def test_totals_of_groups_that_luck_has_certified_are_covered(mean_found: int) -> None:
+    """24 of many row groups are drawn. A group has three runs of rows in each, and few of them are its own.
+
+    Where it is found in 20, the draw has probably shown too much of it.
+    """
+    random = np.random.default_rng(mean_found)
+    share = 1 - (1 - mean_found / 24) ** (1 / 3)
+    runs = random.binomial(3, share, size=(200_000, 24))
+    runs = runs[(runs > 0).sum(axis=1) >= ENOUGH_ROW_GROUPS]
+    reach = scipy.stats.t.ppf(0.975, 23) * runs.std(axis=1, ddof=1) / 24**0.5
+    away = np.abs(runs.mean(axis=1) - 3 * share)
+    wider = intervals_wider_by((runs > 0).sum(axis=1).astype(float), 24)
+    assert np.mean(away <= reach * wider) > 0.93
+    assert mean_found > 18 or np.mean(away <= reach) < 0.93

@@ -100,7 +100,7 @@ def _refuse_statements(tree: exp.Query) -> None:
                 "PIVOT t ON x IN ('a', 'b') USING sum(y)"
             )
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
-            raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); write the value in its place")
+            raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); give its value with params")
 
 
 def _has_columns_of_data(pivot: exp.Pivot) -> bool:

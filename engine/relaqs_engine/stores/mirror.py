@@ -132,7 +132,7 @@ def identity(path: Path) -> tuple[int, int, int]:
 def in_use(root: Path, paths: Iterable[Path]) -> Iterator[None]:
     """Keep copies from being removed inside the block."""
     with ExitStack() as held:
-        for group in sorted({_group(path) for path in paths}):
+        for group in sorted({_group(root, path) for path in paths}):
             held.callback(os.close, _locked(root, group, fcntl.LOCK_SH))
         yield
 
@@ -158,7 +158,7 @@ def held_bytes(state: os.stat_result) -> int:
 
 def are_read(root: Path, paths: Iterable[Path]) -> bool:
     """Whether a process reads some of these copies now."""
-    for group in {_group(path) for path in paths}:
+    for group in {_group(root, path) for path in paths}:
         try:
             os.close(_locked(root, group, fcntl.LOCK_EX | fcntl.LOCK_NB))
         except BlockingIOError:
@@ -184,8 +184,9 @@ def copies_in(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
                     continue
 
 
-def _group(path: Path) -> int:
-    return zlib.crc32(os.fsencode(path)) % _LOCK_GROUPS
+def _group(root: Path, path: Path) -> int:
+    """Return the group of a copy. It is the same through any path that leads to the root, such as a link."""
+    return zlib.crc32(os.fsencode(os.path.relpath(path, root))) % _LOCK_GROUPS
 
 
 def _locked(root: Path, group: int, how: int) -> int:
@@ -204,7 +205,7 @@ def _locked(root: Path, group: int, how: int) -> int:
 def _removed(root: Path, path: Path) -> bool:
     """Remove a copy that nothing reads; return whether it was removed."""
     try:
-        handle = _locked(root, _group(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        handle = _locked(root, _group(root, path), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     try:
