@@ -21,7 +21,7 @@ from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.rewrite.flatten import flatten, qualified_query
+from relaqs_engine.rewrite.flatten import flatten, merged, qualified
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
 
 def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     """Return the plan of the first kind that the query can have. Raises SqlError when the SQL is wrong."""
+    try:
+        with _bound_by_duckdb():
+            draft = qualified(draft)
+    except NotOnlineError as reason:
+        return whole_plan(parsed, draft.catalog, draft.schema, str(reason))
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
@@ -131,8 +136,7 @@ def _around(draft: Draft) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            tree = qualified_query(draft)
-            return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
+            return plan_around(draft, carve(draft.tree, lambda query: _part(draft, query)))
     except NotOnlineError:
         return None
 
@@ -147,7 +151,7 @@ def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
     tables = frozenset(table.name for table in tables_in(query))
     try:
         schema = tuple(draft.binder.describe(sql))
-        part = replace(draft, sql=sql, tree=query.copy(), schema=schema)
+        part = replace(draft, sql=sql, tree=merged(query.copy()), schema=schema)
         if any(draft.catalog.table(name).is_sampled for name in tables):
             return _online(part, tables)
     except (NotOnlineError, SqlError):

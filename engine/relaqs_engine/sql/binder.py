@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import cached_property
+
+from sqlglot.schema import MappingSchema
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.types_by_name import TypesByName
 
 _MEMORY_LIMIT_BYTES = 256 << 20
 
@@ -25,6 +29,7 @@ class Binder:
         self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
         self._cursor: Cursor = self._database.cursor()
         self.effort = Effort()
+        self._types = TypesByName(catalog)
         for name, layout in catalog.tables.items():
             columns = ", ".join(f"{quote_name(column.name)} {column.type}" for column in layout.columns)
             self._cursor.run(f"CREATE TABLE {quote_name(name)} ({columns})")
@@ -47,6 +52,11 @@ class Binder:
         """Return (name, DuckDB type) of each output column. Raises SqlError where DuckDB would."""
         self.effort.spend(len(sql))
         return self._cursor.describe(sql)
+
+    @cached_property
+    def schema(self) -> MappingSchema:
+        """Return the tables and columns as sqlglot looks them up, with a memory for one statement."""
+        return self._types.schema()
 
     def functions(self) -> frozenset[str]:
         """Return the names of DuckDB's scalar functions, aggregates and macros, in lower case."""
