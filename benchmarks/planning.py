@@ -15,10 +15,11 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import relaqs
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+import relaqs
 
 MEDIAN_MS, WORST_MS = 60.0, 300.0
 REFUSED = "refused"

@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.whole import WholePlan
 
+# A query reads so many rows of static tables at most beside answers so far, unless it aggregates them. How
+# many they are after their conditions is found while it runs.
+MOST_STATIC_ROWS = 2_000_000
+
 
 def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     """Return the plan of the first kind that the query can have. Raises SqlError when the SQL is wrong."""
@@ -143,8 +147,6 @@ def _around(draft: Draft) -> AroundPlan | None:
 
 def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
     """Return the plan of a query that another one is computed from, None where there is none."""
-    from relaqs_engine.rewrite.around import MOST_ROWS
-
     if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
         return None  # a table function has no name to look up
     sql = query.sql(DIALECT)
@@ -156,10 +158,17 @@ def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
             return _online(part, tables)
     except (NotOnlineError, SqlError):
         return None
-    if sum(draft.catalog.table(name).row_count for name in tables) > MOST_ROWS:
+    rows = sum(draft.catalog.table(name).row_count for name in tables)
+    if rows > MOST_STATIC_ROWS and not _aggregates(query):
         return None
     reason = "static tables are read whole"
     return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
+
+
+def _aggregates(query: exp.Query) -> bool:
+    from relaqs_engine.rewrite.carve import aggregates
+
+    return isinstance(query, exp.Select) and aggregates(query)
 
 
 def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
