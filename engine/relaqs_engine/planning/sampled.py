@@ -22,6 +22,7 @@ from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.flatten import flatten, merged, qualified
+from relaqs_engine.rewrite.read_whole import tables_read_whole
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
@@ -140,7 +141,8 @@ def _around(draft: Draft) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            return plan_around(draft, carve(draft.tree, lambda query: _part(draft, query)))
+            carved = carve(draft.tree, lambda query: _part(draft, query), draft.binder.describe)
+            return plan_around(draft, carved)
     except NotOnlineError:
         return None
 
@@ -203,8 +205,10 @@ def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
 
 def _locality(draft: Draft, tables: Iterable[str]) -> tuple[int, bool]:
     """Return how good a choice is: the fewer rows to wait for the better, then whether groups are local."""
-    rows = sum(draft.catalog.table(name).row_count for name in tables)
-    streamed_rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
+    streamed = [stream.table for stream in streams_of(draft)]
+    twice = [table for table in tables_read_whole(draft) if table in streamed]
+    rows = sum(draft.catalog.table(name).row_count for name in (*tables, *twice))
+    streamed_rows = sum(draft.catalog.table(name).row_count for name in streamed)
     group = draft.select.args.get("group")
     local = groups_lie_in_partitions(draft, group.expressions if group else ())
     return -rows_to_wait_for(streamed_rows, rows), local
