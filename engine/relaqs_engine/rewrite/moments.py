@@ -189,6 +189,7 @@ class _Columns:
     def __init__(self, values: _Values, add: AddMoment) -> None:
         self._values = values
         self._add = add
+        self._names: dict[str, str] = {}
 
     def written(self, formula: str) -> exp.Expr:
         """Return the formula over the names of basis columns."""
@@ -198,24 +199,25 @@ class _Columns:
                 return node
             if node.name == "c":
                 return exp.convert(self._values.centre)
-            found = exp.column(self._column(node.name))
+            found = exp.column(self._named(node.name))
             return exp.cast(found, "DOUBLE") if node.name == "n" else found
 
         return sqlglot.parse_one(formula, dialect=DIALECT).transform(named)
 
-    def _column(self, symbol: str) -> str:
-        add, count = self._add, self._count()
-        if symbol == "n":
-            return count
-        means = tuple(
-            add(Basis.MEAN, exp.Avg(this=self._value(letter)), count_of=count) for letter in symbol[1:]
-        )
-        if symbol[0] == "m":
-            return means[0]
-        return add(Basis.M2, self._spread(symbol), count_of=count, means=means)
+    def _named(self, symbol: str) -> str:
+        """Return the name of the column that a symbol of a formula stands for."""
+        if symbol not in self._names:
+            self._names[symbol] = self._added(symbol)
+        return self._names[symbol]
 
-    def _count(self) -> str:
-        return self._add(Basis.COUNT, exp.Count(this=self._values.counted.copy()))
+    def _added(self, symbol: str) -> str:
+        if symbol == "n":
+            return self._add(Basis.COUNT, exp.Count(this=self._values.counted.copy()))
+        count = self._named("n")
+        if symbol[0] == "m":
+            return self._add(Basis.MEAN, exp.Avg(this=self._value(symbol[1])), count_of=count)
+        means = tuple(self._named(f"m{letter}") for letter in symbol[1:])
+        return self._add(Basis.M2, self._spread(symbol), count_of=count, means=means)
 
     def _spread(self, symbol: str) -> exp.Expr:
         one, other = (self._value(letter) for letter in symbol[1:])
