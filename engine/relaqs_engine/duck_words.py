@@ -21,7 +21,9 @@ _NO_COMMON_TYPE = re.compile(r"(Cannot (?:compare|mix) values of type .*? - an e
 _BAD_JSON = re.compile(r'Malformed JSON in file "(.+?)", at (byte \d+) in (.+?): ([^\n]+?)[.\s]*(?:\n|$)')
 _CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
 _CSV_FILE = re.compile(r"^\s*file = (.+)$", re.MULTILINE)
-_CSV_DETAIL = re.compile(r"^(?!Original Line|Possible Solution|CSV Error|Invalid Input)\S.*$", re.MULTILINE)
+_CSV_REASON = re.compile(r"\n([^\n]+?)\.?\n+Possible ")
+_NO_DIALECT = re.compile(r'Error when sniffing file "(.+?)"')
+_OWN_COMPLAINT = re.compile(r"Invalid Input Error: (the first values of column .*)", re.DOTALL)
 _NO_GZIP = re.compile(r"(?:Unexpected end of|Input is not a) GZIP stream: (.+)")
 _OTHER_COLUMNS = re.compile(
     r'Main file schema: (.+)\nCurrent file: (.+)\nColumn with name: "(.+)" is missing'
@@ -77,24 +79,29 @@ def about_file(message: str) -> str | None:
             f"the files are not one table: {first} has a column {column!r}, and {other} has not; give each "
             "as a table of its own, or duckdb.read_csv([…], union_by_name=True), or read_json"
         )
+    if found := _OWN_COMPLAINT.search(message):  # see `layouts/text_files.py`
+        return found[1]
     return _about_csv(message)
 
 
 def _about_csv(message: str) -> str | None:
+    if found := _NO_DIALECT.search(message):
+        return (
+            f"{found[1]} does not read as CSV: its lines do not all have the same number of fields, or it is "
+            "something else; mend it, or say how it is read: duckdb.read_csv(…, delimiter=';', skiprows=2)"
+        )
     line, file = _CSV_LINE.search(message), _CSV_FILE.search(message)
     if line is None or file is None:
         return None
-    path = file[1]
-    quoted = "'" + path.replace("'", "''") + "'"
     if "not utf-8 encoded" in message:
         return (
-            f"line {line[1]} of {path} is not UTF-8; save the file as UTF-8, or say what it is: "
-            f"duckdb.sql(\"FROM read_csv({quoted}, encoding='latin-1')\"), or 'utf-16'"
+            f"line {line[1]} of {file[1]} is not UTF-8; save the file as UTF-8, or say what it is: "
+            "duckdb.sql(\"FROM read_csv('…', encoding='latin-1')\"), or 'utf-16'"
         )
-    details = " ".join(_CSV_DETAIL.findall(message.split("\n\n")[0]))
+    why = f" ({found[1]})" if (found := _CSV_REASON.search(message)) else ""
     return (
-        f"line {line[1]} of {path} cannot be read as CSV ({details}); mend it, or leave such lines out: "
-        f"duckdb.read_csv({path!r}, ignore_errors=True)"
+        f"line {line[1]} of {file[1]} cannot be read as CSV{why}; mend it, or leave such lines out: "
+        "duckdb.read_csv(…, ignore_errors=True)"
     )
 
 

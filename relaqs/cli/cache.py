@@ -25,6 +25,7 @@ _STATES = {
     "changed": "source changed",
     "gone": "source gone",
     "unknown": "source unknown",
+    "far": "far, not asked",
 }
 _directory = click.option(
     "--cache",
@@ -37,7 +38,7 @@ _directory = click.option(
 
 @click.group("cache")
 def cache() -> None:
-    """Look at the layouts and copies that sessions keep of plain files, and remove some."""
+    """Look at the layouts and copies that sessions keep of plain and far files, and remove some."""
 
 
 @cache.command("ls")
@@ -68,7 +69,7 @@ def ls(directory: Path | None, output: str) -> None:
 def rm(
     context: click.Context, names: tuple[str, ...], is_all: bool, stale: bool, directory: Path | None
 ) -> None:
-    """Remove layouts and copies, by the NAME of a file, the PATH of a source, or the path of an entry.
+    """Remove layouts and copies, by the NAME of a file, the PATH or address of a source, or an entry's path.
 
     What an open session reads stays. The exit code is then 1.
     """

@@ -121,6 +121,7 @@ def sql(
     input are answered one after another. The first that fails ends the run.
     """
     from relaqs.cli.output import write
+    from relaqs.cli.reading import opening_shown, shown_until_first
     from relaqs.opening import connect
     from relaqs.queries.options import QueryOptions
 
@@ -152,13 +153,15 @@ def sql(
     statements = None if script is None else script_statements(script)
     shows_the_last_only = not (every or output == "jsonl" or sys.stdout.isatty())
     at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
-    with connect(data, cluster=cluster, security=security, exact_below_seconds=at_once) as session:
+    with opening_shown(data):
+        session = connect(data, cluster=cluster, security=security, exact_below_seconds=at_once)
+    with session:
         if statements is None:
             assert query is not None
             with session.submit(query, options, params=params) as running:
-                write(running, output, every=every)
+                write(shown_until_first(running, session), output, every=every)
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
             with which, session.submit(statement.sql, options, params=params) as running:
-                write(running, output, every=every, number=number)
+                write(shown_until_first(running, session), output, every=every, number=number)

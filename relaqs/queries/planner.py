@@ -21,6 +21,8 @@ from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.constants import Parameters, tells_the_time
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.inspection import as_select
+from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
 
 from relaqs.queries.publisher import QueryTimeoutError
@@ -58,7 +60,9 @@ class Planner:
         self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
     def submitted(self, sql: str, params: Parameters | None = None) -> str:
-        """Return a SELECT with constants in the place of its parameters, and of now() in it and its views.
+        """Return the SELECT to plan: with constants in the place of its parameters, and of now().
+
+        SHOW TABLES, DESCRIBE and SUMMARIZE come back as SELECTs.
 
         Raises:
             SqlError: a parameter has no value, or a value no parameter.
@@ -66,7 +70,13 @@ class Planner:
         self.check_open()
         if self._views_tell_the_time:
             sql = expand_views(sql, self._views)
-        return self._binder.with_constants(sql, params)
+        sql = self._binder.with_constants(sql, params)
+        return as_select(sql, [*self._catalog.tables, *self._views], self._describe)
+
+    def _describe(self, sql: str) -> list[tuple[str, str]]:
+        effort = self._effort()
+        with self._expanded(sql, effort) as expanded, self._binder.spending(effort) as binder:
+            return binder.describe(parse_query(expanded, self._catalog.tables, effort).sql)
 
     def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
         """Return how a SELECT is answered, the kept plan where there is one.

@@ -6,7 +6,6 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pytest
 from relaqs_engine.duck import open_for_reading
@@ -68,6 +67,15 @@ def write_ragged(path: Path) -> str:
     return f"read_csv('{path}')"
 
 
+def write_open_quote(path: Path) -> str:
+    path.write_text("a,b\n" + '1,"x y"\n' * 30_000 + '1,"2\n')
+    return f"read_csv('{path}')"
+
+
+def write_ragged_for_all(path: Path) -> str:
+    return write_ragged(path).replace("')", "', sample_size = -1)")
+
+
 def write_cut_gzip(path: Path) -> str:
     path.write_bytes(gzip.compress(b"".join(b"%d,%d\n" % (i, i * i) for i in range(5000)))[:999])
     return f"read_csv('{path}', compression = 'gzip')"
@@ -86,7 +94,13 @@ def write_two_tables(path: Path) -> str:
         (write_cut_json, "byte 6 in line 4", "get the file again if it was cut off"),
         (write_cut_list, "in record/value 4", "get the file again if it was cut off"),
         (write_latin, "line 2 of", "encoding='latin-1'"),
-        (write_ragged, "line 30002 of", "ignore_errors=True"),
+        (write_ragged, "(Expected Number of Columns: 2 Found: 3)", "ignore_errors=True"),
+        (write_open_quote, "(Value with unterminated quote found)", "ignore_errors=True"),
+        (
+            write_ragged_for_all,
+            "does not read as CSV",
+            "duckdb.read_csv(…, delimiter=",
+        ),
         (write_cut_gzip, "no whole gzip file", "get it again"),
         (write_two_tables, "has a column 'b'", "union_by_name=True"),
     ],
@@ -109,4 +123,6 @@ def test_a_file_that_cannot_be_read(
 
 def test_the_advised_reader_reads_what_is_no_utf_8(tmp_path: Path) -> None:
     read = write_latin(tmp_path / "trips").replace("')", "', encoding='latin-1')")
-    assert duckdb.sql(f"FROM {read}").fetchall() == [("München", 1), ("Köln", 2)]
+    cursor = open_for_reading()
+    assert cursor.rows(f"FROM {read}") == [("München", 1), ("Köln", 2)]
+    cursor.close()

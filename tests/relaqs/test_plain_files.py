@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from relaqs_engine.plans.whole import WholePlan
 
 import relaqs
 from relaqs.executors import duck_process
@@ -181,3 +182,26 @@ def test_a_checkpoint_of_another_state_of_a_plain_table_is_not_continued(
     assert identity() == before
     os.utime(zones, ns=(0, zones.stat().st_mtime_ns + 1))
     assert identity() != before
+
+
+WIDE = [
+    ("SELECT count(*) AS n FROM wide", '"c0"'),
+    ("SELECT sum(C7) AS total FROM wide WHERE c3 > 1", '"c3", "c7"'),
+    ("SELECT w.c5 FROM wide AS w ORDER BY 1 LIMIT 1", '"c5"'),
+    ("SELECT max(a.c1 + b.c2) AS m FROM wide AS a JOIN wide AS b USING (c9)", '"c1", "c2", "c9"'),
+    ("WITH q AS (SELECT c4 AS x FROM wide) SELECT x, count(*) AS n FROM q GROUP BY ALL ORDER BY x", '"c4"'),
+]
+
+
+@pytest.mark.parametrize(("sql", "columns"), WIDE)
+def test_only_the_columns_that_a_query_names_are_bound(
+    sql: str, columns: str, tmp_path: Path, connect: Connect
+) -> None:
+    file = tmp_path / "wide.parquet"
+    made = ", ".join(f"(range * {i}) % 7 AS c{i}" for i in range(60))
+    duckdb.sql(f"SELECT {made} FROM range(50)").write_parquet(str(file))
+    with connect(file) as db:
+        plan = db.plan(sql)
+        assert isinstance(plan, WholePlan)
+        assert f"(SELECT {columns} FROM" in plan.exact_sql
+        assert rows_of(db.online_sql(sql).result().estimate) == oracle(sql, wide=file)

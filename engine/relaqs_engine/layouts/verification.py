@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES, Cursor, list_literal, open_for_writing
+from relaqs_engine.duck import Cursor, list_literal, open_for_writing
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.manifest import (
@@ -99,14 +99,8 @@ def _checks_of_stored(address: Address) -> Iterator[Check]:
 
 @contextmanager
 def _scratch_cursor() -> Iterator[Cursor]:
-    with tempfile.TemporaryDirectory() as spill:
-        cursor = open_for_writing(
-            threads=os.cpu_count() or 1,
-            memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-            temp_directory=Path(spill),
-        )
-        with closing(cursor):
-            yield cursor
+    with tempfile.TemporaryDirectory() as spill, closing(open_for_writing(Path(spill))) as cursor:
+        yield cursor
 
 
 def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:

@@ -84,6 +84,8 @@ def _without_columns_function(parsed: ParsedQuery, catalog: Catalog, binder: Bin
 
 def _at_once(parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...]) -> WholePlan | None:
     """Return the plan of a query that is not to be estimated, which is seen before its SQL is rewritten."""
+    if not parsed.tables:
+        return whole_plan(parsed, catalog, schema, "it reads no table")
     if row := _row_as_value(parsed, catalog):  # a layout's rows have one more column than the user's
         return whole_plan(parsed, catalog, schema, f"it takes whole rows of {row} as values")
     if why := why_as_it_lies(parsed.tables, catalog):

@@ -83,14 +83,14 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
         body = source.node.copy()
         assert isinstance(body, exp.Subquery)
         reads = _read_files(draft, body)
-        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), source.alias, reads)
+        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), (source.alias,), reads)
         return
     conditions = list(own)
     if not source.nullable:
         conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
         conditions += _semi_joins(draft, source, work)
     sql = projection(draft.select, source, source.layout, conditions)
-    hoist = _add(work, sql, source.layout.table, (read_of_table(source.layout, draft.names),))
+    hoist = _add(work, sql, (source.layout.table,), (read_of_table(source.layout, draft.names),))
     work.of_alias[source.alias] = hoist
     if conditions:
         work.reduced.add(source.alias)
@@ -165,9 +165,9 @@ def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     return tuple(dict.fromkeys(reads))
 
 
-def _add(work: _Work, sql: str, about: str, reads: tuple[Read, ...]) -> Hoist:
+def _add(work: _Work, sql: str, tables: tuple[str, ...], reads: tuple[Read, ...]) -> Hoist:
     name = hoist_name(sql, reads)
-    return work.hoists.setdefault(name, Hoist(name, sql, (about,), reads))
+    return work.hoists.setdefault(name, Hoist(name, sql, tables, reads))
 
 
 def hoist_name(sql: str, reads: Sequence[Read]) -> str:
@@ -196,11 +196,25 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     scan.set("joins", [_without_inner_condition(join) if moved else join for join in joins])
     if kept:
         scan = scan.where(*kept)
+    for members in draft.members_in(scan):
+        members.replace(
+            exp.alias_(
+                exp.to_table(_hoist_members(draft, members, work)), members.alias, quoted=True, table=True
+            )
+        )
     tokens = {stream_token(layout.table) for layout in draft.catalog.layouts}
     for table in list(tables_in(scan)):
         if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
     return scan
+
+
+def _hoist_members(draft: Draft, members: exp.Subquery, work: _Work) -> str:
+    """Return the name of the hoist that a table of members becomes (see `rewrite/members.py`)."""
+    body = members.copy()
+    tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(body))
+    reads = _read_files(draft, body)
+    return _add(work, body.this.sql(DIALECT), tuple(tables), reads).name
 
 
 def _name_in_partial(source: Source, work: _Work) -> str:
@@ -231,7 +245,7 @@ def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> N
         name = stream_token(layout.table)
     else:
         sql = projection(draft.select, source, layout, [])
-        name = _add(work, sql, layout.table, (read_of_table(layout, draft.names),)).name
+        name = _add(work, sql, (layout.table,), (read_of_table(layout, draft.names),)).name
     table.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
 
 

@@ -92,7 +92,7 @@ def merged_value(name: str, listed: str, values: OfValues) -> MergedValue:
     return MergedValue(name, listed, call, function, share, values.side, values.lists_nulls)
 
 
-def with_values(
+def with_functions_of_values(
     merge: str, values: Sequence[MergedValue], keys: Sequence[str], state: str, types: Mapping[str, str]
 ) -> str:
     """Return the merge with the functions of all values beside each group. Values are never in one list.

@@ -61,7 +61,8 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     maker = StageMaker(draft, plan_stage)
     sampled = choose_streams(replace(draft, tree=tree))
     for query in _subqueries(tree):
-        if maker.reads_sampled(query) and not is_local_query(sampled, query):
+        is_member = isinstance(query.parent, exp.Exists)  # read whole, see `rewrite/members.py`
+        if maker.reads_sampled(query) and not is_member and not is_local_query(sampled, query):
             maker.put(query)
     if not maker.stages:
         raise NotOnlineError("no subquery of it aggregates sampled rows of all partitions")

@@ -30,7 +30,7 @@ from relaqs_engine.plans.names import (
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.listed_values import with_values
+from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -106,7 +106,7 @@ def _with_values(draft: Draft, merge: str) -> str:
     if not draft.of_values:
         return merge
     types = {column.name: column.type for column in draft.basis}
-    return with_values(merge, draft.of_values, key_names(draft), STATE, types)
+    return with_functions_of_values(merge, draft.of_values, key_names(draft), STATE, types)
 
 
 def _mergeable(draft: Draft) -> tuple[BasisColumn, ...]:

@@ -94,6 +94,10 @@ def _refuse_statements(tree: exp.Query) -> None:
                 f"{node.sql(DIALECT)} calls a function with a dot; write the function first, such as "
                 "upper(x) for x.upper()"
             )
+        if isinstance(node, exp.Summarize) and not isinstance(node.this, exp.Query):
+            raise SqlError(
+                "inside another SELECT, SUMMARIZE takes a SELECT, as in SUMMARIZE SELECT * FROM trips"
+            )
         if isinstance(node, exp.Pivot) and _has_columns_of_data(node):
             raise SqlError(
                 "which columns this PIVOT gives depends on the data; name its values, as in "
