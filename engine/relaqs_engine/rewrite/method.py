@@ -77,7 +77,7 @@ def _rows_are_units(draft: Draft) -> bool:
 
 def _has_moments(draft: Draft) -> bool:
     """Whether some estimate is not a function of plain sums over rows."""
-    return any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis)
+    return any(column.is_moment for column in draft.basis)
 
 
 def _expected_groups(draft: Draft) -> int:
