@@ -34,6 +34,7 @@ REWRITER = (
     "kept_rows.kept_columns",
     "levels.level_of",
     "near.near_sql",
+    "one_row.with_one_row_tables",
     "over_stages.refine_over_stages",
     "passed_keys.is_key",
     "quantiles.of_values",
