@@ -20,6 +20,7 @@ from relaqs.sharing.view import Kind
 
 if TYPE_CHECKING:
     from relaqs_engine.plans.around import AroundPlan, PartPlan
+    from relaqs_engine.plans.merge import MergePlan
     from relaqs_engine.plans.schedule import MiniBatch
     from relaqs_engine.plans.whole import WholePlan
 
@@ -144,20 +145,20 @@ def _part_jobs(
 ) -> list[PartQueryJob]:
     """Return the jobs of a plan's parts. Parts that are drawn together have their mini-batches in common."""
     from relaqs_engine.execution.tasks import batches_together
-    from relaqs_engine.plans.merge import MergePlan
 
     from relaqs.queries.mergeable import MergeableQueryJob
 
     schedules: dict[int, tuple[MiniBatch, ...]] = {}
     for draw in plan.draws:
-        drawn = [part for i in draw.parts if isinstance(part := plan.parts[i], MergePlan)]
+        drawn = [cast("MergePlan", plan.parts[i]) for i in draw.parts]
         schedule = batches_together(drawn, catalog, asked.seed, asked.batches)
         schedules |= dict.fromkeys(draw.parts, schedule)
     jobs: list[PartQueryJob] = []
     for i, part in enumerate(plan.parts):
         cursor = state_cursor.another()
-        if i in schedules and isinstance(part, MergePlan):
-            jobs.append(MergeableQueryJob(id, part, catalog, asked, cursor, schedule=schedules[i]))
+        if i in schedules:
+            aggregation = cast("MergePlan", part)
+            jobs.append(MergeableQueryJob(id, aggregation, catalog, asked, cursor, schedule=schedules[i]))
         else:
             jobs.append(query_job(id, part, catalog, asked, state_cursor=cursor, exact_config=exact_config))
     return jobs

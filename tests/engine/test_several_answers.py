@@ -80,7 +80,7 @@ def test_a_row_that_an_estimate_lets_in_is_not_certified(years: World) -> None:
 
 
 def test_a_missing_branch_is_not_taken_for_nothing(tmp_path: Path) -> None:
-    """The branch of few, huge values may have rows that were not met: the total of the others is no answer."""
+    """The branch of huge values may have rows that were not met: the total of the others is no answer."""
     values = np.random.default_rng(5).random(5_000)
     many = pa.table({"k": np.zeros(5_000, dtype=np.int64), "v": values})
     huge = pa.table({"k": np.arange(200) // 199, "v": np.full(200, 1e6)})
@@ -108,7 +108,8 @@ SHAPES = {
         "a.s / b.s AS a, a.s - b.s AS b FROM t AS a JOIN t AS b ON a.y = b.y + 1 AND a.kind = b.kind"
     ),
     "one table against the other": (
-        "SELECT s.y, s.t / w.t AS a, s.t + w.t AS b FROM (SELECT y, sum(paid) AS t FROM shop GROUP BY y) AS s "
+        "SELECT s.y, s.t / w.t AS a, s.t + w.t AS b "
+        "FROM (SELECT y, sum(paid) AS t FROM shop GROUP BY y) AS s "
         "JOIN (SELECT y, sum(paid) AS t FROM web GROUP BY y) AS w ON s.y = w.y"
     ),
 }

@@ -25,7 +25,6 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.parts import Part, estimated_positions
 from relaqs_engine.plans.around import AroundPlan, Draw
-from relaqs_engine.plans.merge import MergePlan
 
 # The most rows, over all variants of the answers, on which the query around them is computed: about 50 ms.
 MAX_VARIANT_ROWS = 50_000
@@ -63,13 +62,12 @@ class _Live:
 
     index: int
     part: Part
-    plan: MergePlan
     so_far: SoFar
     estimator: Estimator
 
     @property
     def task_blocks(self) -> int:
-        return len(self.so_far.scan.block_rows) - self.plan.block_count
+        return len(self.so_far.scan.block_rows) - self.estimator.block_count
 
 
 def is_final(draw: Draw, parts: Sequence[Part]) -> bool:
@@ -113,8 +111,8 @@ def _live(draw: Draw, parts: Sequence[Part]) -> Sequence[_Live]:
     found = []
     for index in draw.parts:
         part = parts[index]
-        if part.so_far is not None and part.estimator is not None and isinstance(part.plan, MergePlan):
-            found.append(_Live(index, part, part.plan, part.so_far, part.estimator))
+        if part.so_far is not None and part.estimator is not None:
+            found.append(_Live(index, part, part.so_far, part.estimator))
     return found
 
 
@@ -126,21 +124,21 @@ def _blocks_together(live: Sequence[_Live], most: int) -> list[IntArray] | None:
     """
     if not live or not all(each.so_far.is_scaled for each in live) or len({e.task_blocks for e in live}) > 1:
         return None
-    stored = min(each.plan.block_count for each in live)
+    stored = min(each.estimator.block_count for each in live)
     most = min(most, stored + live[0].task_blocks)
     if most < min(FEWEST_BLOCKS, stored):
         return None
     found = []
     for each in live:
         own = np.arange(len(each.so_far.scan.block_rows))
-        tasks = own - each.plan.block_count
+        tasks = own - each.estimator.block_count
         found.append(np.where(tasks < 0, own % stored, stored + tasks) % most)
     return found
 
 
 def _moved(plan: AroundPlan, live: _Live, parts: Sequence[Part], signs: np.random.Generator) -> FloatArray:
     """Return the estimates moved by part of what a row could change, shape (variants, rows, outputs)."""
-    positions = estimated_positions(live.plan)
+    positions = estimated_positions(live.part.plan)
     influence = live.so_far.influence[:, : len(positions)].copy()
     for place, output in enumerate(positions):
         for added in (each for each in plan.added if (live.index, output) in each):

@@ -117,6 +117,11 @@ class Estimator:
         return False
 
     @property
+    def block_count(self) -> int:
+        """Return how many blocks of its state are stored in the data. The others are tasks."""
+        return self._plan.block_count
+
+    @property
     def scanned_fraction(self) -> float:
         return Scan(self._state.block_rows, self._leading.row_count).fraction
 

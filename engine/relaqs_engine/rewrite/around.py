@@ -50,7 +50,7 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
     )
     texts = _texts(carved, level, outputs)
     draws = _draws(draft, carved, level, outputs)
-    _check_binds(draft, texts, parts)
+    _check_binds(draft, texts, draws, parts)
     streams = dict.fromkeys(stream for part in parts for stream in part.streams)
     leading = max((part for part in parts if part.leading), key=lambda part: _row_count(draft, part))
     pairs = zip(outputs, level.values, strict=True)
@@ -164,7 +164,7 @@ def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Arou
         have_identity=level.query is not None,
         are_certain=level.is_certain and not limited,
         keep_groups=level.keeps_groups,
-        so_far=any(output.kind is OutputKind.OPAQUE and not value.sources for output, value in pairs),
+        so_far=any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs),
     )
 
 
@@ -238,13 +238,21 @@ def _replicates(
     )
 
 
-def _check_binds(draft: Draft, texts: AroundTexts, parts: Sequence[PartPlan]) -> None:
+def _check_binds(draft: Draft, texts: AroundTexts, draws: Sequence[Draw], parts: Sequence[PartPlan]) -> None:
     """Raise SqlError where a text does not bind: an estimate is DOUBLE, and some functions take no DOUBLE."""
     tables = []
     for index, part in enumerate(parts):
         columns = [f"NULL::{output.type} AS c{i}" for i, output in enumerate(part.outputs)]
         columns += [f"0::BIGINT AS {GROUP}", f"0::BIGINT AS {GROUP_ROWS}", "0 AS variant"]
         tables.append(f"part_{index} AS (SELECT {', '.join(columns)})")
-    given = "WITH " + ", ".join(tables)
-    for text in (texts.final, texts.estimate):
-        draft.binder.describe(f"{given}, {text.removeprefix('WITH ')}")
+    _check_binds_over(draft, tables, texts.final)
+    _check_binds_over(draft, tables, texts.estimate)
+    for draw in draws:
+        shown = f"shown AS (SELECT {GROUP}, 0 AS place FROM ({texts.estimate}))"
+        _check_binds_over(draft, [*tables, shown], draw.replicate)
+
+
+def _check_binds_over(draft: Draft, tables: Sequence[str], text: str) -> None:
+    given = ", ".join(tables)
+    own = text.removeprefix("WITH ")
+    draft.binder.describe(f"WITH {given}{' ' if own == text else ', '}{own}")

@@ -16,7 +16,6 @@ from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.carve import aggregates, answer_index, sources_of
@@ -165,10 +164,8 @@ def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
         part = answer_index(source.name)
         values = tuple(_answered(parts[part], part, i) for i in range(len(parts[part].outputs)))
         plan = parts[part]
-        one = isinstance(plan, MergePlan) and not plan.columns.keys
-        return Level(
-            values, exp.Select(), plan.is_estimated, is_certain=True, keeps_groups=True, has_one_row=one
-        )
+        certain, one = plan.shows_every_group or plan.tells_certain_rows, plan.has_one_row
+        return Level(values, exp.Select(), plan.is_estimated, certain, keeps_groups=True, has_one_row=one)
     level = level_of(source.this, parts)
     limited = any(source.this.args.get(part) for part in ("limit", "offset"))
     return _blind(level.values) if limited else level
@@ -178,10 +175,10 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
     """Return what is known of an output of a plan."""
     output, source = plan.outputs[position], (part, position)
     if output.kind is OutputKind.KEY:
-        return Value(Trust.KEY, not plan.is_estimated, (source,))
+        return Value(Trust.KEY, not plan.is_estimated, (source,), is_scaled=False)
     estimated = output.kind is OutputKind.ESTIMATE and plan.method is Method.REPLICATES
     if not estimated or not plan.shows_every_group:
-        return Value(Trust.NONE, sources=(source,))
+        return Value(Trust.NONE, sources=(source,), is_scaled=not output.side)
     return Value(Trust.OWN, output.total is not None, (source,), frozenset({source}))
 
 
@@ -256,11 +253,12 @@ def _selects(query: exp.Expr) -> list[exp.Select]:
 def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
     """Return what is known of a column of UNION ALL."""
     trust, is_total = max(left.trust, right.trust), left.is_total and right.is_total
+    is_scaled = left.is_scaled or right.is_scaled
     if trust is Trust.KEY:
-        return Value(Trust.KEY, is_total)
+        return Value(Trust.KEY, is_total, is_scaled=is_scaled)
     sources = set(left.sources + right.sources)
     taken_over = left.sources and right.sources and left.trust is not Trust.KEY is not right.trust
     # Only its answer tells a row apart, so all rows of one answer must take over the same output.
     if not keeps_groups or not taken_over or len({part for part, _ in sources}) < len(sources):
         sources = set()
-    return Value(trust, is_total, tuple(sorted(sources)), left.columns | right.columns)
+    return Value(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled)

@@ -37,12 +37,14 @@ class Value:
         is_total: whether it is a sum over rows. 0 is one, and so is a column of an answer that is exact.
         sources: the (part, output) of each answer that it is taken over from, with its interval.
         columns: the (part, output) of each answer that its rows come from. A UNION ALL has several.
+        is_scaled: whether it depends on an estimate that grows with what was read, before it is scaled.
     """
 
     trust: Trust
     is_total: bool = False
     sources: tuple[tuple[int, int], ...] = ()
     columns: frozenset[tuple[int, int]] = frozenset()
+    is_scaled: bool = True
 
 
 # By the alias of its table, and its own name in lower case.
@@ -83,14 +85,16 @@ def value_of(expression: exp.Expr, names: Names) -> Value:
     bare = expression.unnest()
     if isinstance(bare, exp.Column):
         return names.get((bare.table, bare.name.lower()), UNSURE)
-    return Value(trust_in(expression, names), _is_total(bare, names))
+    trust, is_total = trust_in(expression, names), _is_total(bare, names)
+    return Value(trust, is_total, is_scaled=_is_scaled(expression, names))
 
 
 def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     """Return what is known of an output of an aggregation. Its columns are group keys."""
     trust = trust_in(expression, names, grouped=True)
     bare = expression.unnest()
-    return Value(trust, isinstance(bare, exp.Sum) and trust is not Trust.NONE and _is_total(bare.this, names))
+    is_total = isinstance(bare, exp.Sum) and trust is not Trust.NONE and _is_total(bare.this, names)
+    return Value(trust, is_total, is_scaled=_is_scaled(expression, names))
 
 
 def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False) -> Trust:
@@ -134,6 +138,13 @@ def _compares_with_zero(condition: exp.Expr) -> bool:
     return isinstance(condition.right, exp.Literal) and condition.right.this in ("0", "0.0")
 
 
+def _is_scaled(expression: exp.Expr, names: Names) -> bool:
+    """Whether the expression depends on an estimate that is scaled."""
+    columns = expression.find_all(exp.Column)
+    known = (names.get((column.table, column.name.lower()), UNSURE) for column in columns)
+    return any(value.is_scaled for value in known) or expression.find(exp.Query) is not None
+
+
 def _is_total(node: exp.Expr, names: Names) -> bool:
     """Whether the value is a sum over rows: a linear function, without a constant, of such sums."""
     if isinstance(node, exp.Column):
@@ -174,4 +185,5 @@ def _summed(function: exp.Expr, names: Names) -> Trust:
 
 def _if_whole(argument: exp.Expr, names: Names) -> Trust:
     """Return the trust in a value that also depends on which groups there are."""
-    return max(trust_in(argument, names), Trust.WHOLE)
+    trust = trust_in(argument, names)
+    return Trust.WHOLE if trust in (Trust.OWN, Trust.WHOLE) else Trust.NONE
