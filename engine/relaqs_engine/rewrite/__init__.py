@@ -11,7 +11,9 @@ and these modules hold the rest:
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
         unions          moves aggregates below a UNION ALL, for `carve`
-        levels          says what is known of the columns of the query around the answers
+        one_row         makes one query of inner aggregates over the same rows, for `carve`
+        levels          says what is known of the query around the answers
+        trust           says how far an estimate of its columns can be trusted
         around          writes the SQL of the query around the answers
         passed_keys     says which columns of such a query are keys
 

@@ -15,6 +15,7 @@ from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.one_row import with_one_row_tables
 from relaqs_engine.rewrite.unions import below_union
 from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.parse import DIALECT
@@ -97,7 +98,9 @@ class _Carver:
 
     def _around(self, query: exp.Select) -> exp.Query:
         """Return the query with its derived tables cut. Its own tables are read whole."""
-        for source in _sources(query):
+        if not aggregates(query):
+            query = with_one_row_tables(query)
+        for source in sources_of(query):
             if isinstance(source, exp.Subquery):
                 source.set("this", self.cut(source.this))
             elif isinstance(source, exp.Table):
@@ -260,6 +263,6 @@ def _is_of_window(node: exp.Expr) -> bool:
     return isinstance(parent, exp.Window) and parent.this is node
 
 
-def _sources(query: exp.Select) -> list[exp.Expr]:
+def sources_of(query: exp.Select) -> list[exp.Expr]:
     from_ = query.args.get("from_")
     return [from_.this, *(join.this for join in query.args.get("joins") or [])] if from_ else []
