@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def layout_reasons(draft: Draft) -> Iterator[str]:
     """Yield what is special about the layouts that a draft samples, and what it reads whole before."""
-    from relaqs_engine.rewrite.read_whole import share_read_whole, tables_read_whole
+    from relaqs_engine.rewrite.read_whole import names_read_whole, share_read_whole
     from relaqs_engine.rewrite.scans import streams_of
 
     for stream in streams_of(draft):
@@ -24,7 +24,7 @@ def layout_reasons(draft: Draft) -> Iterator[str]:
             yield f"the layout {stream.table} holds the rows of one {key} in one partition"
     if draft.members:
         yield (
-            f"EXISTS or IN reads {' and '.join(tables_read_whole(draft))} whole before the first mini-batch, "
+            f"EXISTS or IN reads {names_read_whole(draft)} whole before the first mini-batch, "
             f"which is about {share_read_whole(draft):.0%} of the work"
         )
     if draft.outlier_columns:

@@ -33,7 +33,7 @@ from relaqs_engine.rewrite.draft import (
     relates_all_rows,
     tables_in,
 )
-from relaqs_engine.rewrite.read_whole import repeats_values, share_read_whole, tables_read_whole
+from relaqs_engine.rewrite.read_whole import names_read_whole, repeats_values, share_read_whole
 from relaqs_engine.rewrite.sources import choose_streams
 from relaqs_engine.rewrite.subqueries import is_local_query
 from relaqs_engine.sql.parse import DIALECT
@@ -68,7 +68,7 @@ def read_members_whole(draft: Draft) -> Draft:
     share = share_read_whole(draft)
     if share > MOST_READ_WHOLE:
         raise NotOnlineError(
-            f"EXISTS or IN reads {' and '.join(tables_read_whole(draft))} whole, which is {share:.0%} of the "
+            f"EXISTS or IN reads {names_read_whole(draft)} whole, which is {share:.0%} of the "
             "work, so a sample of the rest would come late"
         )
     return draft

@@ -6,6 +6,7 @@ from math import prod
 
 from sqlglot import exp
 
+from relaqs_engine.layouts.manifest import LAYOUT_MARK
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.rewrite.draft import Draft, tables_in
 
@@ -18,6 +19,11 @@ def tables_read_whole(draft: Draft) -> tuple[str, ...]:
     tables = (table for members in draft.members_in(draft.select) for table in tables_in(members))
     layouts = (draft.catalog.table(table.name) for table in tables)
     return tuple(dict.fromkeys(layout.table for layout in layouts if layout.is_sampled))
+
+
+def names_read_whole(draft: Draft) -> str:
+    """Return the names of these tables as a query has them, for people."""
+    return " and ".join(name.partition(LAYOUT_MARK)[0] for name in tables_read_whole(draft))
 
 
 def share_read_whole(draft: Draft) -> float:
