@@ -43,6 +43,7 @@ REWRITER = (
     "shared.share_values",
     "so_far.value_so_far",
     "stages.StageMaker",
+    "unions.below_union",
 )
 ENGINE = (
     "bounds.values.value_bounds",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -22,6 +23,7 @@ from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.flatten import flatten, qualified_query
+from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.read_whole import tables_read_whole
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
@@ -133,7 +135,7 @@ def _around(draft: Draft) -> AroundPlan | None:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
             tree = qualified_query(draft)
-            return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
+            return plan_around(draft, carve(tree, lambda query: _part(draft, query), draft.binder.describe))
     except NotOnlineError:
         return None
 
@@ -153,10 +155,25 @@ def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
             return _online(part, tables)
     except (NotOnlineError, SqlError):
         return None
-    if sum(draft.catalog.table(name).row_count for name in tables) > MOST_ROWS:
+    if _most_rows(query, draft.catalog) > MOST_ROWS:
         return None
     reason = "static tables are read whole"
     return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
+
+
+def _most_rows(query: exp.Query, catalog: Catalog) -> int:
+    """Return about how many rows the answer over static tables has at most."""
+    from relaqs_engine.rewrite.carve import aggregates
+
+    layouts = {table.alias_or_name: catalog.table(table.name) for table in tables_in(query)}
+    rows = sum(layout.row_count for layout in layouts.values())
+    if not isinstance(query, exp.Select) or not aggregates(query):
+        return rows
+    keys, sets = group_keys(query)
+    columns = [key for key in keys if isinstance(key, exp.Column) and key.table in layouts]
+    if sets or len(columns) < len(keys):
+        return rows
+    return prod([layouts[column.table].column(column.name).distinct_count or 1 for column in columns])
 
 
 def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:

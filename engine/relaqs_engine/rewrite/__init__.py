@@ -10,6 +10,7 @@ and these modules hold the rest:
 
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
+        unions          moves aggregates below a UNION ALL, for `carve`
         levels          says what is known of the columns of the query around the answers
         around          writes the SQL of the query around the answers
         passed_keys     says which columns of such a query are keys

@@ -15,7 +15,7 @@ use, and the query runs as a whole.
 
 Aggregates over all partitions are no members. They are estimated while they are read (`rewrite/stages.py`).
 
-The decision: docs/decisions/0034-members.md.
+The decision: docs/decisions/0033-members.md.
 """
 
 from __future__ import annotations
