@@ -22,10 +22,10 @@ def layout_reasons(draft: Draft) -> Iterator[str]:
         if LAYOUT_MARK in stream.table:
             key = ", ".join(draft.catalog.table(stream.table).cluster_key)
             yield f"the layout {stream.table} holds the rows of one {key} in one partition"
-    if draft.members:
+    if names := names_read_whole(draft):
         yield (
-            f"EXISTS or IN reads {names_read_whole(draft)} whole before the first mini-batch, "
-            f"which is about {share_read_whole(draft):.0%} of the work"
+            f"it reads {names} whole before the first mini-batch, which is about "
+            f"{share_read_whole(draft):.0%} of the work"
         )
     if draft.outlier_columns:
         named = ", ".join(draft.outlier_columns)

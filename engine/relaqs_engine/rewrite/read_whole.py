@@ -1,4 +1,7 @@
-"""What it costs to read members whole before a sample, predicted from sizes (see `rewrite/members.py`)."""
+"""What is read whole of tables that could be sampled, and what that costs, predicted from sizes.
+
+It is members that EXISTS and IN ask (`rewrite/members.py`), and derived tables that group such a table.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,35 @@ from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import LAYOUT_MARK
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
-from relaqs_engine.rewrite.draft import Draft, tables_in
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 
 _DISTINCT_CORE_SECONDS = 4e-8  # for a row: 25 to 50 ns, measured with one and with two columns
 _FEWER_BY = 4  # with fewer rows for a value, making them distinct costs more than it saves
 
 
+MOST_READ_WHOLE = 0.5  # of what a query does; with more, a sample of the rest comes too late to be of use
+
+
+def check_little_is_read_whole(draft: Draft) -> Draft:
+    """Return the draft. Raises NotOnlineError where reading tables whole is most of what the query does.
+
+    >>> from relaqs_engine.planning.example import refusal
+    >>> sql = "SELECT count(*) FROM orders WHERE customer IN (SELECT part FROM items)"
+    >>> refusal(check_little_is_read_whole, sql)
+    'it reads items whole, which is 91% of the work, so a sample of the rest would come late'
+    """
+    share = share_read_whole(draft)
+    if share > MOST_READ_WHOLE:
+        raise NotOnlineError(
+            f"it reads {names_read_whole(draft)} whole, which is {share:.0%} of the work, so a sample of the "
+            "rest would come late"
+        )
+    return draft
+
+
 def tables_read_whole(draft: Draft) -> tuple[str, ...]:
-    """Return the layouts that could be sampled and are read whole for members, each once."""
-    tables = (table for members in draft.members_in(draft.select) for table in tables_in(members))
+    """Return the layouts that could be sampled and are read whole below the query, each once."""
+    tables = (table for query in _read_whole(draft) for table in tables_in(query))
     layouts = (draft.catalog.table(table.name) for table in tables)
     return tuple(dict.fromkeys(layout.table for layout in layouts if layout.is_sampled))
 
@@ -27,9 +50,8 @@ def names_read_whole(draft: Draft) -> str:
 
 
 def share_read_whole(draft: Draft) -> float:
-    """Return the share of the members in what a query does, by predicted time."""
-    members = {each.this for each in draft.members_in(draft.select)}  # equal ones are made once
-    whole = sum(_members_seconds(draft, each) for each in members)
+    """Return the share in what a query does of what is read whole, by predicted time."""
+    whole = sum(_whole_seconds(draft, each) for each in set(_read_whole(draft)))  # equal ones are made once
     tables = (table for source in draft.streams for table in tables_in(source.node))
     streamed = sum(_seconds(draft, draft.select, table) for table in tables)
     return whole / max(whole + streamed, 1e-9)
@@ -49,10 +71,22 @@ def repeats_values(draft: Draft, query: exp.Select) -> bool:
     return values * _FEWER_BY <= layout.row_count
 
 
-def _members_seconds(draft: Draft, members: exp.Query) -> float:
-    tables = tables_in(members)
-    read = sum(_seconds(draft, members, table) for table in tables)
-    if not members.args.get("distinct"):
+def _read_whole(draft: Draft) -> list[exp.Query]:
+    """Return the queries of members, and those of derived tables over tables that could be sampled."""
+    derived = [
+        source.node.this
+        for source in draft.sources
+        if source.is_derived
+        and source.layout is None
+        and any(draft.catalog.table(table.name).is_sampled for table in tables_in(source.node))
+    ]
+    return [*(each.this for each in draft.members_in(draft.select)), *derived]
+
+
+def _whole_seconds(draft: Draft, query: exp.Query) -> float:
+    tables = tables_in(query)
+    read = sum(_seconds(draft, query, table) for table in tables)
+    if not query.args.get("distinct") and not query.args.get("group"):
         return read
     rows = max(draft.catalog.table(table.name).row_count for table in tables)
     return read + rows * _DISTINCT_CORE_SECONDS
