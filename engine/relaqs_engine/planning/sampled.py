@@ -43,7 +43,7 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
-        found = _around(draft) or _refined(draft, parsed) or _over_derived_whole(draft, parsed.tables, reason)
+        found = _over_derived_whole(draft, parsed.tables, reason) or _around(draft) or _refined(draft, parsed)
         return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
 
 

@@ -5,11 +5,12 @@ It is members that EXISTS and IN ask (`rewrite/members.py`), and derived tables 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import prod
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.manifest import LAYOUT_MARK
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 
@@ -18,6 +19,9 @@ _FEWER_BY = 4  # with fewer rows for a value, making them distinct costs more th
 
 
 MOST_READ_WHOLE = 0.5  # of what a query does; with more, a sample of the rest comes too late to be of use
+
+# Each mini-batch joins with them anew. A row of them was measured to cost 15 to 140 ns each time.
+MOST_ROWS_KEPT = 2_000_000
 
 
 def check_little_is_read_whole(draft: Draft) -> Draft:
@@ -33,6 +37,12 @@ def check_little_is_read_whole(draft: Draft) -> Draft:
         raise NotOnlineError(
             f"it reads {names_read_whole(draft)} whole, which is {share:.0%} of the work, so a sample of the "
             "rest would come late"
+        )
+    rows = max([_rows(draft, query) for query in _read_whole(draft)], default=0)
+    if rows > MOST_ROWS_KEPT:
+        raise NotOnlineError(
+            f"it reads {names_read_whole(draft)} whole, and would join each mini-batch with about {rows:,} "
+            f"rows of that; up to {MOST_ROWS_KEPT:,} are joined"
         )
     return draft
 
@@ -66,9 +76,7 @@ def repeats_values(draft: Draft, query: exp.Select) -> bool:
     if len(tables) != 1:
         return True
     layout = draft.catalog.table(tables[0].name)
-    found = {column.name.lower() for item in query.expressions for column in item.find_all(exp.Column)}
-    values = prod(max(each.distinct_count, 1) for each in layout.columns if each.name.lower() in found)
-    return values * _FEWER_BY <= layout.row_count
+    return _combinations(layout, query.expressions) * _FEWER_BY <= layout.row_count
 
 
 def _read_whole(draft: Draft) -> list[exp.Query]:
@@ -81,6 +89,22 @@ def _read_whole(draft: Draft) -> list[exp.Query]:
         and any(draft.catalog.table(table.name).is_sampled for table in tables_in(source.node))
     ]
     return [*(each.this for each in draft.members_in(draft.select)), *derived]
+
+
+def _rows(draft: Draft, query: exp.Query) -> int:
+    """Return about how many rows a query that is read whole has at most, filters left aside."""
+    rows = max(draft.catalog.table(table.name).row_count for table in tables_in(query))
+    group = query.args.get("group")
+    values = group.expressions if group else query.expressions if query.args.get("distinct") else []
+    if not values or len(tables_in(query)) > 1:
+        return rows
+    return min(rows, _combinations(draft.catalog.table(tables_in(query)[0].name), values))
+
+
+def _combinations(layout: Layout, values: Iterable[exp.Expr]) -> int:
+    """Return about how many combinations there are of the columns in these values of a table's rows."""
+    found = {column.name.lower() for value in values for column in value.find_all(exp.Column)}
+    return prod(max(each.distinct_count, 1) for each in layout.columns if each.name.lower() in found)
 
 
 def _whole_seconds(draft: Draft, query: exp.Query) -> float:
