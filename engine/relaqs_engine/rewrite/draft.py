@@ -15,7 +15,7 @@ from relaqs_engine.plans.error_bars import ErrorBars
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist
-from relaqs_engine.rewrite.quantiles import MergedValue
+from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.sql.binder import Binder
 
 
@@ -73,6 +73,7 @@ class Draft:
 
     schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
     all (see `sql/names.py`). state_bytes: what the merged state may take in memory, None for enough.
+    is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/flatten.py`).
     returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
     (expression, ascending, nulls first).
@@ -86,6 +87,7 @@ class Draft:
     intervals: bool = True
     state_bytes: int | None = None
     names: frozenset[str] | None = None
+    is_qualified: bool = False
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()
