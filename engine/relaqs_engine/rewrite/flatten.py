@@ -66,7 +66,15 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     except OptimizeError as error:
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
     assert isinstance(qualified, exp.Query)
+    _forget_positions(qualified)
     return qualified
+
+
+def _forget_positions(tree: exp.Query) -> None:
+    """Drop where each name stands in the text, which copies would carry along. No error needs it any more."""
+    for node in tree.walk():
+        if node.meta_get("line") is not None:
+            node.meta.clear()
 
 
 def inline_ctes(tree: exp.Query) -> exp.Query:
