@@ -15,7 +15,7 @@ from relaqs_engine.plans.error_bars import ErrorBars
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist
-from relaqs_engine.rewrite.quantiles import MergedValue
+from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.sql.binder import Binder
 
 

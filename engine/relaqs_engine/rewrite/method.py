@@ -14,7 +14,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.draft import Draft, own_nodes
 from relaqs_engine.rewrite.sources import groups_are_complete
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
@@ -23,6 +23,7 @@ MANY_GROUPS = 10_000
 # The state may have this many groups times blocks. Beyond that, fewer blocks are told apart.
 _BLOCK_ROWS = 64 * 1024
 _FEWEST_BLOCKS = 16
+_ANSWERS = 3  # of EXISTS and IN: yes, no, NULL
 
 
 def choose_method(draft: Draft) -> Draft:
@@ -76,7 +77,7 @@ def _rows_are_units(draft: Draft) -> bool:
 
 def _has_moments(draft: Draft) -> bool:
     """Whether some estimate is not a function of plain sums over rows."""
-    return any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis)
+    return any(column.is_moment for column in draft.basis)
 
 
 def _expected_groups(draft: Draft) -> int:
@@ -91,7 +92,9 @@ def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:
     """Return the keys' numbers of distinct values, multiplied. Those of one table give its rows at most."""
     others, of_table = 1, dict[str, int]()
     for key in keys:
-        count = prod(_distinct_values(draft, column) for column in key.find_all(exp.Column))
+        columns = (node for node in own_nodes(key, exp.Column) if isinstance(node, exp.Column))
+        count = prod(_distinct_values(draft, column) for column in columns)
+        count *= _ANSWERS ** len(own_nodes(key, exp.Query))
         if isinstance(key, exp.Column):
             of_table[key.table] = of_table.get(key.table, 1) * count
         else:

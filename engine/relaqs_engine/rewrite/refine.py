@@ -139,7 +139,7 @@ def _as_far_as_known(draft: Draft, late: Late) -> Draft:
             raise NotOnlineError(
                 "it groups several times over, or counts distinct values, of rows that may leave"
             )
-        moments = any(column.kind in (Basis.MEAN, Basis.M2) for column in basis)
+        moments = any(column.is_moment for column in basis)
         decides = late.comparison is not None and not moments and not draft.groups.are_local
         has_bars = has_bars and decides
         outputs = tuple(_without_bounds(output) for output in draft.outputs)
