@@ -26,7 +26,7 @@ from relaqs_engine.rewrite.read_whole import tables_read_whole
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
-from relaqs_engine.sql.parse import DIALECT, ParsedQuery
+from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.first_part import FirstPart
@@ -177,21 +177,21 @@ def _around(draft: Draft) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            carved = carve(draft.tree, lambda query: _part(draft, query), draft.binder.describe)
+            carved = carve(draft.tree, lambda *query: _part(draft, *query), draft.binder.describe)
             return plan_around(draft, carved)
     except NotOnlineError:
         return None
 
 
-def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
+def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
     """Return the plan of a query that another one is computed from, None where there is none."""
-    if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
+    found = tables_in(query)
+    if not all(isinstance(table.this, exp.Identifier) for table in found):
         return None  # a table function has no name to look up
-    sql = query.sql(DIALECT)
-    tables = frozenset(table.name for table in tables_in(query))
+    tables = frozenset(table.name for table in found)
     try:
         schema = tuple(draft.binder.describe(sql))
-        part = replace(draft, sql=sql, tree=merged(query.copy()), schema=schema)
+        part = replace(draft, sql=sql, tree=merged(query), schema=schema)
         if any(draft.catalog.table(name).is_sampled for name in tables):
             return _online_or_over_derived_whole(part, tables)
     except (NotOnlineError, SqlError):
