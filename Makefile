@@ -32,7 +32,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "alone and not slow"
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

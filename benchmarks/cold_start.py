@@ -11,8 +11,6 @@ that other work on the machine slows all of them.
 from __future__ import annotations
 
 import argparse
-import resource
-import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +21,8 @@ from relaqs_engine.layouts import shuffle
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.fresh_process import fresh_processes
 
 SQL = "SELECT origin, count(*) AS n, avg(delay) AS late FROM flights GROUP BY 1 ORDER BY n DESC LIMIT 10"
 DUCKDB = "DuckDB: exact"
@@ -52,22 +52,15 @@ def ways(file: Path, warehouse: Path) -> dict[str, list[str]]:
     }
 
 
-def core_seconds(command: Sequence[str]) -> float:
-    """Return what a process takes of cores, from its start to its end."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-
 def measured(commands: dict[str, list[str]], runs: int) -> dict[str, list[float]]:
     """Return the core-seconds of each command, run by run. One run before fills caches."""
     taken: dict[str, list[float]] = {name: [] for name in commands}
-    for run in range(runs + 1):
-        for name, command in commands.items():
-            seconds = core_seconds(command)
-            if run:
-                taken[name].append(seconds)
+    with fresh_processes() as processes:
+        for run in range(runs + 1):
+            for name, command in commands.items():
+                seconds = processes.run(command).core_seconds
+                if run:
+                    taken[name].append(seconds)
     return taken
 
 

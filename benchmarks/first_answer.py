@@ -17,8 +17,6 @@ turned off, since they would take a core of both.
 from __future__ import annotations
 
 import argparse
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -33,6 +31,7 @@ from rich.table import Table
 
 import relaqs
 from benchmarks.first_questions import QUESTIONS
+from benchmarks.fresh_process import FreshProcess, fresh_processes
 from benchmarks.hits import make_hits
 from benchmarks.plain_duckdb import PlainDuckDB
 from relaqs.executors.threads import usable_cores
@@ -60,7 +59,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a question or a process took: seconds to the first answer and to the end, and of cores."""
+    """What a question took: seconds to the first answer and to the end, and of cores."""
 
     first_seconds: float
     wall_seconds: float
@@ -103,11 +102,11 @@ class Measured:
         return shown, *seconds, *ratios, str(self.snapshots)
 
 
-def _wall(runs: Sequence[Taken]) -> float:
+def _wall(runs: Sequence[Taken | FreshProcess]) -> float:
     return median(each.wall_seconds for each in runs)
 
 
-def _cores(runs: Sequence[Taken]) -> float:
+def _cores(runs: Sequence[Taken | FreshProcess]) -> float:
     return median(each.core_seconds for each in runs)
 
 
@@ -154,7 +153,7 @@ def _asked_of_duckdb(sql: str, duckdb: PlainDuckDB) -> Taken:
     return Taken(wall, wall, time.process_time() - cores)
 
 
-def cold(asked: Asked, cache: Path, runs: int) -> tuple[list[Taken], list[Taken]]:
+def cold(asked: Asked, cache: Path, runs: int) -> tuple[list[FreshProcess], list[FreshProcess]]:
     """Return what processes take that ask one question: ours, and DuckDB's."""
     sql = asked.questions[1]
     files = {table: str(file) for table, file in asked.files.items()}
@@ -166,20 +165,14 @@ def cold(asked: Asked, cache: Path, runs: int) -> tuple[list[Taken], list[Taken]
         f"import duckdb\ndb = duckdb.connect()\nfor table, file in {files!r}.items():\n"
         f"    db.read_parquet(file).create_view(table)\nprint(db.sql({sql!r}))"
     )
-    taken: tuple[list[Taken], list[Taken]] = ([], [])
-    for run in range(runs + 1):
-        for found, program in zip(taken, (ours, theirs), strict=True):
-            process = _process(program)
-            if run:  # the first reads the libraries from the disk
-                found.append(process)
+    taken: tuple[list[FreshProcess], list[FreshProcess]] = ([], [])
+    with fresh_processes() as processes:
+        for run in range(runs + 1):
+            for found, program in zip(taken, (ours, theirs), strict=True):
+                process = processes.run([sys.executable, "-c", program])
+                if run:  # the first reads the libraries from the disk
+                    found.append(process)
     return taken
-
-
-def _process(program: str) -> Taken:
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
-    wall, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Taken(wall, wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def _print_warm(console: Console, asked: Asked, measured: Sequence[Measured]) -> None:
@@ -190,7 +183,9 @@ def _print_warm(console: Console, asked: Asked, measured: Sequence[Measured]) ->
     console.print(shown)
 
 
-def _print_cold(console: Console, asked: Asked, ours: Sequence[Taken], theirs: Sequence[Taken]) -> None:
+def _print_cold(
+    console: Console, asked: Asked, ours: Sequence[FreshProcess], theirs: Sequence[FreshProcess]
+) -> None:
     for name, found in (("ReLAQS", ours), ("DuckDB", theirs)):
         console.print(f"{asked.name}, cold, {name}: {_wall(found):.2f} s, {_cores(found):.2f} core-seconds")
 

@@ -3,47 +3,39 @@
 from __future__ import annotations
 
 import time
-import uuid
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
-from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
 from relaqs.executors import Executor, ThreadExecutor
-from relaqs.executors import duck_process as worker
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.queries.checkpoint import Keeper
-from relaqs.queries.fallback import WholeFallback
+from relaqs.queries.assembly import assembled_query
+from relaqs.queries.databases import Databases
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.open_tables import OpenTables, let_go
-from relaqs.queries.options import Fallback, QueryOptions, Watch, watched, watched_columns
+from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.planner import Planner
-from relaqs.queries.publisher import Publisher
-from relaqs.queries.reporting import Asked
 from relaqs.queries.snapshot import Interval
-from relaqs.queries.start import query_description, query_job
-from relaqs.queries.state_database import StateDatabase, closed_config
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
     from relaqs_engine.layouts.manifest import Layout
     from relaqs_engine.layouts.sources import TableSource
+    from relaqs_engine.sql.constants import Parameters
 
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
@@ -51,7 +43,6 @@ if TYPE_CHECKING:
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
 
-_STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
@@ -84,15 +75,9 @@ class Session:
         self._catalog = catalog
         self._executor = executor
         self._views = views
-        self._state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self._config = closed_config(memory_limit_bytes - self._state_bytes, result_limit_bytes)
-        self._exact_config = replace(
-            self._config, memory_limit_bytes=memory_limit_bytes, threads=exact_threads
-        )
-        self._opened_configs: set[DatabaseConfig] = set()
+        self._databases = Databases(memory_limit_bytes, exact_threads, result_limit_bytes)
         self._is_closed = False
         self._open(catalog)
-        self._states = StateDatabase(closed_config(self._state_bytes, result_limit_bytes))
         self._running = RunningJobs(self)
         cores = executor.capacity if background_layouts else None
         self._open_tables = OpenTables(catalog, cache_use or CacheUse(), cores, self._open)
@@ -103,11 +88,10 @@ class Session:
 
     def _open(self, catalog: Catalog) -> None:
         """Plan over these tables from now on. What was planned before can still read its files."""
-        self._config = catalog.readable_by(self._config)
-        self._exact_config = catalog.readable_by(self._exact_config)
-        self._opened_configs |= {self._config, self._exact_config}
+        databases = self._databases
+        databases.read(catalog)
         self._catalog = catalog  # the planner is changed last: others plan now
-        self._planner = Planner(catalog, self._views, self._state_bytes, self._exact_config.threads)
+        self._planner = Planner(catalog, self._views, databases.state_bytes, databases.whole.threads)
 
     @property
     def tables(self) -> Mapping[str, Layout]:
@@ -132,12 +116,13 @@ class Session:
         >>> db.measured_tables()["numbers"].column("x").maximum
         8
         """
-        return all_measured(self.tables, self._exact_config.threads)
+        return all_measured(self.tables, self._databases.whole.threads)
 
     def online_sql(
         self,
         sql: str,
         *,
+        params: Parameters | None = None,
         target: float | str | None = None,
         confidence: float = 0.95,
         interval: Interval = "pointwise",
@@ -160,6 +145,7 @@ class Session:
 
         Args:
             sql: the SELECT.
+            params: values for `?` and `$1` as a list, for `$name` as a dictionary; never read as SQL.
             target: stop when `snapshot.error` is this small. 0.01 and "1%" are the same.
             confidence: of the intervals.
             interval: "pointwise" holds at any one moment. "anytime" holds however often one looks.
@@ -187,7 +173,8 @@ class Session:
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
         >>> db = relaqs.connect("data", threads=1)
-        >>> query = db.online_sql("SELECT sum(x) AS total FROM numbers", target="1%")
+        >>> sql = "SELECT sum(x) AS total FROM numbers WHERE x < $most"
+        >>> query = db.online_sql(sql, params={"most": 500}, target="1%")
         >>> query.result().error <= 0.01
         True
         """
@@ -206,13 +193,16 @@ class Session:
             share=share_of_weight(share),
             within=within,
         )
-        return self.submit(sql, options)
+        return self.submit(sql, options, params=params)
 
-    def submit(self, sql: str, options: QueryOptions, *, intervals: bool = True) -> OnlineQuery:
+    def submit(
+        self, sql: str, options: QueryOptions, *, params: Parameters | None = None, intervals: bool = True
+    ) -> OnlineQuery:
         """Start answering one SELECT with options that were made beforehand.
 
         Args:
             sql: the SELECT.
+            params: values of its parameters, as `online_sql` takes them.
             options: what `online_sql` takes as keyword arguments.
             intervals: False leaves error bars out, so that their cost can be measured.
 
@@ -227,6 +217,7 @@ class Session:
         True
         """
         submitted_at = time.perf_counter()
+        sql = self._planner.submitted(sql, params)
         plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
         if not plan.is_estimated and options.fallback == "error":
             raise UnsupportedError(
@@ -237,13 +228,21 @@ class Session:
             plan = self._planner.at_once(plan, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at)
 
-    def plan(self, sql: str, *, intervals: bool = True, timeout: float | None = None) -> OnlinePlan:
+    def plan(
+        self,
+        sql: str,
+        *,
+        params: Parameters | None = None,
+        intervals: bool = True,
+        timeout: float | None = None,
+    ) -> OnlinePlan:
         """Return how one SELECT will be answered, for `start`. Plans are equal where queries are.
 
         Planning takes 10 to 100 ms, so plans are kept. Several threads may plan side by side.
 
         Args:
             sql: the SELECT.
+            params: values of its parameters, as `online_sql` takes them.
             intervals: False leaves error bars out.
             timeout: how many seconds planning may take.
 
@@ -258,7 +257,9 @@ class Session:
         >>> db.plan("SELECT sum(x) AS total FROM numbers").mode.value
         'mergeable'
         """
-        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=time.perf_counter())
+        begun_at = time.perf_counter()
+        sql = self._planner.submitted(sql, params)
+        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=begun_at)
 
     def start(
         self,
@@ -290,38 +291,18 @@ class Session:
         """
         self._planner.check_open()
         self._open_tables.asked(plan.plain_tables)
-        stopwatch = Stopwatch() if submitted_at is None else Stopwatch(submitted_at)
-        names = watched_columns(plan, options.watch)
-        job = query_job(
-            uuid.uuid4().hex[:12],
+        query = assembled_query(
             plan,
+            options,
             self._catalog,
-            Asked(
-                self._config,
-                IntervalRequest(options.confidence, options.interval == "anytime"),
-                options.seed,
-                options.batches,
-                names,
-                options.judge,
-            ),
-            state_cursor=self._states.cursor() if plan.is_estimated else None,
-            exact_config=self._exact_config,
-        )
-        keeper = Keeper.of(job, plan, self._catalog, options, checkpoint)
-        if resume:
-            stopwatch.earlier_seconds = keeper.resume()
-        publisher = Publisher(
-            job,
-            plan,
-            options if names is None else replace(options, watch=names),
-            stopwatch,
+            self._planner,
+            self._databases,
             self._executor,
-            keeper=keeper,
-            fallback=WholeFallback(self._planner, plan, options, job.id, self._exact_config),
-            running=self._running,
+            self._running,
+            stopwatch=Stopwatch() if submitted_at is None else Stopwatch(submitted_at),
+            checkpoint=checkpoint,
+            resume=resume,
         )
-        description = query_description(job.id, plan, options, exact_cores=self._exact_config.threads)
-        query = OnlineQuery(publisher, job, self._executor, description, timeout=options.timeout)
         query.start()
         return query
 
@@ -446,7 +427,9 @@ class Session:
             for table in plan.plain_tables:
                 self.lay_out(table)
             plan = self.plan(job.sql, intervals=False)
-        run = training_run(job, plan, self._catalog, self._config, self._executor, options, self._running)
+        run = training_run(
+            job, plan, self._catalog, self._databases.tasks, self._executor, options, self._running
+        )
         run.start()
         return run
 
@@ -533,8 +516,8 @@ class Session:
         self._planner.check_open()
         return self._executor.status()
 
-    def explain(self, sql: str) -> str:
-        """Return how a SELECT would be answered, in words and SQL.
+    def explain(self, sql: str, *, params: Parameters | None = None) -> str:
+        """Return how a SELECT would be answered, in words and SQL. params: as `online_sql` takes them.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -544,9 +527,9 @@ class Session:
         """
         from relaqs_engine.plans.explain import explain
 
-        return explain(self._planner.at_once(self.plan(sql), self._exact_below_seconds))
+        return explain(self._planner.at_once(self.plan(sql, params=params), self._exact_below_seconds))
 
-    def advise(self, sql: str) -> Advice:
+    def advise(self, sql: str, *, params: Parameters | None = None) -> Advice:
         """Return which further layouts of its tables would help a SELECT, and the commands that make them.
 
         Nothing is read and nothing is made. Printed, it says what would change, or why nothing is needed or
@@ -559,7 +542,7 @@ class Session:
         >>> print(db.advise("SELECT sum(x) AS total FROM numbers"))
         No further layout is needed: ...
         """
-        return self._planner.advise(sql)
+        return self._planner.advise(self._planner.submitted(sql, params))
 
     def close(self) -> None:
         """Stop the session's queries and free its cores. The second call does nothing.
@@ -578,9 +561,7 @@ class Session:
             return
         self._running.close(_CLOSE_SECONDS)
         self._executor.close()
-        for config in self._opened_configs:
-            worker.close_database(config)
-        self._states.close()
+        self._databases.close()
         self._open_tables.release()
 
     def __enter__(self) -> Session:

@@ -45,7 +45,7 @@ def student_quantile(freedom: FloatArray, probability: float) -> FloatArray:
         92160 * z,
     )
     quantile = np.asarray(np.polyval(terms, v) / 92160.0, dtype=np.float64)
-    few = ~(freedom >= max(20.0, 5.0 * z * z))
+    few = freedom < max(20.0, 5.0 * z * z)  # what is not a number stays so
     if few.any():
         from scipy.special import stdtrit
 
@@ -82,4 +82,4 @@ def _gamma(shape: FloatArray, z: float) -> tuple[FloatArray, BoolArray]:
         root = 1.0 / np.sqrt(shape)
         terms = (-(6 * z**4 + 14 * z**2 - 32) / 1620, (z**3 - 7 * z) / 36, (z**2 - 1) / 3, z, 1.0)
         quantile = np.asarray(shape * np.polyval(terms, root), dtype=np.float64)
-    return quantile, ~(shape >= 10.0 * max(z * z, 4.0))
+    return quantile, shape < 10.0 * max(z * z, 4.0)

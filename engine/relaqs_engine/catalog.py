@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice, product
 from pathlib import Path
@@ -93,7 +94,8 @@ class Catalog:
         how = how or Opening()
         how.use.cache.sweep()
         opened = laid_out_once if lay_out else opened_table
-        return cls(tuple(opened(name, each, how) for name, each in sources.items()))
+        with closing(how.reading):
+            return cls(tuple(opened(name, each, how) for name, each in sources.items()))
 
     @property
     def tables(self) -> Mapping[str, Layout]:

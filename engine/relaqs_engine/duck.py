@@ -10,20 +10,23 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import duckdb
 import pyarrow as pa
 
+from relaqs_engine.duck_words import about_file, about_types
 from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
 from relaqs_engine.stores.objects import copy_at
 
 DUCKDB_VERSION: str = duckdb.__version__
 DEFAULT_MEMORY_LIMIT_BYTES = 4 << 30  # for laying data out
+RELATIONS_KEPT = 16  # of each cursor of a closed database, those that were used last
 BATCH_ROWS = 2048  # read at once of a result that is counted meanwhile: one of DuckDB's vectors
 
 ROW_GROUP_PROTOCOL = "rowgroup"
@@ -57,12 +60,15 @@ class AttachedFile:
 
 Lent: TypeAlias = LentData | AttachedFile
 
+_TYPED_TEXT = "SELECT typeof(value), CAST(value AS VARCHAR) FROM (SELECT ? AS value)"
+
 _CANDIDATES = re.compile(r"(?:Candidate bindings?|Did you mean|Candidate functions?):?\s*(.*)", re.DOTALL)
 _GLOBS = re.compile(r"[*?\[]")
 _GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most allowed here)' to INT32")
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
+_OVER_TEXT = "QUERY_RELATION"  # DuckDB's name for a relation that has nothing but a SELECT
 _ELLIPSIS = "..."  # stands in DuckDB's messages for the rest of a long line
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 
@@ -129,7 +135,9 @@ class Database:
             self._connection.execute(statement)
 
     def cursor(self) -> Cursor:
-        cursor = Cursor(self._connection.cursor(), self.config.result_limit_bytes)
+        cursor = Cursor(
+            self._connection.cursor(), self.config.result_limit_bytes, relations_kept=RELATIONS_KEPT
+        )
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
         return cursor
 
@@ -144,21 +152,65 @@ class Database:
 class Cursor:
     """One thread's connection to a database. Errors come out as this project's own."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, result_limit_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        result_limit_bytes: int | None = None,
+        *,
+        relations_kept: int = 0,
+    ) -> None:
+        """relations_kept: none where statements can name variables of Python, which a relation keeps."""
         self._connection = connection
         self._result_limit_bytes = result_limit_bytes
+        self._most_kept = relations_kept
         self._others: list[Cursor] = []
+        self._kept: OrderedDict[str, duckdb.DuckDBPyRelation] = OrderedDict()  # by SQL, the newest last
 
     def table(self, sql: str) -> pa.Table:
         """Return the statement's result as an Arrow table. Raises DataError if it is over the limit."""
         with translated_errors(sql):
+            relation = self._relation(sql)
             if self._result_limit_bytes is None:
-                return self._connection.sql(sql).to_arrow_table()
-            return _bounded(self._connection.sql(sql).to_arrow_reader(BATCH_ROWS), self._result_limit_bytes)
+                return relation.to_arrow_table()
+            return _bounded(relation.to_arrow_reader(BATCH_ROWS), self._result_limit_bytes)
+
+    def _relation(self, sql: str) -> duckdb.DuckDBPyRelation:
+        """Return the relation over a SELECT, the kept one where there is one.
+
+        DuckDB binds a text when its relation is made, and once more when it runs. The first takes half a
+        millisecond, so relations are kept. But those that have rows instead of a text (of a PIVOT, for
+        example) are not: they would give the same rows again.
+        """
+        relation = self._kept.pop(sql, None)
+        if relation is None:
+            relation = self._connection.sql(sql)
+            if relation.type != _OVER_TEXT:
+                return relation
+        self._kept[sql] = relation
+        if len(self._kept) > self._most_kept:
+            self._kept.popitem(last=False)
+        return relation
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with translated_errors(sql):
             return self._connection.execute(sql).fetchall()
+
+    def typed_text(self, value: object) -> tuple[str, str | None]:
+        """Return a Python value as DuckDB has it: its type and text. Raises SqlError if it has none."""
+        try:
+            rows = self._connection.execute(_TYPED_TEXT, [value]).fetchall()
+        except (duckdb.Error, OverflowError, UnicodeError):
+            raise SqlError(
+                f"{value!r} cannot be a parameter: DuckDB has no type for a {type(value).__name__}; "
+                "give a number, a text, a date, a list of them or None"
+            ) from None
+        return cast("tuple[str, str | None]", rows[0])
+
+    def typed_texts_of(self, expressions: Sequence[str]) -> list[tuple[str, str | None]]:
+        """Return the values of constant expressions, all of one moment, as `typed_text` does."""
+        shown = ", ".join(f"typeof({each}), CAST({each} AS VARCHAR)" for each in expressions)
+        row = self.rows(f"SELECT {shown}")[0]
+        return list(zip(row[::2], row[1::2], strict=True))
 
     def run(self, sql: str) -> None:
         with translated_errors(sql):
@@ -242,9 +294,14 @@ def _bounded(reader: pa.RecordBatchReader, limit_bytes: int) -> pa.Table:
         return pa.Table.from_batches(batches, reader.schema)
 
 
-def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: Path) -> Cursor:
-    """Return a cursor of an open DuckDB, which may read any source and write files, for laying data out."""
-    connection = duckdb.connect(":memory:", config={"threads": threads})
+def open_for_writing(
+    temp_directory: Path, *, memory_limit_bytes: int = DEFAULT_MEMORY_LIMIT_BYTES, threads: int | None = None
+) -> Cursor:
+    """Return a cursor of an open DuckDB, which may read any source and write files, for laying data out.
+
+    threads: as many as this machine has cores, if it is not said.
+    """
+    connection = duckdb.connect(":memory:", config={"threads": threads or os.cpu_count() or 1})
     for statement in (
         f"SET memory_limit = '{memory_limit_bytes // 1024}KiB'",
         f"SET temp_directory = {quote_text(str(temp_directory))}",
@@ -254,6 +311,26 @@ def open_for_writing(*, threads: int, memory_limit_bytes: int, temp_directory: P
     ):
         connection.execute(statement)
     return Cursor(connection)
+
+
+class ReadingDatabase:
+    """An open DuckDB for looking into many files, one after another. It is opened when it is first needed.
+
+    Opening one takes 25 ms. Nothing may be attached to it, since that would be there for all who use it.
+    """
+
+    def __init__(self) -> None:
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    def cursor(self) -> Cursor:
+        if self._connection is None:
+            self._connection = duckdb.connect(":memory:", config={"threads": 1})
+        return Cursor(self._connection.cursor())
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
 
 def open_for_reading(*, threads: int = 1) -> Cursor:
@@ -330,7 +407,7 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
         if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
             raise KeyboardInterrupt from error
-        raise DataError(f"{_failure(error)}: {_said(error)}") from error
+        raise DataError(about_file(str(error)) or f"{_failure(error)}: {_said(error)}") from error
     except duckdb.Error as error:
         raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
     except OSError as error:  # Arrow passes on only DuckDB's words while a result is read bit by bit
@@ -368,6 +445,8 @@ def _sql_error(text: str, sql: str) -> SqlError:
     position = None
     if match := _LINE.search(text):
         position = _position(int(match[1]), match[2], len(match[3]), sql)
+    if (of_types := about_types(text, sql, position)) is not None:
+        return SqlError(of_types, position)
     candidates: tuple[str, ...] = ()
     if match := _CANDIDATES.search(text):
         candidates = tuple(dict.fromkeys(_QUOTED.findall(match[1].split("\n\n")[0])))[:5]

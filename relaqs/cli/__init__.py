@@ -27,6 +27,7 @@ from relaqs.plugins import PluginError, Plugins
 COMMANDS = {
     "sql": ("relaqs.cli.sql:sql", "Answer one SELECT online."),
     "shell": ("relaqs.cli.shell:shell", "Ask one question after another at a prompt."),
+    "tables": ("relaqs.cli.tables:tables", "List the tables and their columns."),
     "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
     "advise": ("relaqs.cli.advise:advise", "Name the layouts that would help a SELECT."),
     "shuffle": ("relaqs.cli.data:shuffle", "Lay a table out: any part of it becomes a random sample."),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from relaqs.cli.parameters import PathOrAddress, memory_option
+from relaqs.cli.parameters import PathOrAddress, into_option, memory_option
 
 _MANY_FILES = 20
 """In a partition: opening them takes about as long as reading them."""
@@ -14,13 +14,7 @@ _MANY_FILES = 20
 
 @click.command("append")
 @click.argument("source", nargs=-1, required=True)
-@click.option(
-    "--into",
-    required=True,
-    type=PathOrAddress(file_okay=False, path_type=Path),
-    metavar="DIR/TABLE",
-    help="Folder of the table.",
-)
+@into_option("Folder of the table.")
 @click.option(
     "--batch",
     default="",
@@ -65,18 +59,21 @@ def append(source: tuple[str, ...], into: str | Path, batch: str, new_files: boo
 
 
 @click.command("compact")
-@click.argument("directory", type=PathOrAddress(file_okay=False, path_type=Path), metavar="DIR/TABLE")
+@click.argument("directory", type=PathOrAddress(file_okay=False, path_type=Path), metavar="DIR")
 @memory_option
 def compact(directory: str | Path, memory_limit: int) -> None:
-    """Make one file of the many that appends leave in each partition of a table.
+    """Make one file of the many that appends leave in each partition of a table, or of all tables in DIR.
 
     Queries that run go on over the files that they began with. Stopped at any point, it leaves the table as
     it was, or compacted.
     """
     from relaqs_engine.layouts import compact as make_one_file
+    from relaqs_engine.layouts.manifest import tables_at
+    from relaqs_engine.layouts.together import folder_here
 
     from relaqs.cli.progress import progress_bar
 
-    with progress_bar() as progress:
-        layout = make_one_file(directory, memory_limit_bytes=memory_limit, progress=progress)
-    click.echo(layout.summary)
+    for table in tables_at(folder_here(directory)):
+        with progress_bar() as progress:
+            layout = make_one_file(table, memory_limit_bytes=memory_limit, progress=progress)
+        click.echo(layout.summary)

@@ -13,6 +13,7 @@ import click
 
 from relaqs.arguments import ArgumentError
 from relaqs.cli.output import plain
+from relaqs.cli.parameters import format_option
 from relaqs.memory import amount_bytes
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _STATES = {
     "changed": "source changed",
     "gone": "source gone",
     "unknown": "source unknown",
+    "far": "far, not asked",
 }
 _directory = click.option(
     "--cache",
@@ -36,19 +38,12 @@ _directory = click.option(
 
 @click.group("cache")
 def cache() -> None:
-    """Look at the layouts and copies that sessions keep of plain files, and remove some."""
+    """Look at the layouts and copies that sessions keep of plain and far files, and remove some."""
 
 
 @cache.command("ls")
 @_directory
-@click.option(
-    "--format",
-    "output",
-    type=click.Choice(["table", "jsonl"]),
-    default="table",
-    show_default=True,
-    help="For people, or one JSON object an entry.",
-)
+@format_option("For people, or one JSON object an entry.")
 def ls(directory: Path | None, output: str) -> None:
     """List layouts and copies, the last used first: what they were made of, and whether it is still the same.
 
@@ -74,7 +69,7 @@ def ls(directory: Path | None, output: str) -> None:
 def rm(
     context: click.Context, names: tuple[str, ...], is_all: bool, stale: bool, directory: Path | None
 ) -> None:
-    """Remove layouts and copies, by the NAME of a file, the PATH of a source, or the path of an entry.
+    """Remove layouts and copies, by the NAME of a file, the PATH or address of a source, or an entry's path.
 
     What an open session reads stays. The exit code is then 1.
     """

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from relaqs.cli.output import plain
-from relaqs.cli.parameters import tls_options
+from relaqs.cli.parameters import format_option, tls_options
 from relaqs.executors import Executor, open_executor
 from relaqs.jobs.status import ClusterStatus
 from relaqs.rendering.jobs import status_table
@@ -31,15 +31,8 @@ def cluster() -> None:
 @click.argument("address")
 @tls_options
 @click.option("--watch", is_flag=True, help="Show it every second, until ctrl-C.")
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["table", "jsonl"]),
-    default="table",
-    show_default=True,
-    help="For people, or one JSON object a look.",
-)
-def status(address: str, security: dict[str, str] | None, watch: bool, format_name: str) -> None:
+@format_option("For people, or one JSON object a look.")
+def status(address: str, security: dict[str, str] | None, watch: bool, output: str) -> None:
     """Show every job on the cluster whose scheduler is at ADDRESS: its share, its use, how good it is.
 
     share and used are cores; quality is the relative error of a query or the loss of a training run; core-s
@@ -48,7 +41,7 @@ def status(address: str, security: dict[str, str] | None, watch: bool, format_na
     executor = open_executor(address, security=security)
     try:
         looks = _looks(executor, 0 if watch else 1)
-        if format_name == "jsonl":
+        if output == "jsonl":
             for each in looks:
                 click.echo(json_line(each))
                 sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import PathOrAddress, memory_option
+from relaqs.cli.parameters import PathOrAddress, format_option, into_option, memory_option
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts import VerifyReport
@@ -17,13 +17,9 @@ if TYPE_CHECKING:
 
 @click.command("shuffle")
 @click.argument("source", nargs=-1, required=True)
-@click.option(
-    "--into",
-    required=True,
-    type=PathOrAddress(file_okay=False, path_type=Path),
-    metavar="DIR/TABLE",
-    help="Folder of the table; its last part becomes the table's name. It may be in an object store: "
-    "s3://bucket/folder/table.",
+@into_option(
+    "Folder of the table; its last part becomes the table's name. It may be in an object store: "
+    "s3://bucket/folder/table."
 )
 @click.option("--partitions", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option(
@@ -78,14 +74,7 @@ def shuffle(
 
 @click.command("verify")
 @click.argument("directory", type=PathOrAddress(path_type=Path), metavar="DIR")
-@click.option(
-    "--format",
-    "output",
-    type=click.Choice(["table", "jsonl"]),
-    default="table",
-    show_default=True,
-    help="For people, or one JSON object a check.",
-)
+@format_option("For people, or one JSON object a check.")
 @click.pass_context
 def verify(context: click.Context, directory: str | Path, output: str) -> None:
     """Check a table's folder, or all tables below DIR: every byte, every count, and that samples are random.

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from decimal import Decimal
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
@@ -67,10 +67,11 @@ def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | Non
     """Redraw each snapshot in place, leave the last on screen, also after ctrl-C, and return it."""
     from rich.live import Live
 
-    last = None
+    last, coming = None, iter(snapshots)
+    first = list(islice(coming, 1))  # until then the screen is not this display's
     try:
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            for last in snapshots:
+            for last in chain(first, coming):
                 live.update(SnapshotOnScreen(last), refresh=True)
     finally:
         if last is not None:

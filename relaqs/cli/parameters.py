@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import glob
+import json
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 from relaqs_engine.errors import LayoutError
@@ -16,6 +18,8 @@ from relaqs_engine.stores.address import Address, check_path
 
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.memory import memory_bytes
+
+Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
 
 
 class SqlCommand(click.Command):
@@ -96,6 +100,67 @@ def _there(context: click.Context, parameter: click.Parameter, path: str | Path)
     if isinstance(path, Path) and not path.exists() and not glob.has_magic(str(path)):
         raise click.BadParameter(f"there is no file or folder {path}; name one, or a pattern")
     return path
+
+
+class NamedValue(click.ParamType[tuple[str, Any]]):
+    """A parameter's name and value. The value is JSON, or else text: 5, true, null, [1, 2], Queens."""
+
+    name = "name=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        name, sign, text = value.partition("=")
+        if not sign or not name.strip():
+            self.fail(f"{value!r} has no name; write zone=5 for $zone, or 1=5 for the first ?", param, ctx)
+        try:
+            return name.strip().removeprefix("$"), json.loads(text)
+        except ValueError:
+            return name.strip().removeprefix("$"), text
+
+
+def _by_name_or_place(
+    context: click.Context, parameter: click.Parameter, given: Sequence[tuple[str, Any]]
+) -> dict[str | int, Any] | None:
+    return {int(name) if name.isdecimal() else name: value for name, value in given} or None
+
+
+param_option = click.option(
+    "-p",
+    "--param",
+    "params",
+    type=NamedValue(),
+    multiple=True,
+    callback=_by_name_or_place,
+    metavar="NAME=VALUE",
+    help="The value of $NAME in SELECT; 1=VALUE is that of the first ?. A number, true, null, a list as "
+    "JSON, or text. It is never read as SQL.",
+)
+
+
+def into_option(help: str) -> Callable[[Decorated], Decorated]:
+    """Return the option --into, the folder of one table."""
+    return click.option(
+        "--into",
+        required=True,
+        type=PathOrAddress(file_okay=False, path_type=Path),
+        metavar="DIR/TABLE",
+        help=help,
+    )
+
+
+def format_option(
+    help: str = "For people, or for other programs.", formats: Sequence[str] = ("table", "jsonl")
+) -> Callable[[Decorated], Decorated]:
+    """Return the option --format, which a command gets as `output`. The first format is the default."""
+    return click.option(
+        "--format",
+        "output",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help=help,
+    )
 
 
 data_option = click.option(

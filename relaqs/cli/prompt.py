@@ -23,6 +23,8 @@ from rich.table import Table
 from relaqs.arguments import ArgumentError, relative_error
 from relaqs.cli.completion import SqlCompleter
 from relaqs.cli.output import show_live
+from relaqs.cli.reading import shown_until_first
+from relaqs.cli.tables import columns_shown, tables_shown
 from relaqs.rendering.rounding import show_percent
 from relaqs.session import Session
 
@@ -104,7 +106,7 @@ class Prompt:
 
     def _show(self, sql: str) -> None:
         with self._session.online_sql(sql, target=self._target) as running:
-            show_live(running, self._console)
+            show_live(shown_until_first(running, self._session), self._console)
 
     def _run_command(self, text: str) -> None:
         name, _, rest = text.rstrip("; \n").partition(" ")
@@ -116,23 +118,14 @@ class Prompt:
         command.run(rest.strip())
 
     def _tables(self, rest: str) -> None:
-        shown = Table("table", "rows", "stored", box=None)
-        shown.columns[1].justify = "right"
-        for name, table in self._session.tables.items():
-            shown.add_row(escape(name), table.rows_in_words, table.kind)
-        self._console.print(shown)
+        self._console.print(tables_shown(self._session))
 
     def _schema(self, rest: str) -> None:
-        tables = {name.lower(): (name, table) for name, table in self._session.tables.items()}
+        names = {name.lower(): name for name in self._session.tables}
         wanted = rest.strip('"').lower()
-        if wanted and wanted not in tables:
-            known = ", ".join(name for name, _ in tables.values())
-            raise SqlError(f"there is no table {rest!r}; the tables are {known}")
-        shown = Table("table", "column", "type", box=None)
-        for name, table in [tables[wanted]] if wanted else tables.values():
-            for column in table.columns:
-                shown.add_row(escape(name), escape(column.name), escape(column.type))
-        self._console.print(shown)
+        if wanted and wanted not in names:
+            raise SqlError(f"there is no table {rest!r}; the tables are {', '.join(names.values())}")
+        self._console.print(columns_shown(self._session, names.get(wanted)))
 
     def _explain(self, rest: str) -> None:
         click.echo(self._session.explain(rest), nl=False)

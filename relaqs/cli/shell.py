@@ -26,9 +26,11 @@ def shell(data: Path, cluster: str | None, security: dict[str, str] | None) -> N
             "a prompt needs a terminal; give --file FILE or - to `relaqs sql` to run SQL from elsewhere"
         )
     from relaqs.cli.prompt import Prompt
+    from relaqs.cli.reading import opening_shown
     from relaqs.opening import connect
 
-    opened = connect(data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS)
-    with opened as session:
+    with opening_shown(data):
+        session = connect(data, cluster=cluster, security=security, exact_below_seconds=SOON_SECONDS)
+    with session:
         click.echo(f"{session}\n.help lists the commands of this prompt; Ctrl-D leaves it.")
         Prompt(session).run()

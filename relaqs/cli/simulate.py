@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from relaqs.cli.parameters import numbers, share
+from relaqs.cli.parameters import format_option, numbers, share
 
 if TYPE_CHECKING:
     from relaqs.records.trace import Trace
@@ -106,7 +106,7 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
     metavar="DIR",
     help=f"Keep records in DIR/{RECORDS}, and go on with a study that was stopped.",
 )
-@click.option("--format", "output", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+@format_option()
 def simulate(
     policies: str,
     cores: float,

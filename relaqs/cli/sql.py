@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
@@ -13,6 +13,8 @@ from relaqs.cli.parameters import (
     SqlCommand,
     cluster_option,
     data_option,
+    format_option,
+    param_option,
     seconds,
     share,
     tls_options,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     help="Run the SELECTs of this file, one after another. A semicolon ends each.",
 )
 @data_option
+@param_option
 @cluster_option
 @tls_options
 @click.option("--target", type=share, metavar="SHARE", help="Stop at this relative error: 1% or 0.01.")
@@ -78,14 +81,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What to do with a query that cannot be estimated: run it exactly, or refuse it.",
 )
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["table", "jsonl", "csv"]),
-    default="table",
-    show_default=True,
-    help="For people, or for other programs.",
-)
+@format_option(formats=("table", "jsonl", "csv"))
 @click.option(
     "--exact-below",
     type=seconds,
@@ -98,6 +94,7 @@ def sql(
     query: str | None,
     file: str | None,
     data: str | Path,
+    params: dict[str | int, Any] | None,
     cluster: str | None,
     security: dict[str, str] | None,
     target: float | None,
@@ -111,7 +108,7 @@ def sql(
     batches: int | None,
     watch: tuple[str, ...],
     fallback: Fallback,
-    format_name: str,
+    output: str,
     exact_below: float | None,
     every: bool,
 ) -> None:
@@ -124,6 +121,7 @@ def sql(
     input are answered one after another. The first that fails ends the run.
     """
     from relaqs.cli.output import write
+    from relaqs.cli.reading import opening_shown, shown_until_first
     from relaqs.opening import connect
     from relaqs.queries.options import QueryOptions
 
@@ -153,15 +151,17 @@ def sql(
     )
     script = file or (query if query == STANDARD_INPUT else None)
     statements = None if script is None else script_statements(script)
-    shows_the_last_only = not (every or format_name == "jsonl" or sys.stdout.isatty())
+    shows_the_last_only = not (every or output == "jsonl" or sys.stdout.isatty())
     at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
-    with connect(data, cluster=cluster, security=security, exact_below_seconds=at_once) as session:
+    with opening_shown(data):
+        session = connect(data, cluster=cluster, security=security, exact_below_seconds=at_once)
+    with session:
         if statements is None:
             assert query is not None
-            with session.submit(query, options) as running:
-                write(running, format_name, every=every)
+            with session.submit(query, options, params=params) as running:
+                write(shown_until_first(running, session), output, every=every)
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
-            with which, session.submit(statement.sql, options) as running:
-                write(running, format_name, every=every, number=number)
+            with which, session.submit(statement.sql, options, params=params) as running:
+                write(shown_until_first(running, session), output, every=every, number=number)

@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from relaqs_engine.errors import DataError
+from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.manifest import StoredFile
 from relaqs_engine.layouts.reads import PlainRead, Read, TableRead
 from relaqs_engine.layouts.remote_files import extents_to_read
@@ -108,13 +109,16 @@ class StoreFiles:
             raise _unwritable(path, error) from error
 
     def _make_room(self, root: Path, needed_bytes: int) -> None:
-        limit = limit_bytes()
+        cache = Cache(root.parent)
+        of_cache = cache.limit_bytes
+        limit = limit_bytes() if of_cache is None else min(limit_bytes(), of_cache)
         with self._lock:
             fetched = self._fetched_bytes.get(str(root), limit) + needed_bytes
             is_due = fetched >= _LOOK_SHARE * limit
             self._fetched_bytes[str(root)] = 0 if is_due else fetched
         if is_due:
             make_room(root, limit, needed_bytes)
+            cache.free(needed_bytes)
 
 
 def limit_bytes() -> int:

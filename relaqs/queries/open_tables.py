@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.cache import LayingOut, Opening, lay_out, reopened_table
@@ -93,7 +94,8 @@ class OpenTables:
         old = self.catalog.all_of(name)
         settle(layout.directory for layout in old if not layout.is_plain)
         opening = Opening(self._use, notices.announce)
-        self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])
+        with closing(opening.reading):
+            self._replace_all([(layout, reopened_table(layout, opening)) for layout in old])
         return self.catalog.table(name)
 
     def append(self, name: str, source: TableSource, batch: str) -> Layout:

@@ -19,7 +19,10 @@ from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.constants import Parameters, tells_the_time
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.inspection import as_select
+from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
 
 from relaqs.queries.publisher import QueryTimeoutError
@@ -47,6 +50,7 @@ class Planner:
     def __init__(self, catalog: Catalog, views: Mapping[str, str], state_bytes: int, cores: int = 1) -> None:
         self._catalog = catalog
         self._views = dict(views)
+        self._views_tell_the_time = any(map(tells_the_time, self._views.values()))
         self._binder = Binder(catalog)
         self._state_bytes = state_bytes
         self._row_groups = RowGroupRules(cores)
@@ -54,6 +58,25 @@ class Planner:
         self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
         self._is_closed = False
         self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
+
+    def submitted(self, sql: str, params: Parameters | None = None) -> str:
+        """Return the SELECT to plan: with constants in the place of its parameters, and of now().
+
+        SHOW TABLES, DESCRIBE and SUMMARIZE come back as SELECTs.
+
+        Raises:
+            SqlError: a parameter has no value, or a value no parameter.
+        """
+        self.check_open()
+        if self._views_tell_the_time:
+            sql = expand_views(sql, self._views)
+        sql = self._binder.with_constants(sql, params)
+        return as_select(sql, [*self._catalog.tables, *self._views], self._describe)
+
+    def _describe(self, sql: str) -> list[tuple[str, str]]:
+        effort = self._effort()
+        with self._expanded(sql, effort) as expanded, self._binder.spending(effort) as binder:
+            return binder.describe(parse_query(expanded, self._catalog.tables, effort).sql)
 
     def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
         """Return how a SELECT is answered, the kept plan where there is one.

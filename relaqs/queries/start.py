@@ -128,10 +128,13 @@ def _estimating_job(
 
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
+            from relaqs_engine.planning.at_once import whole_core_seconds
+
             from relaqs.queries.around import AroundQueryJob
 
             parts = _part_jobs(id, plan, catalog, asked, state_cursor, exact_config)
-            return AroundQueryJob(id, plan, parts, asked, state_cursor)
+            seconds = whole_core_seconds(plan, catalog)
+            return AroundQueryJob(id, plan, parts, asked, state_cursor, seconds)
     raise TypeError(f"{type(plan).__name__} is no kind of plan that has a job")
 
 

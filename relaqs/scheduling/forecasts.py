@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -12,7 +13,7 @@ from relaqs.prediction.runtime import constant_cost, line_cost
 from relaqs.prediction.series import Series
 from relaqs.scheduling.ledger import Account, QualityCurve, StepAhead
 from relaqs.sharing.outlook import QUALITY_FAMILIES, fit_quality_curves
-from relaqs.sharing.view import Jobs
+from relaqs.sharing.view import Jobs, JobView, Kind
 
 LEAST_STEP_WORK = 1e-9
 LEAST_CORE_SECONDS = 1e-6  # of steps too quick to measure
@@ -21,12 +22,25 @@ LEAST_CORE_SECONDS = 1e-6  # of steps too quick to measure
 def refresh(accounts: Sequence[Account]) -> None:
     """Look ahead for the accounts whose reports are newer than their curves; the others keep theirs."""
     stale = [account for account in accounts if account.curve is None]
-    if not stale:
-        return
-    _look_at_costs([account for account in stale if not account.is_new])
-    curves = fit_quality_curves(Jobs.of([account.view() for account in stale]))
-    for row, account in enumerate(stale):
-        account.curve = QualityCurve(int(curves.chosen[row]), curves.parameters[row])
+    new, reported = [each for each in stale if each.is_new], [each for each in stale if not each.is_new]
+    for account in new:
+        account.curve = _curve_before_reports(account.description.kind)
+    if reported:
+        _look_at_costs(reported)
+        for account, curve in zip(reported, _fitted([each.view() for each in reported]), strict=True):
+            account.curve = curve
+
+
+def _fitted(jobs: Sequence[JobView]) -> list[QualityCurve]:
+    curves = fit_quality_curves(Jobs.of(jobs))
+    return [QualityCurve(int(c), row) for c, row in zip(curves.chosen, curves.parameters, strict=True)]
+
+
+@cache
+def _curve_before_reports(kind: Kind) -> QualityCurve:
+    """Return the curve of a job that has reported nothing: it depends on the kind alone."""
+    [curve] = _fitted([JobView("new", kind, arrival_seconds=0.0)])
+    return curve
 
 
 def curves_of(accounts: Sequence[Account]) -> Curves:
@@ -39,8 +53,6 @@ def curves_of(accounts: Sequence[Account]) -> Curves:
 
 
 def _look_at_costs(accounts: Sequence[Account]) -> None:
-    if not accounts:
-        return
     newest = np.stack([account.history.newest for account in accounts])
     counts = np.array([account.history.count for account in accounts])
     totals = np.array([account.description.work_total for account in accounts])

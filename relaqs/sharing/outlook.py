@@ -81,6 +81,8 @@ def fit_quality_curves(jobs: Jobs) -> Curves:
         chosen[training], parameters[training] = fitted.chosen, fitted.parameters
     known = np.isfinite(jobs.quality[:, -1])
     for queries, family in ((~training & known, STANDARD_ERROR), (~training & ~known, LINE_TO_END)):
+        if not queries.any():
+            continue
         error = np.where(known, jobs.quality[:, -1], _error_of_unknown(jobs))[queries]
         chosen[queries] = QUALITY_FAMILIES.index(family)
         parameters[queries] = family.through(parameters[queries], jobs.work_done[queries], error)

@@ -122,7 +122,7 @@ class Jobs:
         """Return the columns of some jobs, in their order."""
         histories = [row.history for row in rows]
         newest = np.stack([each.newest for each in histories] or [History().newest[:, :]])[: len(rows)]
-        work, quality, core_seconds, progress = np.moveaxis(newest, 2, 0)
+        work, quality, core_seconds, progress = newest.transpose(2, 0, 1)
         numbers = {
             name: np.array([getattr(row, name) for row in rows], dtype=np.float64) for name in _NUMBERS
         }
@@ -144,7 +144,7 @@ class Jobs:
 
     def is_kind(self, *kinds: Kind) -> BoolArray:
         """Return which jobs are of one of these kinds, shape (J,)."""
-        return np.isin(self.kind, kinds)
+        return np.asarray(np.logical_or.reduce([self.kind == kind for kind in kinds]))
 
     @property
     def work_done(self) -> FloatArray:

@@ -147,8 +147,15 @@ def reader(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         reader.leave()
 
 
-# Start servers, lay TPC-H out, or train for long; `make test-slow` runs them.
-SLOW = {"guide/cluster.md", "guide/dashboard.md", "guide/tpch.md", "robustness.md", "benchmarks.md"}
+# Start servers, lay the flights or TPC-H out several times, or train for long; `make test-slow` runs them.
+SLOW = {
+    "benchmarks.md",
+    "guide/cluster.md",
+    "guide/dashboard.md",
+    "guide/tpch.md",
+    "guide/your-data.md",
+    "robustness.md",
+}
 
 
 @pytest.mark.parametrize(

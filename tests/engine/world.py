@@ -29,6 +29,7 @@ from relaqs.queries.reporting import Asked
 from relaqs.queries.start import query_job
 from tests.conftest import Oracle
 from tests.engine.soundness import Tally, unsound
+from tests.rows import rows_of
 
 MEMORY_BYTES = 1 << 30
 RELATIVE = 1e-9  # what two orders of adding doubles may differ by
@@ -139,11 +140,6 @@ def difference(got: pa.Table, wanted: pa.Table, ordered: bool) -> Iterator[str]:
     for our, their in zip(ours, theirs, strict=True):
         if not all(same(a, b) for a, b in zip(our, their, strict=True)):
             yield f"got {our}, wanted {their}"
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Return the rows as tuples. Works where two columns have one name."""
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
 
 def _rank(row: tuple[Any, ...]) -> tuple[str, ...]:

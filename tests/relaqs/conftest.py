@@ -1,10 +1,13 @@
-"""A job that is no query: the mean of numbers in partitions, as far as a test lets it come."""
+"""Sessions with a cache of the test's own, and a job that is no query: the mean of numbers in partitions."""
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +17,7 @@ from relaqs_engine.plans.folded import PartialQuery
 from relaqs_engine.plans.merge import MergePlan, MergeTexts, StateColumns
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 
+import relaqs
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.stopwatch import Stopwatch
@@ -21,6 +25,7 @@ from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.start import query_description
+from tests.relaqs.sessions import Connect
 
 NUMBERS = np.random.default_rng(7).gamma(2.0, 3.0, size=(40, 50))
 PLAN = MergePlan(
@@ -152,3 +157,18 @@ def start(gate: Gate) -> Iterator[Start]:
     yield begin
     gate.let()
     executor.close()
+
+
+@pytest.fixture
+def connect(tmp_path: Path) -> Iterator[Connect]:
+    """Opens sessions of two threads that share a cache. What a test leaves open is closed after it."""
+    opened: weakref.WeakSet[relaqs.Session] = weakref.WeakSet()  # some tests forget their sessions
+
+    def connect(data: Any = None, **options: Any) -> relaqs.Session:
+        session = relaqs.connect(data, cache_directory=tmp_path / "cache", threads=2, **options)
+        opened.add(session)
+        return session
+
+    yield connect
+    for session in list(opened):
+        session.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -69,3 +70,15 @@ def test_the_program_prints_what_to_type(tpch_warehouse: Path) -> None:
     none = run("advise", query(6), "--data", tpch_warehouse)
     assert none.stdout.startswith("No further layout is needed")
     assert run("advise", "SELECT 1 FROM nowhere", "--data", tpch_warehouse).exit_code == 1
+
+
+def test_rows_that_are_guessed_are_said_to_be_guessed(tmp_path: Path) -> None:
+    lines = "".join(f"{i},{i % 7}\n" for i in range(60_000))
+    (tmp_path / "trips.csv").write_text("id,zone\n" + lines)
+    rows = r"rows     0 → about [\d,]+0 streamed, of about [\d,]+0 in its tables"
+    assert re.search(
+        rows, run("advise", "SELECT sum(id) FROM trips", "--data", tmp_path / "trips.csv").stdout
+    )
+    (tmp_path / "few.csv").write_text("id,zone\n1,2\n")
+    said = run("advise", "SELECT sum(id) FROM few", "--data", tmp_path / "few.csv").stdout
+    assert "its tables have about 1 rows together" in said

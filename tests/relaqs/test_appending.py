@@ -15,6 +15,7 @@ from relaqs_engine.errors import DataError, LayoutError
 
 import relaqs
 from relaqs.queries.checkpoint import query_identity
+from tests.rows import rows_of
 
 Run = Callable[..., "object"]
 SUM = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
@@ -40,10 +41,6 @@ def warehouse(tmp_path: Path) -> Path:
     return tmp_path / "warehouse"
 
 
-def rows_of(snapshot: relaqs.Snapshot) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in snapshot.estimate.to_pylist()]
-
-
 def oracle(sql: str, *tables: pa.Table) -> list[tuple[object, ...]]:
     with duckdb.connect() as connection:
         connection.register("trips", pa.concat_tables(tables))
@@ -59,7 +56,7 @@ def test_a_session_answers_over_all_rows_after_its_own_append(warehouse: Path) -
         layout = db.append(MORE, "trips", batch="may")
         assert (layout.row_count, layout.batches) == (21_000, ("may",))
         assert db.tables["trips"].row_count == 21_000
-        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert rows_of(db.online_sql(SUM).result().estimate) == close_to(oracle(SUM, FIRST, MORE))
         assert db.append(MORE, "trips", batch="may").row_count == 21_000
 
 
@@ -70,11 +67,13 @@ def test_a_query_ends_over_the_rows_that_it_began_with(warehouse: Path) -> None:
         assert not first.is_exact
         query.pause()
         relaqs.append(MORE, warehouse / "trips")
-        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST))  # of the same session
+        assert rows_of(db.online_sql(SUM).result().estimate) == close_to(
+            oracle(SUM, FIRST)
+        )  # of the same session
         assert db.refresh("trips").row_count == 21_000
         query.resume()
-        assert rows_of(query.result()) == close_to(oracle(SUM, FIRST))
-        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert rows_of(query.result().estimate) == close_to(oracle(SUM, FIRST))
+        assert rows_of(db.online_sql(SUM).result().estimate) == close_to(oracle(SUM, FIRST, MORE))
 
 
 def test_an_outlier_index_of_several_files_is_read_whole(tmp_path: Path) -> None:
@@ -90,9 +89,9 @@ def test_an_outlier_index_of_several_files_is_read_whole(tmp_path: Path) -> None
     sql = "SELECT sum(x) AS x, count(*) AS n FROM trips"
     with relaqs.connect(tmp_path, threads=1) as db:
         snapshots = list(db.online_sql(sql))
-        assert rows_of(snapshots[-1]) == close_to(oracle(sql, *parts))
+        assert rows_of(snapshots[-1].estimate) == close_to(oracle(sql, *parts))
         ((truth, _),) = oracle(sql, *parts)
-        assert rows_of(snapshots[0])[0][0] == pytest.approx(truth, rel=0.1)
+        assert rows_of(snapshots[0].estimate)[0][0] == pytest.approx(truth, rel=0.1)
 
 
 def test_a_checkpoint_of_before_an_append_is_of_other_data(warehouse: Path) -> None:
@@ -119,9 +118,13 @@ def test_a_static_table_that_grew_is_joined_anew(warehouse: Path) -> None:
     relaqs.add_static(pa.table({"zone": [0, 1], "city": ["Oslo", "Bergen"]}), warehouse / "zones")
     sql = "SELECT city, count(*) AS n FROM trips JOIN zones USING (zone) GROUP BY city ORDER BY city"
     with relaqs.connect(warehouse, threads=1) as db:
-        assert len(rows_of(db.online_sql(sql).result())) == 2
+        assert len(rows_of(db.online_sql(sql).result().estimate)) == 2
         db.append(pa.table({"zone": [2], "city": ["Arendal"]}), "zones")
-        assert [city for city, _ in rows_of(db.online_sql(sql).result())] == ["Arendal", "Bergen", "Oslo"]
+        assert [city for city, _ in rows_of(db.online_sql(sql).result().estimate)] == [
+            "Arendal",
+            "Bergen",
+            "Oslo",
+        ]
 
 
 def test_files_of_the_users_own_are_not_appended_to(tmp_path: Path) -> None:
@@ -160,7 +163,7 @@ def test_tables_of_one_key_are_joined_over_old_and_new_rows(tmp_path: Path) -> N
         if (count := sum(key % 30 == day for key in itertools.chain(old, new)))
     ]
     assert len(snapshots) > 1
-    assert rows_of(snapshots[-1]) == expected
+    assert rows_of(snapshots[-1].estimate) == expected
 
 
 def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path) -> None:
@@ -173,10 +176,12 @@ def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path) -> None:
         compacted = relaqs.compact(warehouse / "trips")
         assert len(compacted.files) == 20
         query.resume()
-        assert rows_of(query.result()) == close_to(oracle(SUM, FIRST, MORE))
-        assert rows_of(db.online_sql("SELECT sum(id) AS i FROM trips").result()) == [(21_000 * 20_999 // 2,)]
+        assert rows_of(query.result().estimate) == close_to(oracle(SUM, FIRST, MORE))
+        assert rows_of(db.online_sql("SELECT sum(id) AS i FROM trips").result().estimate) == [
+            (21_000 * 20_999 // 2,)
+        ]
         assert len(db.refresh("trips").files) == 20
-        assert rows_of(db.online_sql(SUM).result()) == close_to(oracle(SUM, FIRST, MORE))
+        assert rows_of(db.online_sql(SUM).result().estimate) == close_to(oracle(SUM, FIRST, MORE))
         assert all(path.exists() for path in old)
     del query  # it may be asked for its plan as long as it is there
     gc.collect()

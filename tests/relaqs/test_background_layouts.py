@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
@@ -17,21 +16,16 @@ import pytest
 import relaqs
 from relaqs.queries import background_layout, notices
 from relaqs.training import LinearRegression
+from tests.relaqs.plain_trips import BY_ZONE, write_trips
+from tests.relaqs.sessions import Connect
+from tests.rows import rows_of
 
 ROWS = 200_000
-SUM = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
-
-
-def write(path: Path, rows: int = ROWS) -> Path:
-    duckdb.sql(
-        f"SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare FROM range({rows}) AS t(i)"
-    ).write_parquet(str(path))
-    return path
 
 
 @pytest.fixture
 def trips(tmp_path: Path) -> Path:
-    return write(tmp_path / "trips.parquet")
+    return write_trips(tmp_path / "trips.parquet", rows=ROWS)
 
 
 class Announced:
@@ -54,24 +48,19 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Announced:
 
 
 @pytest.fixture
+def connect(connect: Connect, announced: Announced) -> Connect:
+    """Return `connect` for sessions that announce to the test."""
+    return connect
+
+
+@pytest.fixture
 def all_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background_layout, "NOTABLE_SECONDS", 0.0)
 
 
-Connect = Callable[..., relaqs.Session]
-
-
-@pytest.fixture
-def connect(tmp_path: Path, announced: Announced) -> Connect:
-    def connect(data: Path, **options: object) -> relaqs.Session:
-        return relaqs.connect(data, cache_directory=tmp_path / "cache", threads=2, **options)  # type: ignore[arg-type]
-
-    return connect
-
-
 def ask(db: relaqs.Session, times: int = 1) -> relaqs.Snapshot:
     for _ in range(times):
-        answer = db.online_sql(SUM).result()
+        answer = db.online_sql(BY_ZONE).result()
     return answer
 
 
@@ -88,11 +77,11 @@ def test_a_large_table_is_laid_out_when_it_is_asked_about_again(
         exact = ask(db)
         settled(db)
         assert (db.tables["trips"].kind, announced.messages) == ("plain", [])
-        plan = db.plan(SUM)
+        plan = db.plan(BY_ZONE)
         ask(db)
         settled(db)
         assert db.tables["trips"].kind == "sampled"
-        first, *_, last = db.online_sql(SUM, batches=10)
+        first, *_, last = db.online_sql(BY_ZONE, batches=10)
         assert (first.is_exact, first.mode) == (False, "mergeable")
         assert last.estimate.equals(exact.estimate)
         assert db.start(plan, relaqs.QueryOptions()).result().estimate.equals(exact.estimate)
@@ -138,7 +127,7 @@ def test_nothing_is_laid_out_where_that_is_not_wanted(
 def test_closing_ends_a_layout_and_leaves_nothing_of_it(
     connect: Connect, tmp_path: Path, announced: Announced
 ) -> None:
-    trips = write(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     with connect(trips) as db:
         ask(db, times=2)
         assert announced.begun.wait(60)
@@ -150,7 +139,7 @@ def test_closing_ends_a_layout_and_leaves_nothing_of_it(
 
 @pytest.mark.usefixtures("all_are_large")
 def test_a_forgotten_session_lays_out_no_more(connect: Connect, tmp_path: Path, announced: Announced) -> None:
-    trips = write(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     db = connect(trips)
     ask(db, times=2)
     assert announced.begun.wait(60)
@@ -180,7 +169,7 @@ def test_a_table_is_laid_out_when_the_user_names_it(
         layout = db.lay_out("Trips")
         assert layout.is_sampled
         assert db.tables["trips"] == layout == db.lay_out("trips")
-        assert db.plan(SUM).mode.value == "mergeable"
+        assert db.plan(BY_ZONE).mode.value == "mergeable"
         with pytest.raises(relaqs.SqlError, match="there is no table 'trip'"):
             db.lay_out("trip")
     assert len(announced.messages) == 1
@@ -195,7 +184,7 @@ def test_training_lays_its_plain_tables_out_first(connect: Connect, trips: Path)
 
 
 def test_a_program_may_end_in_the_middle_of_a_layout(tmp_path: Path) -> None:
-    write(tmp_path / "trips.parquet", rows=4_000_000)
+    write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     program = f"""
 import threading, relaqs
 from relaqs.queries import background_layout, notices
@@ -204,7 +193,7 @@ begun = threading.Event()
 notices.announce = lambda message: begun.set()
 db = relaqs.connect("trips.parquet", cache_directory="cache", threads=2)
 for _ in range(2):
-    db.online_sql({SUM!r}).result()
+    db.online_sql({BY_ZONE!r}).result()
 assert begun.wait(60)
 """
     ended = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, timeout=120)
@@ -214,7 +203,7 @@ assert begun.wait(60)
 
 @pytest.mark.usefixtures("all_are_large")
 def test_how_far_a_layout_is_can_be_asked(connect: Connect, tmp_path: Path, announced: Announced) -> None:
-    trips = write(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     with connect(trips) as db:
         assert db.layout_progress is None
         ask(db, times=2)
@@ -234,7 +223,7 @@ def test_who_asks_meanwhile_is_told_how_far_a_layout_is(
     connect: Connect, tmp_path: Path, announced: Announced, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("relaqs.queries.open_tables.SAY_SECONDS", 0.0)
-    trips = write(tmp_path / "trips.parquet", rows=4_000_000)
+    trips = write_trips(tmp_path / "trips.parquet", rows=4_000_000)
     with connect(trips) as db:
         ask(db, times=2)
         assert announced.begun.wait(60)
@@ -260,7 +249,7 @@ def test_two_names_of_one_file_share_a_layout(tmp_path: Path, trips: Path, annou
         joined = "SELECT count(*) AS n, sum(b.fare) AS fare FROM a JOIN b USING (id) WHERE a.zone = 3"
         answer = db.online_sql(joined).result()
     expected = duckdb.sql(f"SELECT count(*), sum(fare) FROM '{trips}' WHERE zone = 3").fetchall()
-    assert [tuple(row.values()) for row in answer.estimate.to_pylist()] == expected
+    assert rows_of(answer.estimate) == expected
     assert len(announced.messages) == 1
     assert len(relaqs.Cache(tmp_path / "cache").entries()) == 1
 
@@ -272,7 +261,7 @@ def test_a_layout_whose_files_changed_says_so_once_and_is_refreshed(
     with connect(trips) as db:
         old = db.lay_out("trips")
         before = ask(db)
-        write(trips, rows=ROWS // 2)
+        write_trips(trips, rows=ROWS // 2)
         assert ask(db, times=2).estimate.equals(before.estimate)  # all answers are about the same rows
         assert [message.split(":")[0] for message in announced.messages[1:]] == [
             f"{trips} changed since this session was opened"

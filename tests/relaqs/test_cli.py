@@ -170,6 +170,24 @@ def test_a_signal_ends_it_quietly_and_at_once(tpch_warehouse: Path, number: int,
         assert process.stderr.read().strip() == b""
 
 
+@pytest.mark.parametrize(
+    "module", ["click", "relaqs.cli.sql", "relaqs.opening", "duckdb", "pyarrow", "numpy"]
+)
+def test_ctrl_c_while_modules_are_loaded_ends_it_quietly(module: str, tpch_warehouse: Path) -> None:
+    program = (
+        "import os, runpy, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "runpy.run_module('relaqs', run_name='__main__', alter_sys=True)\n"
+    )
+    words = ("sql", REVENUE, "--data", str(tpch_warehouse))
+    command = [sys.executable, "-c", program, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_a_reader_that_goes_away_ends_it_quietly(tpch_warehouse: Path) -> None:
     arguments = ("sql", LONG, "--data", tpch_warehouse, "--format", "jsonl")
     with started(*arguments, stdout=subprocess.PIPE) as process:

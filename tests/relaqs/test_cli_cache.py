@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
+from relaqs_engine.stores.address import Address
+from relaqs_engine.stores.folder import store_folder
 
 import relaqs
 from relaqs.cli import program
 
 Run = Callable[..., Result]
+TOTAL = "SELECT sum(id) AS total FROM trips"
 
 
 @pytest.fixture
@@ -95,3 +98,57 @@ def test_limit_is_set_shown_and_lifted(run: Run, tmp_path: Path) -> None:
     assert used[0].startswith(f"removed the layout of {tmp_path / 'trips.parquet'}")
     assert [entry["names"] for entry in listed(run)] == [[str(tmp_path / "zones.parquet")]]
     assert run("limit", "none").stdout.endswith("no limit\n")
+
+
+@pytest.fixture
+def far(bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An address whose files and tables this machine has copies of."""
+    monkeypatch.chdir(tmp_path)
+    pq.write_table(pa.table({"id": range(200_000)}), "trips.parquet")
+    address = Address.of(f"{bucket}/data")
+    assert address is not None
+    store_folder(address).put("trips.parquet", Path("trips.parquet").read_bytes())
+    relaqs.shuffle("trips.parquet", f"{bucket}/wh/trips", partitions=4)
+    ask(f"{bucket}/wh")
+    ask(f"{bucket}/data/trips.parquet")
+    return bucket
+
+
+def ask(data: str) -> None:
+    with relaqs.connect(data, threads=1) as db:
+        assert db.online_sql(TOTAL).result().table["total"][0].as_py() == sum(range(200_000))
+
+
+def command(*arguments: str) -> Result:
+    return CliRunner().invoke(program, ["cache", *arguments])
+
+
+def test_copies_of_far_files_are_listed_and_removed(far: str) -> None:
+    found = listed(command)
+    names = [entry["names"] for entry in found]
+    assert names == [[f"{far}/data", f"{far}/data/trips.parquet"], [f"{far}/wh/trips"]]  # the last used first
+    assert all((each["kind"], each["state"]) == ("copy", "far") for each in found)
+    assert all(int(str(each["byte_count"])) > 200_000 for each in found)
+    assert command("rm", "--stale").stdout == "nothing was removed\n"
+    assert command("rm", f"{far}/data/trips.parquet").stdout.startswith(f"removed the copy of {far}/data (")
+    assert [entry["names"] for entry in listed(command)] == [[f"{far}/wh/trips"]]
+    ask(f"{far}/data/trips.parquet")
+    ask(f"{far}/wh")
+    assert len(listed(command)) == 2
+
+
+def test_the_limit_counts_copies_of_far_files(far: str, tmp_path: Path) -> None:
+    removed = command("limit", "10KB").stdout
+    assert f"removed the copy of {far}/wh/trips" in removed
+    assert f"removed the copy of {far}/data" in removed
+    assert listed(command) == []
+
+
+def test_what_is_fetched_makes_room_below_the_limit(far: str, tmp_path: Path) -> None:
+    (first, second) = listed(command)
+    sizes = [int(str(each["byte_count"])) for each in (first, second)]
+    assert command("rm", "--all").exit_code == 0
+    assert command("limit", str(max(sizes) + 10_000)).exit_code == 0
+    ask(f"{far}/wh")
+    ask(f"{far}/data/trips.parquet")
+    assert [entry["names"] for entry in listed(command)] == [[f"{far}/data", f"{far}/data/trips.parquet"]]

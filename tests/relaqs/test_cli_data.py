@@ -155,3 +155,34 @@ def test_compact_makes_one_file_of_each_partition(run: Run, source: str, tmp_pat
     assert (result.exit_code, result.stdout) == (0, f"lines: 84 rows, 1 partition, in {tmp_path}/lines\n")
     assert len(read_manifest(tmp_path / "lines").files) == 1
     assert run("compact", "nowhere").exit_code == 1
+
+
+def test_compact_of_a_warehouse_compacts_all_its_tables(run: Run, source: str, tmp_path: Path) -> None:
+    for table in ("a", "b"):
+        assert run("shuffle", source, "--into", f"wh/{table}", "--partitions", "1").exit_code == 0
+        assert run("append", source, "--into", f"wh/{table}").exit_code == 0
+    result = run("compact", "wh")
+    assert (result.exit_code, result.stdout) == (
+        0,
+        f"a: 8 rows, 1 partition, in {tmp_path}/wh/a\nb: 8 rows, 1 partition, in {tmp_path}/wh/b\n",
+    )
+    assert [len(read_manifest(tmp_path / "wh" / table).files) for table in ("a", "b")] == [1, 1]
+
+
+def test_append_to_a_warehouse_names_its_tables(run: Run, source: str, tmp_path: Path) -> None:
+    assert run("shuffle", source, "--into", "wh/lines").exit_code == 0
+    result = run("append", source, "--into", "wh")
+    assert result.exit_code == 1
+    assert f"it has the tables lines: name one, as in {tmp_path}/wh/lines" in result.stderr
+
+
+@pytest.mark.parametrize("cluster", [(), ("--cluster-by", "x")])
+def test_more_partitions_than_the_rows_can_fill_are_refused(
+    run: Run, tmp_path: Path, cluster: tuple[str, ...]
+) -> None:
+    pq.write_table(pa.table({"x": range(50_000)}), tmp_path / "x.parquet")
+    result = run("shuffle", "x.parquet", "--into", "wh/x", "--partitions", "12501", *cluster)
+    assert result.exit_code == 1
+    assert "12,501 partitions are too many for 50,000 rows" in result.stderr
+    assert "up to 12,500 can be made of x.parquet" in result.stderr
+    assert not (tmp_path / "wh" / "x").exists()

@@ -18,6 +18,7 @@ from relaqs_engine.layouts.manifest import MANIFEST_NAME
 
 import relaqs
 from relaqs import training
+from tests.rows import rows_of
 
 ROWS = 60_000
 FARE, ZONE = 1, 2
@@ -78,8 +79,7 @@ def damage(layout: Layout, partition: int, column: int) -> Path:
 
 
 def answer(session: relaqs.Session, sql: str) -> list[tuple[object, ...]]:
-    table = session.online_sql(sql).result(timeout=60).table
-    return [tuple(row.values()) for row in table.to_pylist()]
+    return rows_of(session.online_sql(sql).result(timeout=60).table)
 
 
 @pytest.mark.parametrize("kind", QUERIES)

@@ -17,6 +17,7 @@ from relaqs_engine.plans.whole import WholePlan
 
 import relaqs
 from relaqs.queries import background_layout, notices
+from tests.rows import rows_of
 
 ROWS = 300_000
 MEANS = "SELECT zone, avg(fare) AS fare, count(*) AS n FROM trips WHERE id > 9 GROUP BY zone ORDER BY zone"
@@ -78,10 +79,6 @@ def by_duckdb(sql: str, folder: Path) -> object:
         return connection.sql(sql).fetchall()
 
 
-def values(snapshot: relaqs.Snapshot) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in snapshot.estimate.to_pylist()]
-
-
 def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_file(
     db: relaqs.Session, tmp_path: Path, held: Held
 ) -> None:
@@ -96,8 +93,8 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
     assert [snapshot.is_exact for snapshot in snapshots] == [*([False] * (len(snapshots) - 1)), True]
     assert 0 < first.fraction < 1.1 * share
     assert 0 < first.error < 0.2
-    assert values(last) == by_duckdb(MEANS, tmp_path)
-    for row, (_, fare, n) in zip(first.table.to_pylist(), values(last), strict=True):
+    assert rows_of(last.estimate) == by_duckdb(MEANS, tmp_path)
+    for row, (_, fare, n) in zip(first.table.to_pylist(), rows_of(last.estimate), strict=True):
         # Seven groups of two columns: three half-widths, six standard errors, are passed once in 40 million.
         for name, truth in (("fare", fare), ("n", n)):
             assert abs(row[name] - truth) <= 3 * (row[f"{name}_high"] - row[f"{name}_low"]) / 2
@@ -115,7 +112,7 @@ def test_a_plan_of_before_is_answered_when_the_layout_is_there(
     assert isinstance(plan, FirstPartPlan)
     *sampled, last = db.start(plan, relaqs.QueryOptions())
     assert sampled
-    assert values(last) == by_duckdb(MEANS, tmp_path)
+    assert rows_of(last.estimate) == by_duckdb(MEANS, tmp_path)
 
 
 def test_a_layout_that_fails_takes_its_first_part_along(
@@ -131,7 +128,7 @@ def test_a_layout_that_fails_takes_its_first_part_along(
     assert held.messages[-1] == "trips was not laid out: no luck"
     assert isinstance(db.plan(MEANS), WholePlan)
     last = db.start(plan, relaqs.QueryOptions()).result()
-    assert values(last) == by_duckdb(MEANS, tmp_path)
+    assert rows_of(last.estimate) == by_duckdb(MEANS, tmp_path)
     assert "was not laid out after all" in last.warnings[0]
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
 
@@ -161,7 +158,7 @@ def test_a_damaged_file_of_the_first_part_is_an_error(db: relaqs.Session) -> Non
 )
 def test_the_first_part_never_stands_for_the_table(db: relaqs.Session, tmp_path: Path, sql: str) -> None:
     assert isinstance(db.plan(sql), WholePlan)
-    assert sorted(values(db.online_sql(sql).result())) == sorted(by_duckdb(sql, tmp_path))  # type: ignore[call-overload]
+    assert sorted(rows_of(db.online_sql(sql).result().estimate)) == sorted(by_duckdb(sql, tmp_path))  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +175,7 @@ def test_what_can_be_estimated_is(db: relaqs.Session, tmp_path: Path, sql: str) 
     *sampled, last = db.online_sql(sql)
     assert sampled
     assert all(snapshot.fraction < 0.1 for snapshot in sampled)
-    assert values(last) == by_duckdb(sql, tmp_path)
+    assert rows_of(last.estimate) == by_duckdb(sql, tmp_path)
 
 
 def test_it_is_explained(db: relaqs.Session) -> None:

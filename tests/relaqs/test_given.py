@@ -7,7 +7,7 @@ import gzip
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import relaqs
+from tests.relaqs.sessions import Connect, exact_rows
+from tests.rows import rows_of
 
 ROWS = pa.table(
     {
@@ -33,26 +35,10 @@ SQL = """
     SELECT zone, count(*) AS n, sum(fare) AS fare, bool_or("two words") AS b FROM trips
     GROUP BY zone ORDER BY zone
 """
-Connect = Callable[..., relaqs.Session]
-
-
-@pytest.fixture
-def connect(tmp_path: Path) -> Iterator[Connect]:
-    opened: list[relaqs.Session] = []
-
-    def connect(data: Any = None, **options: Any) -> relaqs.Session:
-        opened.append(relaqs.connect(data, cache_directory=tmp_path / "cache", threads=2, **options))
-        return opened[-1]
-
-    yield connect
-    for session in opened:
-        session.close()
 
 
 def answer(db: relaqs.Session, sql: str = SQL) -> list[tuple[object, ...]]:
-    found = db.online_sql(sql).result()
-    assert found.is_exact
-    return [tuple(row.values()) for row in found.estimate.to_pylist()]
+    return exact_rows(db, sql)
 
 
 def oracle(source: object, sql: str = SQL) -> list[tuple[object, ...]]:
@@ -109,7 +95,7 @@ def test_data_in_memory_join_a_layout(connect: Connect, tmp_path: Path) -> None:
         connection.register("zones", zones)
         expected = connection.execute(sql).fetchall()
     assert not first.is_exact
-    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == expected
+    assert rows_of(last.estimate) == expected
 
 
 def test_data_in_memory_can_be_laid_out_for_estimates(connect: Connect, tmp_path: Path) -> None:
@@ -118,7 +104,7 @@ def test_data_in_memory_can_be_laid_out_for_estimates(connect: Connect, tmp_path
     assert db.lay_out("trips").is_sampled
     first, *_, last = list(db.online_sql(SQL))
     assert not first.is_exact
-    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == oracle(frame)
+    assert rows_of(last.estimate) == oracle(frame)
     db.close()
     assert list((tmp_path / "cache").iterdir()) == [tmp_path / "cache" / "sessions"]
 
@@ -265,7 +251,7 @@ def test_a_table_of_a_duckdb_file_is_laid_out_into_the_cache(connect: Connect, t
     before = answer(db, sql)
     assert db.lay_out("trips").is_sampled
     assert connect(tmp_path / "shop.duckdb").tables["trips"].is_sampled
-    assert [tuple(row.values()) for row in db.online_sql(sql).result().estimate.to_pylist()] == before
+    assert rows_of(db.online_sql(sql).result().estimate) == before
 
 
 def test_a_duckdb_file_that_is_written_to_is_noticed(connect: Connect, shop: Path) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import deltalake
 import pyarrow as pa
@@ -17,29 +15,14 @@ from pyroaring import BitMap64
 
 import relaqs
 from tests.relaqs.iceberg_tables import FolderCatalog
+from tests.relaqs.sessions import Connect, exact_rows
 
 ROWS = pa.table({"id": range(100), "zone": [f"{i % 3:02}" for i in range(100)]})
 COUNT = "SELECT count(*) AS n, sum(id) AS s FROM trips"
-Connect = Callable[..., relaqs.Session]
-
-
-@pytest.fixture
-def connect(tmp_path: Path) -> Iterator[Connect]:
-    opened: list[relaqs.Session] = []
-
-    def connect(data: Any = None, **options: Any) -> relaqs.Session:
-        opened.append(relaqs.connect(data, cache_directory=tmp_path / "cache", threads=2, **options))
-        return opened[-1]
-
-    yield connect
-    for session in opened:
-        session.close()
 
 
 def answer(db: relaqs.Session, sql: str = COUNT) -> list[tuple[object, ...]]:
-    found = db.online_sql(sql).result()
-    assert found.is_exact
-    return [tuple(row.values()) for row in found.estimate.to_pylist()]
+    return exact_rows(db, sql)
 
 
 def files_of(db: relaqs.Session) -> list[Path]:

@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
+from relaqs_engine.plans.whole import WholePlan
 
 import relaqs
 from relaqs.executors import duck_process
 from relaqs.executors.intact_files import UnseenFileError
 from relaqs.queries.checkpoint import query_identity
-
-SUM = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
-
-
-def write(path: Path, rows: int = 20_000) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    duckdb.sql(
-        f"SELECT i AS id, i % 7 AS zone, hash(i) % 100 AS fare FROM range({rows}) AS t(i)"
-    ).write_parquet(str(path))
-    return path
+from tests.relaqs.plain_trips import BY_ZONE, write_trips
+from tests.relaqs.sessions import Connect
+from tests.rows import rows_of
 
 
 @pytest.fixture
 def trips(tmp_path: Path) -> Path:
-    return write(tmp_path / "trips.parquet")
-
-
-@pytest.fixture
-def connect(tmp_path: Path) -> Callable[..., relaqs.Session]:
-    def connect(data: Path | None = None, **options: object) -> relaqs.Session:
-        return relaqs.connect(data, cache_directory=tmp_path / "cache", threads=2, **options)  # type: ignore[arg-type]
-
-    return connect
-
-
-Connect = Callable[..., relaqs.Session]
-
-
-def rows_of(snapshot: relaqs.Snapshot) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in snapshot.estimate.to_pylist()]
+    return write_trips(tmp_path / "trips.parquet", rows=20_000)
 
 
 def oracle(sql: str, **files: Path) -> list[tuple[object, ...]]:
@@ -55,7 +33,7 @@ def oracle(sql: str, **files: Path) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     "sql",
     [
-        SUM,
+        BY_ZONE,
         "SELECT count(DISTINCT fare) AS n, median(fare) AS m FROM trips",
         "SELECT zone, fare, rank() OVER (ORDER BY id) AS r FROM trips WHERE fare > 98 ORDER BY r LIMIT 5",
         "WITH a AS (SELECT avg(fare) AS f FROM trips) SELECT count(*) AS n FROM trips, a WHERE fare > f",
@@ -66,31 +44,31 @@ def test_any_query_is_answered_once_and_exactly(connect: Connect, trips: Path, s
     with connect(trips) as db:
         snapshots = list(db.online_sql(sql))
     assert [(each.is_exact, each.mode) for each in snapshots] == [(True, "exact")]
-    assert rows_of(snapshots[0]) == oracle(sql, trips=trips)
+    assert rows_of(snapshots[0].estimate) == oracle(sql, trips=trips)
     assert snapshots[0].warnings == ("run as a whole: trips is read whole, as it lies",)
 
 
 def test_a_join_of_plain_files_names_them_all(connect: Connect, trips: Path) -> None:
-    write(trips.with_name("zones.parquet"), rows=7)
+    write_trips(trips.with_name("zones.parquet"), rows=7)
     sql = "SELECT count(*) AS n FROM trips JOIN zones ON trips.zone = zones.id"
     with connect(trips.parent) as db:
         answer = db.online_sql(sql).result()
         text = db.explain(sql)
-    assert rows_of(answer) == [(20_000,)]
+    assert rows_of(answer.estimate) == [(20_000,)]
     assert "why: trips and zones are read whole, as they lie\n" in text
 
 
 def test_what_a_layout_would_bring_is_said_of_large_files(connect: Connect, tmp_path: Path) -> None:
-    path = write(tmp_path / "trips.parquet", rows=16_000_000)
+    path = write_trips(tmp_path / "trips.parquet", rows=16_000_000)
     with connect(path) as db:
-        assert "whole, as it lies: lay trips out (`relaqs shuffle`) for estimates" in db.explain(SUM)
-        (command,) = db.advise(SUM).commands
+        assert "whole, as it lies: lay trips out (`relaqs shuffle`) for estimates" in db.explain(BY_ZONE)
+        (command,) = db.advise(BY_ZONE).commands
     assert command == f"relaqs shuffle {path} --into warehouse/trips --partitions 100 --seed 0"
 
 
 def test_no_estimate_is_an_error_where_that_is_asked_for(connect: Connect, trips: Path) -> None:
     with connect(trips) as db, pytest.raises(relaqs.UnsupportedError, match="read whole, as it lies"):
-        db.online_sql(SUM, fallback="error")
+        db.online_sql(BY_ZONE, fallback="error")
 
 
 def test_a_sampled_table_is_estimated_beside_a_plain_one(
@@ -98,55 +76,60 @@ def test_a_sampled_table_is_estimated_beside_a_plain_one(
 ) -> None:
     warehouse = tmp_path / "warehouse"
     relaqs.shuffle(trips, warehouse / "trips", partitions=20)
-    zones = write(tmp_path / "zones.parquet", rows=7)
+    zones = write_trips(tmp_path / "zones.parquet", rows=7)
     sql = "SELECT zones.fare, sum(trips.fare) AS f FROM trips JOIN zones ON trips.zone = zones.id GROUP BY 1"
     with connect(warehouse, tables={"zones": zones}) as db:
         first, *_, last = list(db.online_sql(f"{sql} ORDER BY 1", batches=20))
         assert (first.is_exact, first.mode) == (False, "mergeable")
         assert first.table["f_certified"].to_pylist() == [True] * len(first)
-        assert rows_of(last) == oracle(f"{sql} ORDER BY 1", trips=trips, zones=zones)
+        assert rows_of(last.estimate) == oracle(f"{sql} ORDER BY 1", trips=trips, zones=zones)
 
 
 def test_a_hive_folder_is_read_with_its_columns(connect: Connect, tmp_path: Path) -> None:
     for year in (2012, 2013):
-        write(tmp_path / "trips" / f"year={year}" / "part.parquet", rows=year)
+        write_trips(tmp_path / "trips" / f"year={year}" / "part.parquet", rows=year)
     with connect(tables={"trips": tmp_path / "trips"}) as db:
         answer = db.online_sql("SELECT year, count(*) AS n FROM trips GROUP BY year ORDER BY year").result()
-    assert rows_of(answer) == [(2012, 2012), (2013, 2013)]
+    assert rows_of(answer.estimate) == [(2012, 2012), (2013, 2013)]
 
 
 @pytest.mark.parametrize("name", ["a[1].parquet", "a*.parquet", "it's.parquet", "a b?.parquet"])
 def test_a_file_may_be_called_anything(connect: Connect, tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / name)
-    write(tmp_path / "a1.parquet", rows=5)  # which a pattern would match, too
+    path = write_trips(tmp_path / name, rows=20_000)
+    write_trips(tmp_path / "a1.parquet", rows=5)  # which a pattern would match, too
     with connect(tables={"trips": path}) as db:
-        assert rows_of(db.online_sql("SELECT count(*) AS n FROM trips").result()) == [(20_000,)]
+        assert rows_of(db.online_sql("SELECT count(*) AS n FROM trips").result().estimate) == [(20_000,)]
 
 
 def test_a_file_that_changed_is_an_error_and_a_new_session_reads_it_anew(
     connect: Connect, trips: Path
 ) -> None:
     with connect(trips) as db:
-        before = rows_of(db.online_sql(SUM).result())
-        write(trips, rows=30_000)
+        before = rows_of(db.online_sql(BY_ZONE).result().estimate)
+        write_trips(trips, rows=30_000)
         with pytest.raises(
             relaqs.DataError, match=r"changed since .*: it had .*; open a new session .* db\.refresh"
         ):
-            db.online_sql(SUM).result()
+            db.online_sql(BY_ZONE).result()
         with connect(trips) as other:
-            after = rows_of(other.online_sql(SUM).result())
+            after = rows_of(other.online_sql(BY_ZONE).result().estimate)
         db.refresh("trips")
-        assert before != after == rows_of(db.online_sql(SUM).result()) == oracle(SUM, trips=trips)
+        assert (
+            before
+            != after
+            == rows_of(db.online_sql(BY_ZONE).result().estimate)
+            == oracle(BY_ZONE, trips=trips)
+        )
 
 
 def test_a_file_that_was_written_again_alike_is_noticed(connect: Connect, trips: Path) -> None:
     """Only its time tells: whatever DuckDB has kept of the file would answer for the rows of before."""
     with connect(trips) as db:
-        db.online_sql(SUM).result()
+        db.online_sql(BY_ZONE).result()
         state = trips.stat()
         os.utime(trips, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
         with pytest.raises(relaqs.DataError, match="changed since this session was opened"):
-            db.online_sql(SUM).result()
+            db.online_sql(BY_ZONE).result()
 
 
 def test_a_file_that_changes_while_it_is_read_is_an_error(
@@ -156,20 +139,20 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(
 
     def rewritten_meanwhile(cursor: duck_process.Cursor, sql: str) -> object:
         table = read(cursor, sql)
-        write(trips, rows=30_000)
+        write_trips(trips, rows=30_000)
         return table
 
     with connect(trips) as db:
         monkeypatch.setattr(duck_process.Cursor, "table", rewritten_meanwhile)
         with pytest.raises(relaqs.DataError, match="changed since this session was opened"):
-            db.online_sql(SUM).result()
+            db.online_sql(BY_ZONE).result()
 
 
 def test_a_hoisted_file_that_changed_is_an_error(connect: Connect, trips: Path, tmp_path: Path) -> None:
     relaqs.shuffle(trips, tmp_path / "warehouse" / "trips", partitions=4)
-    zones = write(tmp_path / "zones.parquet", rows=7)
+    zones = write_trips(tmp_path / "zones.parquet", rows=7)
     with connect(tmp_path / "warehouse", tables={"zones": zones}) as db:
-        write(zones, rows=6)
+        write_trips(zones, rows=6)
         with pytest.raises(relaqs.DataError, match=r"zones\.parquet changed since this session was opened"):
             db.online_sql("SELECT count(*) AS n FROM trips JOIN zones ON trips.zone = zones.id").result()
 
@@ -179,16 +162,16 @@ def test_a_file_that_is_gone_is_named_and_may_come_back(connect: Connect, trips:
     with connect(trips) as db:
         trips.rename(aside)
         with pytest.raises(UnseenFileError, match=r"trips\.parquet is not there; restore it, or open a new"):
-            db.online_sql(SUM).result()
+            db.online_sql(BY_ZONE).result()
         aside.rename(trips)
-        assert db.online_sql(SUM).result().is_exact
+        assert db.online_sql(BY_ZONE).result().is_exact
 
 
 def test_a_checkpoint_of_another_state_of_a_plain_table_is_not_continued(
     connect: Connect, trips: Path, tmp_path: Path
 ) -> None:
     relaqs.shuffle(trips, tmp_path / "warehouse" / "trips", partitions=4)
-    zones = write(tmp_path / "zones.parquet", rows=7)
+    zones = write_trips(tmp_path / "zones.parquet", rows=7)
     sql = "SELECT count(*) AS n FROM trips JOIN zones ON trips.zone = zones.id"
 
     def identity() -> str:
@@ -199,3 +182,26 @@ def test_a_checkpoint_of_another_state_of_a_plain_table_is_not_continued(
     assert identity() == before
     os.utime(zones, ns=(0, zones.stat().st_mtime_ns + 1))
     assert identity() != before
+
+
+WIDE = [
+    ("SELECT count(*) AS n FROM wide", '"c0"'),
+    ("SELECT sum(C7) AS total FROM wide WHERE c3 > 1", '"c3", "c7"'),
+    ("SELECT w.c5 FROM wide AS w ORDER BY 1 LIMIT 1", '"c5"'),
+    ("SELECT max(a.c1 + b.c2) AS m FROM wide AS a JOIN wide AS b USING (c9)", '"c1", "c2", "c9"'),
+    ("WITH q AS (SELECT c4 AS x FROM wide) SELECT x, count(*) AS n FROM q GROUP BY ALL ORDER BY x", '"c4"'),
+]
+
+
+@pytest.mark.parametrize(("sql", "columns"), WIDE)
+def test_only_the_columns_that_a_query_names_are_bound(
+    sql: str, columns: str, tmp_path: Path, connect: Connect
+) -> None:
+    file = tmp_path / "wide.parquet"
+    made = ", ".join(f"(range * {i}) % 7 AS c{i}" for i in range(60))
+    duckdb.sql(f"SELECT {made} FROM range(50)").write_parquet(str(file))
+    with connect(file) as db:
+        plan = db.plan(sql)
+        assert isinstance(plan, WholePlan)
+        assert f"(SELECT {columns} FROM" in plan.exact_sql
+        assert rows_of(db.online_sql(sql).result().estimate) == oracle(sql, wide=file)

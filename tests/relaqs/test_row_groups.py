@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,31 +12,18 @@ from relaqs_engine.errors import DataError
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.row_groups import RowGroupPlan
 
-import relaqs
 from relaqs.queries import planner
 from tests.engine.row_group_files import write_trips
+from tests.relaqs.sessions import Connect
 
 BY_ZONE = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
 
-Connect = Callable[[Path], relaqs.Session]
-
 
 @pytest.fixture
-def connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Connect]:
+def connect(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> Connect:
     """Return `connect` for sessions that sample small files as well."""
     monkeypatch.setattr(planner, "RowGroupRules", lambda cores: RowGroupRules(cores, 1e-5, 16, 0.2))
-    opened: list[relaqs.Session] = []
-
-    def connect(data: Path) -> relaqs.Session:
-        session = relaqs.connect(
-            data, cache_directory=tmp_path / "cache", threads=2, background_layouts=False
-        )
-        opened.append(session)
-        return session
-
-    yield connect
-    for session in opened:
-        session.close()
+    return partial(connect, background_layouts=False)
 
 
 @pytest.fixture

@@ -19,17 +19,18 @@ from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 import relaqs
-from relaqs import session as session_module
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import StepReport
 from relaqs.opening import connect
 from relaqs.policies import Fifo, PolicyError
+from relaqs.queries import assembly
 from relaqs.queries import planner as planner_module
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.queries.start import query_job
 from relaqs.session import Session
 from tests.conftest import Oracle
+from tests.rows import rows_of
 
 REVENUE = """
     SELECT l_returnflag, sum(l_extendedprice * (1 - l_discount)) AS revenue, avg(l_quantity) AS quantity
@@ -160,7 +161,7 @@ def test_a_column_of_the_users_own_keeps_its_name(db: Session, tpch_oracle: Orac
     sql = "SELECT sum(l_tax) AS x, min(l_returnflag) AS x_low FROM lineitem"
     snapshot = db.online_sql(sql).result()
     assert snapshot.estimate.column_names == ["x", "x_low"]
-    assert [tuple(row.values()) for row in snapshot.estimate.to_pylist()] == tpch_oracle.rows(sql)
+    assert rows_of(snapshot.estimate) == tpch_oracle.rows(sql)
     assert snapshot.columns[0].low != "x_low"
     assert snapshot.columns[0].low in snapshot.table.column_names
 
@@ -229,7 +230,7 @@ def test_views_are_read_like_tables(tpch_warehouse: Path, tpch_oracle: Oracle) -
         assert query.sql.startswith("WITH b AS")
         answer = query.result()
         assert answer.mode == "mergeable"
-        assert [tuple(row.values()) for row in answer.estimate.to_pylist()] == expected
+        assert rows_of(answer.estimate) == expected
         with pytest.raises(relaqs.SqlError, match="defines 'returned'"):
             db.online_sql("WITH returned AS (SELECT 1 AS l_quantity) SELECT * FROM big_returned, returned")
 
@@ -294,7 +295,7 @@ def test_a_container_may_run_as_a_user_without_a_name(
 def test_one_line(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
     sql = "SELECT count(*) AS n FROM orders"
     answer = relaqs.online_sql(sql, data=tpch_warehouse, threads=1, seed=3).result()
-    assert [tuple(row.values()) for row in answer.estimate.to_pylist()] == tpch_oracle.rows(sql)
+    assert rows_of(answer.estimate) == tpch_oracle.rows(sql)
 
 
 def test_closing_stops_queries_and_snapshots_live_on(tpch_warehouse: Path) -> None:
@@ -322,7 +323,7 @@ def test_a_query_that_starts_while_its_session_closes_is_stopped(
             db._running.close(0.0)  # what `close` does first, on another thread
             return query_job(*arguments, **named)
 
-        monkeypatch.setattr(session_module, "query_job", closing)
+        monkeypatch.setattr(assembly, "query_job", closing)
         query = db.online_sql(REVENUE)
         assert query.wait(20)
         assert query.state == "stopped"

@@ -24,6 +24,7 @@ from relaqs_engine.stores.folder import StoreFolder, store_folder
 
 import relaqs
 from relaqs.executors.read_ahead import ReadAhead
+from tests.rows import rows_of
 from tests.store_server import SECRET, Fault, StoreServer
 
 ROWS = 50_000
@@ -46,10 +47,6 @@ def oracle(sql: str = SUMS, data: str = NUMBERS) -> list[tuple[object, ...]]:
         return connection.execute(sql).fetchall()
 
 
-def rows(table: pa.Table) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in table.to_pylist()]
-
-
 def folder(address: str) -> StoreFolder:
     """Return what is really there, past everything that is tested."""
     found = Address.of(address)
@@ -64,7 +61,7 @@ def keys(bucket: str) -> list[str]:
 def test_a_table_is_laid_out_and_asked_in_a_store(bucket: str) -> None:
     layout = lay_out(bucket)
     assert f"in {bucket}/numbers" in layout.summary
-    assert rows(answer(bucket)) == oracle()
+    assert rows_of(answer(bucket)) == oracle()
 
 
 def test_the_same_snapshots_as_from_a_folder(bucket: str, tmp_path: Path) -> None:
@@ -99,7 +96,7 @@ def test_damaged_copies_are_fetched_again(bucket: str, tmp_path: Path) -> None:
     answer(bucket)
     for path in (tmp_path / "cache").rglob("*.parquet"):
         path.write_bytes(bytes(path.stat().st_size))
-    assert rows(answer(bucket)) == oracle()
+    assert rows_of(answer(bucket)) == oracle()
 
 
 @pytest.mark.parametrize(
@@ -126,13 +123,13 @@ def test_failing_requests_are_repeated(kind: str, bucket: str, store: StoreServe
     store.fails(Fault(kind, times=3))
     lay_out(bucket)
     store.fails(Fault(kind, "GET", times=4))
-    assert rows(answer(bucket)) == oracle()
+    assert rows_of(answer(bucket)) == oracle()
 
 
 def test_slow_answers_are_waited_for(bucket: str, store: StoreServer) -> None:
     lay_out(bucket)
     store.fails(Fault("slow", "GET", seconds=0.2, times=10))
-    assert rows(answer(bucket)) == oracle()
+    assert rows_of(answer(bucket)) == oracle()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +159,7 @@ def test_a_write_that_fails_leaves_what_was_there(key: str, bucket: str, store: 
         lay_out(bucket, "SELECT range AS other FROM range(1000)", force=True)
     store.fails()
     assert keys(bucket) == before
-    assert rows(answer(bucket)) == oracle()
+    assert rows_of(answer(bucket)) == oracle()
 
 
 def test_a_new_layout_takes_the_place_of_the_old_one(bucket: str, store: StoreServer) -> None:
@@ -171,7 +168,7 @@ def test_a_new_layout_takes_the_place_of_the_old_one(bucket: str, store: StoreSe
     with pytest.raises(relaqs.LayoutError, match="holds a layout already"):
         lay_out(bucket, other)
     lay_out(bucket, other, force=True)
-    assert rows(answer(bucket)) == oracle(data=other)
+    assert rows_of(answer(bucket)) == oracle(data=other)
     assert len({key.split("/")[1] for key in keys(bucket)}) == 2  # the manifest and one data folder
 
 
@@ -193,7 +190,7 @@ def test_of_two_writers_one_wins_and_nothing_is_left_of_the_other(
     monkeypatch.setattr(StoreFolder, "put", slow_put)
     with pytest.raises(relaqs.LayoutError, match=f"{bucket}/numbers was written by somebody else meanwhile"):
         lay_out(bucket, force=True)
-    assert rows(answer(bucket)) == oracle(data=other)
+    assert rows_of(answer(bucket)) == oracle(data=other)
     assert len({key.split("/")[1] for key in keys(bucket)}) == 2  # the manifest and one data folder
 
 
@@ -212,7 +209,7 @@ def test_a_switch_whose_answer_was_lost_is_no_failure(bucket: str, monkeypatch: 
     monkeypatch.setattr(obstore, "put", answer_lost)
     lay_out(bucket)
     assert lost == ["manifest.json"]
-    assert rows(answer(bucket)) == oracle()
+    assert rows_of(answer(bucket)) == oracle()
 
 
 def test_what_a_dead_writer_left_is_removed_when_it_is_old(
@@ -246,7 +243,7 @@ def test_copies_stay_below_the_limit(bucket: str, tmp_path: Path, monkeypatch: p
     shutil.rmtree(copies)
     monkeypatch.setenv("RELAQS_STORE_CACHE", f"{limit}B")
     for sql in (SUMS, texts, SUMS):
-        assert rows(answer(bucket, sql)) == oracle(sql)
+        assert rows_of(answer(bucket, sql)) == oracle(sql)
         assert held_bytes(copies) <= limit + 0.2 * limit / 0.6  # two of ten partitions may be in use then
     shutil.rmtree(copies)
     monkeypatch.setenv("RELAQS_STORE_CACHE", "1kB")
@@ -271,6 +268,19 @@ def test_copies_that_are_read_are_not_removed(tmp_path: Path) -> None:
         assert sum(path.exists() for path in paths) <= 12
     mirror.make_room(tmp_path, 1_000_000, 1_000_000)
     assert not any(path.exists() for path in paths)
+
+
+def test_copies_that_are_read_through_a_link_are_not_removed(tmp_path: Path) -> None:
+    root, link = tmp_path / "stores", tmp_path / "link"
+    path = root / "0" / "trips.parquet"
+    mirror.hollow(path, 100_000)
+    mirror.write(path, [(0, 100_000)], [memoryview(bytes(100_000))])
+    link.symlink_to(root)
+    with mirror.in_use(link, [link / "0" / "trips.parquet"]):
+        mirror.make_room(root, 0, 0)
+        assert path.exists()
+    mirror.make_room(root, 0, 0)
+    assert not path.exists()
 
 
 def test_a_copy_that_was_made_again_is_another_one(tmp_path: Path) -> None:
@@ -381,7 +391,7 @@ def test_a_session_that_is_refreshed_reads_the_table_as_it_is_now(bucket: str) -
     with relaqs.connect(bucket, threads=2) as db:
         lay_out(bucket, other, force=True)
         db.refresh("numbers")
-        assert rows(db.online_sql(SUMS).result().estimate) == oracle(data=other)
+        assert rows_of(db.online_sql(SUMS).result().estimate) == oracle(data=other)
 
 
 def test_advice_names_addresses(bucket: str) -> None:

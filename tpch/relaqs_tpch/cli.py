@@ -10,6 +10,7 @@ from relaqs_engine.layouts import Layout
 from rich.console import Console
 from rich.table import Table
 
+from relaqs.cli.parameters import format_option
 from relaqs.cli.progress import progress_bar
 from relaqs_tpch.cli_report import report_command
 from relaqs_tpch.cli_run import run_command
@@ -70,7 +71,7 @@ def generate_command(
 
 
 @tpch.command("queries", short_help="Print the 22 queries.")
-@click.option("--format", "output", type=click.Choice(["sql", "jsonl"]), default="sql", show_default=True)
+@format_option("SQL text, or one JSON object a query.", ("sql", "jsonl"))
 def queries_command(output: str) -> None:
     """Print the 22 queries, as SQL or as one JSON object a line: {"query": 1, "sql": "…"}."""
     for number in QUERIES:

@@ -16,7 +16,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from relaqs.cli.parameters import command_words
+from relaqs.cli.parameters import command_words, format_option
 from relaqs.cli.progress import progress_bar
 from relaqs.cli.studies import said_if_stopped
 from relaqs.executors.threads import usable_cores
@@ -56,7 +56,7 @@ CAPTION = (
 @click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Orders of the data.")
 @click.option("--threads", type=click.IntRange(min=1), default=usable_cores, show_default="all cores")
 @out_option
-@click.option("--format", "output", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+@format_option()
 def run_command(
     data: Path,
     queries: str,

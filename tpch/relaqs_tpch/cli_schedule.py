@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from relaqs.cli.parameters import cluster_option, command_words, numbers, share, tls_options
+from relaqs.cli.parameters import cluster_option, command_words, format_option, numbers, share, tls_options
 from relaqs.cli.simulate import policy_names
 from relaqs.cli.studies import print_runs, said_if_stopped
 from relaqs.executors import ThreadExecutor
@@ -57,7 +57,7 @@ from relaqs_tpch.warehouse import Warehouse
 @tls_options
 @click.option("--threads", type=click.IntRange(min=1), default=usable_cores, show_default="all cores")
 @out_option
-@click.option("--format", "output", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+@format_option()
 def schedule_command(
     data: tuple[Path, ...],
     policies: str,

@@ -7,7 +7,7 @@ planner's result for the query is compared with its result for the tables as the
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from relaqs_engine.advisor.imagined import gauges, is_static, table_of, with_further
 from relaqs_engine.advisor.join_columns import JoinColumns, join_columns
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import Layout, rows_in_words
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.online_plan import Mode, OnlinePlan
@@ -77,11 +77,12 @@ class LayoutOutlook:
         is_progressive: whether there are estimates before the end.
         reasons: why it is answered so.
         streams: the layouts that it samples.
-        rows: of all its tables.
+        rows: of all its tables, twice of one that it samples and reads whole as well.
         streamed_rows: of those that it samples.
         groups_are_local: whether each group's rows lie in one partition.
         group_rows: the rows that an average group has at least.
         is_two_level: whether it is computed from other answers so far, or from rows that such answers decide.
+        rows_are_counted: whether numbers of rows are exact, not guessed from the size of text files.
     """
 
     mode: Mode
@@ -93,6 +94,11 @@ class LayoutOutlook:
     groups_are_local: bool
     group_rows: float
     is_two_level: bool
+    rows_are_counted: bool = True
+
+    def in_words(self, row_count: int) -> str:
+        """Return a number of its rows for people."""
+        return rows_in_words(row_count, is_counted=self.rows_are_counted or row_count == 0)
 
     @property
     def directness(self) -> int:
@@ -218,19 +224,21 @@ def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
     return f"{reason}; and with {names}, {last.outlook.reasons[0]}"
 
 
-def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Iterable[Layout]) -> LayoutOutlook:
+def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> LayoutOutlook:
     streams = tuple(stream.table for stream in plan.streams)
+    twice = set(streams).intersection(name for hoist in plan.hoists for name in hoist.tables)
     leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0
     return LayoutOutlook(
         mode=plan.mode,
         is_progressive=plan.is_estimated,
         reasons=plan.reasons,
         streams=streams,
-        rows=sum(layout.row_count for layout in layouts),
+        rows=sum(layout.row_count for layout in (*layouts, *map(catalog.table, twice))),
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,
         is_two_level=plan.is_two_level,
+        rows_are_counted=all(layout.rows_are_counted for layout in layouts),
     )
 
 
@@ -283,7 +291,8 @@ def _in_words(advice: Advice) -> Iterator[str]:
     elif now.directness != then.directness:
         yield "levels   from other answers so far, without intervals of its own → estimated at once"
     yield f"streams  {', '.join(now.streams) or 'none'} → {', '.join(then.streams)}"
-    yield f"rows     {now.streamed_rows:,} → {then.streamed_rows:,} streamed, of {then.rows:,} in its tables"
+    streamed = f"{now.in_words(now.streamed_rows)} → {then.in_words(then.streamed_rows)} streamed"
+    yield f"rows     {streamed}, of {then.in_words(then.rows)} in its tables"
     if then.completes_small_groups and not now.groups_are_local:
         yield "groups   in all partitions → each in one, and complete as soon as it is seen"
     yield ""
@@ -295,8 +304,9 @@ def _why_none(advice: Advice) -> str:
     if advice.obstacle:
         return f"No layout would help, it runs exactly: {advice.obstacle}."
     if not now.is_progressive:
-        return f"No layout is needed: its tables have {now.rows:,} rows together, which are read at once."
+        rows = now.in_words(now.rows)
+        return f"No layout is needed: its tables have {rows} rows together, which are read at once."
     return (
         f"No further layout is needed: it is answered progressively, and streams {', '.join(now.streams)}, "
-        f"{now.streamed_rows:,} of the {now.rows:,} rows in its tables."
+        f"{now.in_words(now.streamed_rows)} of the {now.in_words(now.rows)} rows in its tables."
     )

@@ -144,9 +144,7 @@ def building(
     """
     with _target(into, force=force, waits=waits) as target:
         cursor = open_for_writing(
-            threads=threads or os.cpu_count() or 1,
-            memory_limit_bytes=memory_limit_bytes,
-            temp_directory=target.scratch / "spill",
+            target.scratch / "spill", memory_limit_bytes=memory_limit_bytes, threads=threads
         )
         with closing(cursor):
             given = given_files(source)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.duck import (
     DEFAULT_MEMORY_LIMIT_BYTES,
     Cursor,
+    ReadingDatabase,
     file_state,
     open_for_reading,
     open_for_writing,
@@ -75,12 +76,14 @@ class Opening:
         announce: called with a sentence before anything that takes time.
         spread: threads to lay tables out on.
         processes: other processes to do so on.
+        reading: what looks into Parquet files. Close it when the tables are open.
     """
 
     use: CacheUse = field(default_factory=CacheUse)
     announce: Announce = lambda message: None
     spread: Spread = in_turn
     processes: Spread | None = None
+    reading: ReadingDatabase = field(default_factory=ReadingDatabase)
 
 
 def opened_table(table: str, source: TableSource, how: Opening) -> Layout:
@@ -150,7 +153,7 @@ def _recognised(
     cached = CachedFiles.of(table, source, cache)
     kind = kind_of(cached.files)
     if kind is FileKind.PARQUET:
-        return cached, partial(_as_they_lie, cached)
+        return cached, partial(_as_they_lie, cached, how)
     return cached, lambda: table_of_text(kind, cached) or _staged(cached, source, how)
 
 
@@ -180,7 +183,7 @@ def _of_session(table: str, source: object, folder: SessionFolder) -> PlainTable
     if data is not None or files:
         return table_in_memory(source if data is None else data, words, cached, fingerprint(files))
     cached.staged.mkdir(parents=True)
-    with closing(_writing_cursor(cached.staged)) as cursor:
+    with closing(open_for_writing(cached.staged / "spill")) as cursor:
         opened = open_source(source, cursor, cached.staged)
     with closing(open_for_reading()) as cursor:
         return plain_table(cached, opened, fingerprint(opened.files), cursor)
@@ -328,8 +331,8 @@ def _stored_layout(source: object, cache_directory: Path) -> Layout | None:
     return stored_layout(address, mirror_root(cache_directory))
 
 
-def _as_they_lie(cached: CachedFiles) -> PlainTable:
-    with closing(open_for_reading()) as cursor:
+def _as_they_lie(cached: CachedFiles, how: Opening) -> PlainTable:
+    with closing(how.reading.cursor()) as cursor:
         opened = parquet_source(cached.files, cursor, cached.source_in_words)
         return plain_table(cached, opened, cached.states, cursor)
 
@@ -355,21 +358,13 @@ def _stage(cached: CachedFiles, source: TableSource) -> None:
     scratch.mkdir(exist_ok=True)
     try:
         with write_errors(cached.home, scratch):
-            with closing(_writing_cursor(scratch)) as cursor:
+            with closing(open_for_writing(scratch / "spill")) as cursor:
                 open_source(source, cursor, scratch)
             if fingerprint([Path(path) for path, *_ in cached.states]) != cached.states:
                 raise DataError(f"{cached.source_in_words} changed while it was being read; open it again")
             scratch.rename(cached.staged)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _writing_cursor(scratch: Path) -> Cursor:
-    return open_for_writing(
-        threads=os.cpu_count() or 1,
-        memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-        temp_directory=scratch / "spill",
-    )
 
 
 def suitable_partitions(row_count: int) -> int:

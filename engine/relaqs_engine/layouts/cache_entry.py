@@ -35,10 +35,12 @@ class CacheEntry:
 
     Attributes:
         path: its folder.
-        kind: "layout"; "copy"; or "other" for what another version of ReLAQS made.
+        kind: "layout"; "copy", also of what was fetched of an object store; or "other" for what another
+            version of ReLAQS made.
         names: the absolute paths and patterns that its source was opened by.
         state: "current" if the source is as it was when this was made. "changed" or "gone" if it is not: then
-            no new session reads this. "unknown" if it is not known what the source was.
+            no new session reads this. "unknown" if it is not known what the source was. "far" if it lies in
+            an object store or on a web server, which was not asked.
         row_count: its rows, None where they cannot be read.
         byte_count: what it takes on disk.
         made_at: when it was made.
@@ -59,7 +61,12 @@ class CacheEntry:
     @property
     def is_stale(self) -> bool:
         """Whether no new session will read it."""
-        return self.state != "current"
+        return self.state not in ("current", "far")
+
+    @property
+    def is_far(self) -> bool:
+        """Whether this was fetched of an object store or a web server."""
+        return self.state == "far"
 
     @property
     def source(self) -> str:
@@ -73,12 +80,18 @@ class CacheEntry:
 
     def is_called(self, name: str) -> bool:
         """Whether people mean this by a name: of its file, or a path of its source or of its own."""
+        if self.is_far:
+            return name.rstrip("/") in {*map(_table_name, self.names), *self.names, str(self.path)}
         home = self.path if self.kind == "other" else self.path.parent
         own = (home.name, home.name.rpartition("-")[0], str(home), str(self.path))
         path = absolute(name)
         return bool({name, path} & {*own, *self.names}) or any(
             each.startswith(f"{path}:") for each in self.names
         )
+
+
+def _table_name(address: str) -> str:
+    return address.rpartition("/")[2].partition(".")[0]
 
 
 def tidy(home: Path) -> None:
@@ -129,8 +142,8 @@ def _entry(path: Path, kind: EntryKind, record: SourceRecord | None) -> CacheEnt
         record.state if record else "unknown",
         _row_count(path, kind),
         sum(state.st_size for state in files),
-        _time(max((state.st_mtime for state in files), default=0.0)),
-        _time(path.stat().st_mtime),
+        time_of(max((state.st_mtime for state in files), default=0.0)),
+        time_of(path.stat().st_mtime),
         _is_in_use(path),
     )
 
@@ -157,5 +170,6 @@ def _is_in_use(path: Path) -> bool:
         return True
 
 
-def _time(seconds: float) -> datetime:
+def time_of(seconds: float) -> datetime:
+    """Return a time of the system in this place's time zone."""
     return datetime.fromtimestamp(seconds).astimezone()

@@ -18,9 +18,10 @@ from pathlib import Path
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.cache_entry import CacheEntry, entries_in, has_rubbish, tidy
 from relaqs_engine.layouts.cached_files import SourceRecord, one_at_a_time, size_in_words
+from relaqs_engine.layouts.fetched import fetched_entries, remove_fetched
 from relaqs_engine.layouts.folder import locked, write_text
 from relaqs_engine.layouts.session_folder import sweep_sessions
-from relaqs_engine.stores.mirror import default_cache_directory
+from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
 _HOME = re.compile(r"[^.].*-[0-9a-f]{16}")
 _LIMIT_NAME = "limit.json"
@@ -29,6 +30,8 @@ _REMOVING_PREFIX = ".removing-"
 
 class Cache:
     """The folder that keeps layouts of plain files, and copies of files that cannot be read where they lie.
+
+    What was fetched of object stores is in it, too.
 
     Args:
         directory: the folder. By default $RELAQS_CACHE or ~/.cache/relaqs.
@@ -52,6 +55,7 @@ class Cache:
     def entries(self) -> tuple[CacheEntry, ...]:
         """Return what is in the cache, the last used first."""
         found = [entry for home in self._homes() for entry in entries_in(home)]
+        found += fetched_entries(mirror_root(self.directory))
         return tuple(sorted(found, key=lambda entry: entry.used_at, reverse=True))
 
     def find(self, *names: str | os.PathLike[str]) -> tuple[CacheEntry, ...]:
@@ -77,7 +81,7 @@ class Cache:
 
     def remove(self, entries: Iterable[CacheEntry]) -> tuple[CacheEntry, ...]:
         """Remove entries, and return those that were removed. One that an open session reads stays."""
-        return tuple(entry for entry in entries if self._remove(entry.path))
+        return tuple(entry for entry in entries if self._remove(entry))
 
     @property
     def limit_bytes(self) -> int | None:
@@ -110,6 +114,13 @@ class Cache:
         entries = self.entries()
         excess = sum(entry.byte_count for entry in entries) - limit_bytes
         return tuple(self._removed_until(excess, entries))
+
+    def free(self, needed_bytes: int) -> None:
+        """Remove what was not used for the longest time until so much more fits, as far as that goes."""
+        if (limit := self.limit_bytes) is not None:
+            entries = self.entries()
+            excess = sum(entry.byte_count for entry in entries) + needed_bytes - limit
+            list(self._removed_until(excess, entries))
 
     def make_room(self, needed_bytes: int, what: str, announce: Callable[[str], None]) -> None:
         """Remove what was not used for the longest time, until so much more fits into the limit.
@@ -168,12 +179,15 @@ class Cache:
         for entry in sorted(entries, key=lambda entry: entry.used_at):
             if excess <= 0:
                 return
-            if self._remove(entry.path):
+            if self._remove(entry):
                 excess -= entry.byte_count
                 yield entry
 
-    def _remove(self, folder: Path) -> bool:
-        """Remove an entry's folder unless it is in use. Return whether it is gone."""
+    def _remove(self, entry: CacheEntry) -> bool:
+        """Remove an entry unless it is in use. Return whether it is gone."""
+        if entry.is_far:
+            return remove_fetched(mirror_root(self.directory), entry.path)
+        folder = entry.path
         aside = self.directory / f"{_REMOVING_PREFIX}{secrets.token_hex(8)}"
         try:
             with locked(folder, wait=False):

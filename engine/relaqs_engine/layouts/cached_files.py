@@ -29,8 +29,8 @@ from relaqs_engine.layouts.sources import FileSource, find_files, fingerprint, s
 LAYOUT, STAGED, RECORD_NAME = "layout", "staged", "source.json"
 _BETWEEN_PATHS = "\n"
 
-SourceState = Literal["current", "changed", "gone", "unknown"]
-"""Files as they were when something was made of them, others or more than then, none left, or not known."""
+SourceState = Literal["current", "changed", "gone", "unknown", "far"]
+"""Files as they were when something was made of them, others or more, none left, not known, or far away."""
 
 
 @dataclass(frozen=True, slots=True)

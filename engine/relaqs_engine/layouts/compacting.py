@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,7 +62,10 @@ def compact(
         held = read_manifest(folder)
         if not is_compact(held):
             target.check_space(sum(partition.byte_count for partition in held.partitions))
-            with _cursor(target, memory_limit_bytes, threads) as cursor:
+            cursor = open_for_writing(
+                target.scratch / "spill", memory_limit_bytes=memory_limit_bytes, threads=threads
+            )
+            with closing(cursor):
                 held = _compacted(cursor, target, held, report)
             target.replace(held)
     report(1.0, "done")
@@ -74,17 +75,6 @@ def compact(
 def is_compact(layout: Layout) -> bool:
     """Whether no partition has more than one file."""
     return all(len(partition.files) == 1 for partition in layout.partitions)
-
-
-@contextmanager
-def _cursor(target: Writing, memory_limit_bytes: int, threads: int | None) -> Iterator[Cursor]:
-    cursor = open_for_writing(
-        threads=threads or os.cpu_count() or 1,
-        memory_limit_bytes=memory_limit_bytes,
-        temp_directory=target.scratch / "spill",
-    )
-    with closing(cursor):
-        yield cursor
 
 
 def _compacted(cursor: Cursor, target: Writing, held: Layout, progress: Progress) -> Layout:

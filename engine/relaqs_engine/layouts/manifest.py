@@ -205,9 +205,7 @@ class Layout:
     @property
     def rows_in_words(self) -> str:
         """Return how many rows it has, for people. A guess is rounded: about 36,000."""
-        return (
-            f"{self.row_count:,}" if self.rows_are_counted else f"about {float(f'{self.row_count:.2g}'):,.0f}"
-        )
+        return rows_in_words(self.row_count, is_counted=self.rows_are_counted)
 
     @property
     def is_sampled(self) -> bool:
@@ -291,6 +289,15 @@ class Layout:
         )
 
 
+def rows_in_words(row_count: int, *, is_counted: bool) -> str:
+    """Return a number of rows for people. A guess is rounded.
+
+    >>> rows_in_words(36_412, is_counted=True), rows_in_words(36_412, is_counted=False)
+    ('36,412', 'about 36,000')
+    """
+    return f"{row_count:,}" if is_counted else f"about {float(f'{row_count:.2g}'):,.0f}"
+
+
 def read_manifest(directory: str | Path) -> Layout:
     """Return the layout stored in a table's folder. The folder's name is the table's name.
 
@@ -320,12 +327,20 @@ def read_state(folder: Path, path: Path) -> Layout:
         text = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise LayoutError(
-            f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; "
-            "lay a table out with `relaqs shuffle SOURCE --into DIR/TABLE`"
+            f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; {_other_tables(folder)}"
         ) from None
     except OSError as error:
         raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
     return parsed_manifest(folder, text, str(path))
+
+
+def _other_tables(folder: Path) -> str:
+    """Return what to do where a folder is no table: name one of the tables in it, or lay one out."""
+    names = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST_NAME}"))]
+    if not names:
+        return "lay a table out with `relaqs shuffle SOURCE --into DIR/TABLE`"
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"it has the tables {', '.join(names[:5])}{more}: name one, as in {folder / names[0]}"
 
 
 def parsed_manifest(folder: Path, text: bytes, path: str) -> Layout:
@@ -398,6 +413,11 @@ def table_folders(warehouse: Path) -> list[Path]:
             hint = f"it is a table itself: open {warehouse.parent}"
         raise LayoutError(f"{warehouse} holds no tables; {hint}")
     return folders
+
+
+def tables_at(directory: Path) -> list[Path]:
+    """Return the folder itself where it is a table, else the folders of the tables in it."""
+    return [directory] if (directory / MANIFEST_NAME).exists() else table_folders(directory)
 
 
 def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:

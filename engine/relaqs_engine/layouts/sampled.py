@@ -22,6 +22,9 @@ from relaqs_engine.layouts.spread import Spread, in_turn
 from relaqs_engine.layouts.statistics import described
 
 _MOST_PARTITIONS = 100_000
+_ALWAYS_ALLOWED = 1_000
+"""Partitions of a table with few rows, too: a small table may meet a large one partition by partition."""
+_FEWEST_ROWS_A_PARTITION = 4
 _SHARE_OF_WRITING = 0.9
 """The share of the whole work that is writing. The statistics are the rest."""
 
@@ -45,8 +48,8 @@ def shuffle(
         source: Parquet or CSV (a path, folder, glob, or a list of them), the folder of a layout, Arrow data,
             or a DuckDB relation.
         into: the folder to write.
-        partitions: how many to make. A table with fewer rows gets fewer, unless it is clustered: then some
-            partitions stay empty.
+        partitions: how many to make, at most one for four rows where there are more than 1,000. A table with
+            fewer rows gets fewer, unless it is clustered: then some partitions stay empty.
         cluster_by: the columns whose equal values stay together as one sampling unit. Without it each row is
             one. Tables that are clustered on the same key, with the same number of partitions and seed, meet
             partition by partition.
@@ -60,7 +63,7 @@ def shuffle(
 
     Raises:
         LayoutError: it cannot be written. A layout is there and `force` is not given, the cluster key is not
-            a column, the table is empty, or the disk is full.
+            a column, the table is empty or has too few rows for so many partitions, or the disk is full.
         DataError: the source cannot be read.
 
     A crash or an interrupt at any point leaves what was there before, or nothing.
@@ -171,6 +174,12 @@ def _assignment(
     if source.row_count == 0:
         raise LayoutError(
             f"{source.description} has no rows to sample; add it as a static table (--static, or add_static)"
+        )
+    most = max(_ALWAYS_ALLOWED, source.row_count // _FEWEST_ROWS_A_PARTITION)
+    if partitions > most:
+        raise LayoutError(
+            f"{partitions:,} partitions are too many for {source.row_count:,} rows, each a file of its own; "
+            f"up to {most:,} can be made of {source.description}; 100 is a good number"
         )
     if key:
         return Assignment(key_unit(key), seed, partitions)

@@ -7,12 +7,14 @@ the checksums in it say what a copy must hold. So nothing else has to be remembe
 from __future__ import annotations
 
 import glob
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.file_kinds import kind_by_name
+from relaqs_engine.layouts.folder import write_text
 from relaqs_engine.layouts.manifest import (
     MANIFEST_NAME,
     Layout,
@@ -23,6 +25,9 @@ from relaqs_engine.layouts.manifest import (
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import MissingObjectError, store_folder
 from relaqs_engine.stores.mirror import Extent, Remote, fill, mirror_folder
+
+_ADDRESS_NAME = "address.json"
+"""Says where the tables beside it come from."""
 
 
 def stored_layout(address: Address, root: Path) -> Layout | None:
@@ -99,6 +104,18 @@ def fetch_manifest(directory: Path, address: Address) -> None:
         (directory / MANIFEST_NAME).unlink(missing_ok=True)
         raise
     replace_manifest(directory, found[0])
+    if not (record := directory.with_name(_ADDRESS_NAME)).exists():
+        write_text(record, json.dumps({"address": str(address.parent)}))
+
+
+def address_of_copies(directory: Path) -> list[Address]:
+    """Return the address of the table that a folder has copies of, [] where it was not recorded."""
+    try:
+        text = json.loads(directory.with_name(_ADDRESS_NAME).read_text(encoding="utf-8"))["address"]
+        address = Address.of(text)
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+    return [] if address is None else [address / directory.name]
 
 
 def extents_of(stored: StoredFile, columns: Iterable[int | None]) -> list[Extent]:

@@ -12,17 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES, Cursor, list_literal, open_for_writing
+from relaqs_engine.duck import Cursor, list_literal, open_for_writing
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,
-    MANIFEST_NAME,
     Layout,
     StoredFile,
     read_manifest,
-    table_folders,
+    tables_at,
 )
 from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
@@ -85,9 +84,8 @@ def verify(directory: str | Path) -> VerifyReport:
     if (address := Address.of(directory)) is not None:
         return VerifyReport(tuple(_checks_of_stored(address)))
     folder = Path(os.path.abspath(directory))
-    tables = [folder] if (folder / MANIFEST_NAME).exists() else table_folders(folder)
     with _scratch_cursor() as cursor:
-        return VerifyReport(tuple(check for table in tables for check in _checks(table, cursor)))
+        return VerifyReport(tuple(check for table in tables_at(folder) for check in _checks(table, cursor)))
 
 
 def _checks_of_stored(address: Address) -> Iterator[Check]:
@@ -101,14 +99,8 @@ def _checks_of_stored(address: Address) -> Iterator[Check]:
 
 @contextmanager
 def _scratch_cursor() -> Iterator[Cursor]:
-    with tempfile.TemporaryDirectory() as spill:
-        cursor = open_for_writing(
-            threads=os.cpu_count() or 1,
-            memory_limit_bytes=DEFAULT_MEMORY_LIMIT_BYTES,
-            temp_directory=Path(spill),
-        )
-        with closing(cursor):
-            yield cursor
+    with tempfile.TemporaryDirectory() as spill, closing(open_for_writing(Path(spill))) as cursor:
+        yield cursor
 
 
 def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:

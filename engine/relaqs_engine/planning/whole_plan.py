@@ -25,12 +25,13 @@ def whole_plan(
         schema: (name, type) of the answer's columns.
         reason: why it is not estimated.
     """
+    names = names_in(parsed.tree)
     return WholePlan(
         sql=parsed.sql,
         outputs=tuple(OutputColumn(name, OutputKind.KEY, type_, "") for name, type_ in schema),
         reasons=(reason,),
-        exact_sql=_over_whole_tables(parsed, catalog),
-        exact_reads=_whole_reads(parsed, catalog),
+        exact_sql=_over_whole_tables(parsed, catalog, names),
+        exact_reads=_whole_reads(parsed, catalog, names),
     )
 
 
@@ -44,32 +45,32 @@ def plan_whole(plan: OnlinePlan, sql: str, catalog: Catalog, reason: str) -> Who
         reason: why it is not estimated any more.
     """
     parsed = parse_query(sql, catalog.tables)
+    names = names_in(parsed.tree)
     return WholePlan(
         sql=plan.sql,
         outputs=plan.outputs,
         reasons=(reason,),
         warnings=plan.warnings,
         is_ordered=plan.is_ordered,
-        exact_sql=_over_whole_tables(parsed, catalog),
-        exact_reads=_whole_reads(parsed, catalog),
+        exact_sql=_over_whole_tables(parsed, catalog, names),
+        exact_reads=_whole_reads(parsed, catalog, names),
     )
 
 
-def _whole_reads(parsed: ParsedQuery, catalog: Catalog) -> tuple[Read, ...]:
-    names = names_in(parsed.tree)
+def _whole_reads(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> tuple[Read, ...]:
     return tuple(read_of_table(catalog.table(table), names) for table in sorted(parsed.tables))
 
 
-def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog) -> str:
+def _over_whole_tables(parsed: ParsedQuery, catalog: Catalog, names: frozenset[str] | None) -> str:
     tree = parsed.tree.copy()
     for table in list(tree.find_all(exp.Table)):
         if isinstance(table.this, exp.Identifier) and not is_cte_reference(table):
-            _read_whole(table, catalog)
+            _read_whole(table, catalog, names)
     return tree.sql(DIALECT)
 
 
-def _read_whole(table: exp.Table, catalog: Catalog) -> None:
-    derived = whole_table(catalog.table(table.name))
+def _read_whole(table: exp.Table, catalog: Catalog, names: frozenset[str] | None) -> None:
+    derived = whole_table(catalog.table(table.name), names)
     for part in ("joins", "pivots", "sample", "laterals"):
         if value := table.args.get(part):
             derived.set(part, value)

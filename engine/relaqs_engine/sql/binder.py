@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import cached_property
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.schema import MappingSchema
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.constants import Parameters, at_one_moment, with_values
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.types_by_name import TypesByName
 
 _MEMORY_LIMIT_BYTES = 256 << 20
 
@@ -25,6 +33,10 @@ class Binder:
         self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
         self._cursor: Cursor = self._database.cursor()
         self.effort = Effort()
+        self._types = TypesByName(catalog)
+        self._column_names = frozenset(
+            column.name.lower() for layout in catalog.tables.values() for column in layout.columns
+        )
         for name, layout in catalog.tables.items():
             columns = ", ".join(f"{quote_name(column.name)} {column.type}" for column in layout.columns)
             self._cursor.run(f"CREATE TABLE {quote_name(name)} ({columns})")
@@ -47,6 +59,38 @@ class Binder:
         """Return (name, DuckDB type) of each output column. Raises SqlError where DuckDB would."""
         self.effort.spend(len(sql))
         return self._cursor.describe(sql)
+
+    @cached_property
+    def schema(self) -> MappingSchema:
+        """Return the tables and columns as sqlglot looks them up, with a memory for one statement."""
+        return self._types.schema()
+
+    def with_constants(self, sql: str, parameters: Parameters | None = None) -> str:
+        """Return the SQL with its parameters and the moment written as constants (see `sql/constants.py`).
+
+        Its columns keep their names. Safe to call from any thread.
+        """
+        with self.spending(self.effort) as own:
+            sql = with_values(sql, parameters, own._cursor.typed_text)
+            frozen = at_one_moment(sql, own._cursor.typed_texts_of, self._column_names)
+            return sql if frozen == sql else own._named_as_before(sql, frozen)
+
+    def _named_as_before(self, sql: str, written: str) -> str:
+        """Return what was written with the column names of the SQL before, where now() was not a date yet."""
+        try:
+            names = [name for name, _ in self.describe(sql)]
+            if names == [name for name, _ in self.describe(written)]:
+                return written
+        except SqlError:  # the planner says what is wrong with it
+            return written
+        tree = sqlglot.parse_one(written, dialect="duckdb")
+        if not isinstance(tree, exp.Select) or len(tree.expressions) != len(names):
+            return written
+        named = [
+            item if item.alias or item.name == name else exp.alias_(item, name, quoted=True)
+            for item, name in zip(tree.expressions, names, strict=True)
+        ]
+        return tree.select(*named, append=False).sql("duckdb")
 
     def functions(self) -> frozenset[str]:
         """Return the names of DuckDB's scalar functions, aggregates and macros, in lower case."""

@@ -94,13 +94,17 @@ def _refuse_statements(tree: exp.Query) -> None:
                 f"{node.sql(DIALECT)} calls a function with a dot; write the function first, such as "
                 "upper(x) for x.upper()"
             )
+        if isinstance(node, exp.Summarize) and not isinstance(node.this, exp.Query):
+            raise SqlError(
+                "inside another SELECT, SUMMARIZE takes a SELECT, as in SUMMARIZE SELECT * FROM trips"
+            )
         if isinstance(node, exp.Pivot) and _has_columns_of_data(node):
             raise SqlError(
                 "which columns this PIVOT gives depends on the data; name its values, as in "
                 "PIVOT t ON x IN ('a', 'b') USING sum(y)"
             )
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
-            raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); write the value in its place")
+            raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); give its value with params")
 
 
 def _has_columns_of_data(pivot: exp.Pivot) -> bool:

@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from relaqs_engine.duck import one_file
 from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.reads import columns_named
 
 
 def rows_of(layout: Layout) -> exp.Expr:
@@ -20,7 +21,12 @@ def rows_of(layout: Layout) -> exp.Expr:
     return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=arguments))
 
 
-def whole_table(layout: Layout) -> exp.Subquery:
-    """Return a derived table that reads all partitions of a layout, without the columns we added."""
-    columns = [exp.column(column.name, quoted=True) for column in layout.columns]
+def whole_table(layout: Layout, names: frozenset[str] | None = None) -> exp.Subquery:
+    """Return a derived table that reads all partitions of a layout, without the columns we added.
+
+    names: those in the query, see `names.py`. The table has the columns among them alone: of a hundred
+    columns DuckDB would bind each, which takes milliseconds.
+    """
+    named = columns_named(layout, names) or (layout.columns[0].name,)  # count(*) names none
+    columns = [exp.column(name, quoted=True) for name in named]
     return exp.select(*columns).from_(rows_of(layout)).subquery(copy=False)

@@ -132,26 +132,48 @@ def identity(path: Path) -> tuple[int, int, int]:
 def in_use(root: Path, paths: Iterable[Path]) -> Iterator[None]:
     """Keep copies from being removed inside the block."""
     with ExitStack() as held:
-        for group in sorted({_group(path) for path in paths}):
+        for group in sorted({_group(root, path) for path in paths}):
             held.callback(os.close, _locked(root, group, fcntl.LOCK_SH))
         yield
 
 
 def make_room(root: Path, limit_bytes: int, needed_bytes: int) -> None:
     """Remove copies that nothing reads until what is needed fits below the limit, as far as that goes."""
-    copies = sorted(_copies(root), key=lambda each: each[1].st_atime_ns)
-    held_bytes = sum(state.st_blocks * _BLOCK_BYTES for _, state in copies)
-    if held_bytes + needed_bytes <= limit_bytes:
+    copies = sorted(copies_in(root), key=lambda each: each[1].st_atime_ns)
+    left_bytes = sum(held_bytes(state) for _, state in copies)
+    if left_bytes + needed_bytes <= limit_bytes:
         return
     wanted = max(0, limit_bytes - needed_bytes - int(_FREED_SHARE * limit_bytes))
     for path, state in copies:
-        if held_bytes <= wanted:
+        if left_bytes <= wanted:
             break
         if _removed(root, path):
-            held_bytes -= state.st_blocks * _BLOCK_BYTES
+            left_bytes -= held_bytes(state)
 
 
-def _copies(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+def held_bytes(state: os.stat_result) -> int:
+    """Return the bytes on disk of a copy in this state. Holes take none."""
+    return state.st_blocks * _BLOCK_BYTES
+
+
+def are_read(root: Path, paths: Iterable[Path]) -> bool:
+    """Whether a process reads some of these copies now."""
+    for group in {_group(root, path) for path in paths}:
+        try:
+            os.close(_locked(root, group, fcntl.LOCK_EX | fcntl.LOCK_NB))
+        except BlockingIOError:
+            return True
+    return False
+
+
+def remove_copies(root: Path, paths: Iterable[Path]) -> bool:
+    """Remove the copies that no process reads now. Return whether these were all."""
+    kept = [path for path in paths if not _removed(root, path)]
+    return not kept
+
+
+def copies_in(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Yield the copies below a folder, and their states."""
     for folder, _, names in os.walk(root):
         for name in names:
             path = Path(folder, name)
@@ -162,8 +184,9 @@ def _copies(root: Path) -> Iterator[tuple[Path, os.stat_result]]:
                     continue
 
 
-def _group(path: Path) -> int:
-    return zlib.crc32(os.fsencode(path)) % _LOCK_GROUPS
+def _group(root: Path, path: Path) -> int:
+    """Return the group of a copy. It is the same through any path that leads to the root, such as a link."""
+    return zlib.crc32(os.fsencode(os.path.relpath(path, root))) % _LOCK_GROUPS
 
 
 def _locked(root: Path, group: int, how: int) -> int:
@@ -182,7 +205,7 @@ def _locked(root: Path, group: int, how: int) -> int:
 def _removed(root: Path, path: Path) -> bool:
     """Remove a copy that nothing reads; return whether it was removed."""
     try:
-        handle = _locked(root, _group(path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        handle = _locked(root, _group(root, path), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     try:

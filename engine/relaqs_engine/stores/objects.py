@@ -27,7 +27,10 @@ from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import NoRangesError, StoredObject, endpoint, store_folder
 from relaqs_engine.stores.mirror import Extent, hollow, identity, pieces, write
 
-_COPY = re.compile(r"/objects-[0-9a-f]{16}/")
+OBJECTS_PREFIX = "objects-"
+"""What the names of folders with copies of objects begin with."""
+
+_COPY = re.compile(rf"/{OBJECTS_PREFIX}[0-9a-f]{{16}}/")
 _HELD = ".held"
 _END_BYTES = 64 << 10
 """Of an object, fetched first: most footers are shorter."""
@@ -137,7 +140,7 @@ def object_copy(address: Address, stored: StoredObject, root: Path) -> ObjectCop
     state = hashlib.sha256(f"{byte_count} {mark}".encode()).hexdigest()[:16]
     digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
     hive = [part for part in folder.path.split("/") if "=" in part]  # the names of folders may be columns
-    path = root.joinpath(f"objects-{digest}", *hive, f"{state}-{name}")
+    path = root.joinpath(f"{OBJECTS_PREFIX}{digest}", *hive, f"{state}-{name}")
     modified_ns = int(stored.modified.timestamp()) * 1_000_000_000
     hollow(path, byte_count)
     held = Path(f"{path}{_HELD}")
@@ -164,6 +167,13 @@ def _opened(path: str) -> ObjectCopy | None:
         return ObjectCopy(Path(path), address, first["bytes"], first["mark"], first["modified_ns"])
     except (OSError, ValueError, KeyError):
         return None
+
+
+def addresses_in(folder: Path) -> list[Address]:
+    """Return the addresses of the objects that a folder has copies of, by name."""
+    paths = (str(path).removesuffix(_HELD) for path in folder.rglob(f"*{_HELD}"))
+    found = {str(copy.address): copy.address for path in paths if (copy := _opened(path)) is not None}
+    return [address for _, address in sorted(found.items())]
 
 
 def fetch_whole(path: str | Path) -> None:

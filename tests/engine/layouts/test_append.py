@@ -261,11 +261,10 @@ elif moment == "after the manifest is replaced":
     folder.write_manifest = lambda layout: (write_manifest(layout), die())
 append(source, into, batch=batch, progress=report)
 """
+EARLY = ("opening the source", "reading", "updating what is known of the columns")  # nothing is moved yet
 MOMENTS = [
-    "opening the source",
-    "reading",
+    *(pytest.param(moment, marks=pytest.mark.slow) for moment in EARLY),
     "writing partition 3 of 6",
-    "updating what is known of the columns",
     "before the data is moved",
     "before the manifest is replaced",
     "after the manifest is replaced",

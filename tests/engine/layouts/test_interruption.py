@@ -44,12 +44,10 @@ elif moment == "after the manifest is replaced":
     folder.write_manifest = lambda layout: (write_manifest(layout), die())
 shuffle(source, into, partitions=4, seed=1, force=True, progress=report)
 """
+EARLY = ("opening the source", "reading", "writing partition 1 of 4", "counting distinct values")
 MOMENTS = [
-    "opening the source",
-    "reading",
-    "writing partition 1 of 4",
+    *(pytest.param(moment, marks=pytest.mark.slow) for moment in EARLY),
     "writing partition 3 of 4",
-    "counting distinct values",
     "before the data is moved",
     "before the manifest is replaced",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import os
 import random
+import resource
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -295,12 +297,24 @@ def test_row_groups_too_large_for_the_memory_are_left_to_duckdb(tmp_path: Path) 
 
 
 def test_more_partitions_than_files_a_process_may_have_open(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"x": np.arange(20_000)}), tmp_path / "t.parquet", row_group_size=5_000)
-    layout = shuffle(tmp_path / "t.parquet", tmp_path / "t", partitions=2_000)
+    pq.write_table(pa.table({"x": np.arange(5_000)}), tmp_path / "t.parquet", row_group_size=1_000)
+    few, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 100, most))
+    try:
+        layout = shuffle(tmp_path / "t.parquet", tmp_path / "t", partitions=300)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (few, most))
     assert is_read_once(layout)
-    assert layout.row_count == 20_000
-    many = shuffle(tmp_path / "t.parquet", tmp_path / "many", partitions=4_097)
-    assert not is_read_once(many)
+    assert layout.row_count == 5_000
+
+
+def test_more_partitions_than_are_gathered_are_left_to_duckdb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(one_pass, "MOST_PARTITIONS", 30)
+    pq.write_table(pa.table({"x": np.arange(5_000)}), tmp_path / "t.parquet", row_group_size=1_000)
+    made = [shuffle(tmp_path / "t.parquet", tmp_path / f"{count}", partitions=count) for count in (30, 31)]
+    assert [is_read_once(layout) for layout in made] == [True, False]
 
 
 def test_distinct_counts_are_of_the_right_size(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_hive_partitioned_source_keeps_its_column(write: Writer, tmp_path: Pat
 
 
 def _layout_of_types(tmp_path: Path, expression: str) -> tuple[Layout, list[Any]]:
-    with closing(open_for_writing(threads=1, memory_limit_bytes=1 << 28, temp_directory=tmp_path)) as cursor:
+    with closing(open_for_writing(tmp_path, threads=1, memory_limit_bytes=1 << 28)) as cursor:
         cursor.run(f"COPY (SELECT {expression} AS x) TO '{tmp_path}/typed.parquet'")
         original = cursor.rows(f"SELECT x::VARCHAR, typeof(x) FROM '{tmp_path}/typed.parquet'")
         layout = add_static(tmp_path / "typed.parquet", tmp_path / "t")
@@ -261,7 +261,7 @@ def test_damaged_data_behind_a_sound_footer_is_an_error_and_leaves_nothing(
 def test_csv_files_of_different_columns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,y\n1,2\n")
     (tmp_path / "b.csv").write_text("x,z\n1,2\n")
-    with pytest.raises(DataError, match=r'(?s)b\.csv.*"y" is missing'):
+    with pytest.raises(DataError, match=r"a\.csv has a column 'y', and \S+b\.csv has not"):
         shuffle(str(tmp_path / "*.csv"), tmp_path / "t")
 
 

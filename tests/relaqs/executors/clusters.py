@@ -14,9 +14,11 @@ from pathlib import Path
 from distributed import Client
 
 from relaqs.executors.dask import DaskExecutor
+from relaqs.jobs.description import JobDescription
 from relaqs.jobs.listener import RunState
 from relaqs.jobs.runner import JobRunner
 from tests.relaqs.executors.toy_jobs import ToyJob
+from tests.relaqs.listening import Listens
 
 Process = subprocess.Popen[bytes]
 
@@ -119,6 +121,25 @@ def error_of(executor: DaskExecutor, job: ToyJob) -> BaseException:
     assert runner.state is RunState.FAILED
     assert runner.error is not None
     return runner.error
+
+
+def steps_of_light_meanwhile(heavy: ToyJob, light: ToyJob, executor: DaskExecutor) -> int:
+    """Return how many steps a job of weight 1 has when one of weight 4 beside it has ended."""
+    folded_of_light: list[int] = []
+    first = JobRunner(
+        heavy,
+        executor,
+        JobDescription(heavy.id, weight=4.0),
+        listener=Listens(on_end=lambda: folded_of_light.append(len(light.folded))),
+    )
+    second = JobRunner(light, executor)
+    second.start()
+    first.start()
+    assert first.wait(LONG_SECONDS)
+    second.stop()
+    assert second.wait(LONG_SECONDS)
+    assert first.state is RunState.EXACT
+    return folded_of_light[0]
 
 
 WITHOUT_RELAQS = """

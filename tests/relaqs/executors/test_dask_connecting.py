@@ -90,7 +90,13 @@ def dask_setup(worker):
 """
 
 
-@pytest.mark.parametrize("preload", [DIES_WHEN_ASKED, DIES_WITH_THE_PLUGIN], ids=["asked", "plugin"])
+@pytest.mark.parametrize(
+    "preload",
+    [
+        pytest.param(DIES_WHEN_ASKED, id="asked"),
+        pytest.param(DIES_WITH_THE_PLUGIN, id="plugin", marks=pytest.mark.slow),
+    ],
+)
 def test_a_worker_that_dies_meanwhile_is_none_that_cannot_run_relaqs(tmp_path: Path, preload: str) -> None:
     file = tmp_path / "dies.py"
     file.write_text(preload)

@@ -147,7 +147,8 @@ def test_a_scheduler_that_is_busy_for_long_fails_no_job(
 def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path) -> None:
     """As adaptive scaling does: one more, and then the first one away."""
     with ExitStack() as stack:
-        address = stack.enter_context(running_cluster(tmp_path / "scheduler.log", workers=1))
+        log = tmp_path / "scheduler.log"
+        address = stack.enter_context(running_cluster(log, workers=1, nannies=False))
         client = stack.enter_context(client_of(address, workers=1))
         executor = stack.enter_context(closing(DaskExecutor(address)))
         [old] = client.scheduler_info(n_workers=-1)["workers"]
@@ -156,24 +157,27 @@ def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path)
         def scale(report: StepReport) -> None:
             cores.append(executor.status().jobs[0].share_cores)
             if report.step == 2:
-                stack.enter_context(started(*workers_command(address)))
-                client.wait_for_workers(3, timeout=LONG_SECONDS)
-                eventually(lambda: executor.status().jobs[0].share_cores == 3.0)
+                stack.enter_context(started(*lone_worker_command(address)))
+                client.wait_for_workers(2, timeout=LONG_SECONDS)
+                eventually(lambda: executor.status().jobs[0].share_cores == 2.0)
             if report.step == 5:
                 client.retire_workers([old])
-                eventually(lambda: executor.status().jobs[0].share_cores == 2.0)
+                eventually(lambda: executor.status().jobs[0].share_cores == 1.0)
 
         job = counting_job("scaled", steps=STEPS, tasks=TASKS, core_seconds=0.01)
         runner = run_to_end(JobRunner(job, executor, listener=Listens(on_report=scale)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
-    assert (cores[2], cores[5], cores[-1]) == (1.0, 3.0, 2.0)
+    assert (cores[2], cores[5], cores[-1]) == (1.0, 2.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("has_nanny", "hangs"),
-    [(True, StopsItsWorkerOnce), (False, StopsItsWorkerOnce), (False, StopsItsWorkerWhenFetched)],
-    ids=["nanny", "no nanny", "with a result"],
+    [
+        pytest.param(True, StopsItsWorkerOnce, id="nanny"),
+        pytest.param(False, StopsItsWorkerOnce, id="no nanny", marks=pytest.mark.slow),
+        pytest.param(False, StopsItsWorkerWhenFetched, id="with a result"),
+    ],
 )
 def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
     tmp_path: Path, has_nanny: bool, hangs: Callable[[int, str], Work]
@@ -201,7 +205,9 @@ def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 
 
-@pytest.mark.parametrize("has_nanny", [True, False], ids=["nanny", "no nanny"])
+@pytest.mark.parametrize(
+    "has_nanny", [pytest.param(True, id="nanny"), pytest.param(False, id="no nanny", marks=pytest.mark.slow)]
+)
 def test_what_waits_on_a_worker_without_memory_is_run_elsewhere(tmp_path: Path, has_nanny: bool) -> None:
     """Dask pauses it: it lives and is heard of, and starts none of the tasks that it has."""
     settings = {
@@ -281,19 +287,19 @@ def dask_setup(worker):
 """
 
 
-def test_a_worker_that_joins_late_with_another_duckdb_is_named(tmp_path: Path) -> None:
+def test_a_worker_that_joins_late_with_another_duckdb_is_named(
+    executor: DaskExecutor, cluster: str, tmp_path: Path
+) -> None:
     """Its results are not mixed with the others'."""
     preload = tmp_path / "other.py"
     preload.write_text(OTHER_DUCKDB)
-    with ExitStack() as stack:
-        address = stack.enter_context(running_cluster(tmp_path / "scheduler.log", workers=1))
-        executor = stack.enter_context(closing(DaskExecutor(address)))
-        stack.enter_context(started(*workers_command(address, 1), "--preload", str(preload)))
+    with started(*lone_worker_command(cluster), "--preload", str(preload)):
         error = error_of(executor, counting_job("late", steps=100_000, tasks=TASKS, core_seconds=0.01))
     assert isinstance(error, ClusterError)
     said = r"worker at tcp://\S+ has relaqs (\S+), duckdb 1\.0\.0, the client relaqs \1, duckdb"
     assert re.search(said, str(error))
     assert str(error).endswith("install the same packages there, start it again, and run the job again")
+    eventually(lambda: executor.capacity == 2)
 
 
 OTHER_CLIENT = """

@@ -46,18 +46,38 @@ class StopsAtFirst:
         return replace(Fair().plan(view), stops=tuple(done))
 
 
-@pytest.fixture(params=["threads", "queue", "credits"])
-def executor(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Executor]:
-    if request.param == "threads":
-        with closing(ThreadExecutor(2, policy=StopsHalted())) as threads:
-            yield threads
-        return
-    settings = {"DASK_RELAQS__MECHANISM": "credits"} if request.param == "credits" else {}
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_cluster(tmp_path_factory.mktemp("stops") / "scheduler.log", nannies=False) as address:
+        yield address
+
+
+@pytest.fixture
+def threads() -> Iterator[Executor]:
+    with closing(ThreadExecutor(2, policy=StopsHalted())) as threads:
+        yield threads
+
+
+@pytest.fixture
+def queue(cluster: str) -> Iterator[Executor]:
+    with closing(DaskExecutor(cluster, policy=StopsHalted())) as queue:
+        yield queue
+
+
+@pytest.fixture
+def credits(tmp_path: Path) -> Iterator[Executor]:
+    settings = {"DASK_RELAQS__MECHANISM": "credits"}
     with (
-        running_cluster(tmp_path / "scheduler.log", settings=settings) as address,
-        closing(DaskExecutor(address, policy=StopsHalted())) as cluster,
+        running_cluster(tmp_path / "scheduler.log", nannies=False, settings=settings) as address,
+        closing(DaskExecutor(address, policy=StopsHalted())) as credits,
     ):
-        yield cluster
+        yield credits
+
+
+@pytest.fixture(params=["threads", "queue", "credits"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    chosen: Executor = request.getfixturevalue(request.param)
+    return chosen
 
 
 def assert_one_stops_and_the_other_goes_on(executor: Executor) -> None:
@@ -80,10 +100,9 @@ def test_a_job_that_the_plan_stops_ends_stopped_and_the_others_go_on(executor: E
     assert_one_stops_and_the_other_goes_on(executor)
 
 
-def test_each_session_of_a_client_hears_of_its_own_jobs(tmp_path: Path) -> None:
+def test_each_session_of_a_client_hears_of_its_own_jobs(cluster: str) -> None:
     with (
-        running_cluster(tmp_path / "scheduler.log") as address,
-        Client(address, set_as_default=False) as client,
+        Client(cluster, set_as_default=False) as client,
         closing(DaskExecutor(client, policy=StopsHalted())) as here,
         closing(DaskExecutor(client)) as there,
     ):

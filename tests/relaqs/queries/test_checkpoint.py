@@ -23,6 +23,7 @@ from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 from tests.conftest import Oracle
+from tests.rows import rows_of
 
 FLAGS = """
     SELECT l_returnflag, sum(l_extendedprice * (1 - l_discount)) AS revenue, count(*) AS lines
@@ -146,7 +147,7 @@ for snapshot in query:
     assert again.latest is not None
     assert again.latest.fraction >= printed - 0.11  # the newest mini-batch may not have been kept yet
     assert again.latest.elapsed_seconds >= age_seconds
-    assert [tuple(row.values()) for row in again.result().estimate.to_pylist()] == tpch_oracle.rows(FLAGS)
+    assert rows_of(again.result().estimate) == tpch_oracle.rows(FLAGS)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from relaqs.jobs.description import JobDescription
 from relaqs.prediction.series import WINDOW
-from relaqs.scheduling.forecasts import LEAST_CORE_SECONDS, steps_ahead
+from relaqs.scheduling.forecasts import LEAST_CORE_SECONDS, refresh, steps_ahead
+from relaqs.scheduling.ledger import Account
+from relaqs.sharing.outlook import fit_quality_curves
+from relaqs.sharing.view import Jobs, Kind
 
 
 def ahead(
@@ -46,3 +50,13 @@ def test_once_the_first_step_is_forgotten_its_work_is_not_guessed() -> None:
 
 def test_a_step_too_quick_to_measure_costs_something() -> None:
     assert ahead([0.5], [0.0]) == [0.5, LEAST_CORE_SECONDS, 0.0]
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_a_job_without_reports_has_the_curve_that_fits_what_is_known_of_it(kind: Kind) -> None:
+    account = Account.of(JobDescription("new", kind, weight=3.0, target=0.1), now_seconds=7.0)
+    refresh([account])
+    expected = fit_quality_curves(Jobs.of([account.view()]))
+    assert account.curve is not None
+    assert account.curve.chosen == expected.chosen[0]
+    np.testing.assert_array_equal(account.curve.parameters, expected.parameters[0])

@@ -1,0 +1,134 @@
+"""DuckDB's messages about types and files, in our words: what was found, where, and what to do next.
+
+DuckDB lists all functions of a name where an argument does not fit, and names no column. Of a file it says
+what to change in the call of its own reader, which the user never wrote.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
+_COLUMN = rf"{_NAME}(?:\.{_NAME})*"
+_OPERAND = rf"(?:{_COLUMN}|[\d.]+|'(?:[^']|'')*')"
+_SIGN = re.compile(r"(?:NOT\s+)?I?LIKE\b|[^\w\s\"'(]+", re.IGNORECASE)
+_SIGNS_IN_WORDS = {"~~": "LIKE", "!~~": "NOT LIKE", "~~*": "ILIKE", "!~~*": "NOT ILIKE"}
+_LITERALS = {"INTEGER_LITERAL": "INTEGER", "STRING_LITERAL": "VARCHAR"}
+_CAST_TARGETS = ("DOUBLE", "TIMESTAMP", "VARCHAR")
+
+_NO_FUNCTION = re.compile(r"No function matches the given name and argument types '(.+?)\((.*)\)'\.")
+_NO_COMMON_TYPE = re.compile(r"(Cannot (?:compare|mix) values of type .*? - an explicit cast is required)")
+_BAD_JSON = re.compile(r'Malformed JSON in file "(.+?)", at (byte \d+) in (.+?): ([^\n]+?)[.\s]*(?:\n|$)')
+_CSV_LINE = re.compile(r"CSV Error on Line: (\d+)")
+_CSV_FILE = re.compile(r"^\s*file = (.+)$", re.MULTILINE)
+_CSV_REASON = re.compile(r"\n([^\n]+?)\.?\n+Possible ")
+_NO_DIALECT = re.compile(r'Error when sniffing file "(.+?)"')
+_OWN_COMPLAINT = re.compile(r"Invalid Input Error: (the first values of column .*)", re.DOTALL)
+_NO_GZIP = re.compile(r"(?:Unexpected end of|Input is not a) GZIP stream: (.+)")
+_OTHER_COLUMNS = re.compile(
+    r'Main file schema: (.+)\nCurrent file: (.+)\nColumn with name: "(.+)" is missing'
+)
+
+
+def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | None:
+    """Return which values do not fit together, and a cast to try. None for a message about something else.
+
+    Args:
+        message: DuckDB's.
+        sql: the statement.
+        place: line and column of the expression in it, where they are known.
+
+    >>> said = "No function matches the given name and argument types '+(VARCHAR, INTEGER_LITERAL)'."
+    >>> about_types(said, "SELECT name+1 FROM trips", (1, 12))
+    '+ does not take name (VARCHAR) with 1 (INTEGER); try a cast, as in TRY_CAST(name AS DOUBLE)'
+    """
+    if found := _NO_COMMON_TYPE.search(message):
+        return f"{_plain_types(found[1])}, as in TRY_CAST(… AS DOUBLE) or CAST(… AS VARCHAR)"
+    if (found := _NO_FUNCTION.search(message)) is None:
+        return None
+    types = _plain_types(found[2]).split(", ")
+    values = _values(found[1], len(types), sql, place)
+    pairs = list(zip(values, types, strict=False))
+    named = [f"{value} ({type_text})" for value, type_text in pairs] or types
+    accepted = re.sub(r"->.*", "", message[found.end() :])
+    target = next((each for each in _CAST_TARGETS if each in accepted), "DOUBLE")
+    column = next((value for value, given in pairs if given != target and re.fullmatch(_COLUMN, value)), "…")
+    return (
+        f"{_SIGNS_IN_WORDS.get(found[1], found[1])} does not take {' with '.join(named)}; "
+        f"try a cast, as in TRY_CAST({column} AS {target})"
+    )
+
+
+def about_file(message: str) -> str | None:
+    """Return what is wrong with a file, where, and what to do. None for a message about something else.
+
+    >>> about_file("IO Error: Input is not a GZIP stream: trips.csv.gz")
+    'trips.csv.gz is no whole gzip file; get it again, or name it without .gz if it is not packed'
+    """
+    if found := _BAD_JSON.search(message):
+        file, byte, line, what = found.groups()
+        return (
+            f"{file} is no whole JSON ({byte} in {line}: {what}); mend that place, or get the file again if "
+            "it was cut off"
+        )
+    if found := _NO_GZIP.search(message):
+        return f"{found[1]} is no whole gzip file; get it again, or name it without .gz if it is not packed"
+    if found := _OTHER_COLUMNS.search(message):
+        first, other, column = found.groups()
+        return (
+            f"the files are not one table: {first} has a column {column!r}, and {other} has not; give each "
+            "as a table of its own, or duckdb.read_csv([…], union_by_name=True), or read_json"
+        )
+    if found := _OWN_COMPLAINT.search(message):  # see `layouts/text_files.py`
+        return found[1]
+    return _about_csv(message)
+
+
+def _about_csv(message: str) -> str | None:
+    if found := _NO_DIALECT.search(message):
+        return (
+            f"{found[1]} does not read as CSV: its lines do not all have the same number of fields, or it is "
+            "something else; mend it, or say how it is read: duckdb.read_csv(…, delimiter=';', skiprows=2)"
+        )
+    line, file = _CSV_LINE.search(message), _CSV_FILE.search(message)
+    if line is None or file is None:
+        return None
+    if "not utf-8 encoded" in message:
+        return (
+            f"line {line[1]} of {file[1]} is not UTF-8; save the file as UTF-8, or say what it is: "
+            "duckdb.sql(\"FROM read_csv('…', encoding='latin-1')\"), or 'utf-16'"
+        )
+    why = f" ({found[1]})" if (found := _CSV_REASON.search(message)) else ""
+    return (
+        f"line {line[1]} of {file[1]} cannot be read as CSV{why}; mend it, or leave such lines out: "
+        "duckdb.read_csv(…, ignore_errors=True)"
+    )
+
+
+def _plain_types(text: str) -> str:
+    for literal, type_text in _LITERALS.items():
+        text = text.replace(literal, type_text)
+    return text
+
+
+def _values(function: str, count: int, sql: str, place: tuple[int, int] | None) -> list[str]:
+    """Return the arguments of a function or a sign as they are written, [] where they are not simple ones."""
+    if place is None:
+        return []
+    line, column = place
+    at = sum(len(each) + 1 for each in sql.split("\n")[: line - 1]) + column - 1
+    if re.fullmatch(r"\w+", function):
+        call = re.match(rf"{function}\s*\(([^()]*)\)", sql[at:], re.IGNORECASE)
+        found = [value.strip() for value in call[1].split(",")] if call else []
+    else:
+        found = _operands(sql, at)[-count:]
+    return found if len(found) == count else []
+
+
+def _operands(sql: str, at: int) -> list[str]:
+    """Return what stands on both sides of a sign. at: where the sign is, or the value before it."""
+    if first := re.compile(rf"{_OPERAND}\s*(?={_SIGN.pattern})", re.IGNORECASE).match(sql, at):
+        at = first.end()
+    before, sign = re.search(rf"({_OPERAND})\s*$", sql[:at]), _SIGN.match(sql, at)
+    after = re.match(rf"\s*({_OPERAND})", sql[sign.end() :]) if sign else None
+    return [each[1] for each in (before, after) if each]

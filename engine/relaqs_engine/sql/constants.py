@@ -1,0 +1,191 @@
+"""Constants in the place of what is known when a SELECT is submitted: its parameters, and the moment.
+
+A plan needs these values: zone maps are compared with them, and bounds of a sum follow from them. So they
+stand in the SQL as constants. DuckDB itself turns each value into its type and text, and the text is quoted.
+No value is read as SQL.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from relaqs_engine.duck import quote_text
+from relaqs_engine.errors import SqlError
+
+Parameters: TypeAlias = Sequence[Any] | Mapping[Any, Any]
+"""Values by position, for `?` and `$1`, or by name, for `$name`."""
+
+TypedText: TypeAlias = tuple[str, str | None]
+"""A value as DuckDB has it: its type, and its text. None is NULL."""
+
+_CALLED_MOMENTS = frozenset(
+    {
+        *("now", "today", "transaction_timestamp", "get_current_time", "get_current_timestamp"),
+        *("current_localtime", "current_localtimestamp"),
+    }
+)
+_BARE_MOMENTS = frozenset(
+    {"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"}
+)
+_MOMENT = re.compile(rf"\b(?:{'|'.join(sorted(_CALLED_MOMENTS | _BARE_MOMENTS))})\b", re.IGNORECASE)
+_WRITTEN_AS_THEY_ARE = re.compile(r"BOOLEAN|TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT|DECIMAL\(.*\)")
+_DIGITS = re.compile(r"[0-9.e+-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a constant is to stand in a text. key: a parameter's position or name, or a moment's text."""
+
+    begin: int
+    end: int
+    key: int | str
+
+
+def with_values(sql: str, parameters: Parameters | None, typed_text: Callable[[Any], TypedText]) -> str:
+    """Return the SQL with values in the place of its parameters `?`, `$1` and `$name`.
+
+    Args:
+        sql: the text that was submitted.
+        parameters: their values; None for none.
+        typed_text: returns the type and text of a value. It is called once for each place.
+
+    Raises:
+        SqlError: a parameter has no value, or a value no parameter.
+
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> from relaqs_engine.sql.binder import Binder
+    >>> binder = Binder(CATALOG)
+    >>> binder.with_constants("SELECT avg(fare) FROM trips WHERE zone = $zone", {"zone": "it's"})
+    "SELECT avg(fare) FROM trips WHERE zone = 'it''s'"
+    >>> binder.with_constants("SELECT 1 WHERE 2 < ?")
+    Traceback (most recent call last):
+    relaqs_engine.errors.SqlError: the query has the parameter ? and no value for it; give one with
+    params=[…], in the shell with --param 1=…; at line 1, column 20
+    """
+    if parameters is None and "?" not in sql and "$" not in sql:
+        return sql
+    places = list(_parameters(_tokens(sql)))
+    values = _by_key(parameters)
+    for place in places:
+        if place.key not in values:
+            shape = "[…]" if isinstance(place.key, int) else f"{{{place.key!r}: …}}"
+            raise SqlError(
+                f"the query has the parameter {sql[place.begin : place.end]} and no value for it; give one "
+                f"with params={shape}, in the shell with --param {place.key}=…",
+                _position(sql, place.begin),
+            )
+    if extra := [key for key in values if key not in {place.key for place in places}]:
+        names = ", ".join(dict.fromkeys(sql[place.begin : place.end] for place in places)) or "none"
+        raise SqlError(f"params has a value for ${extra[0]}; the query's parameters are: {names}")
+    return _replaced(sql, places, [_constant(typed_text(values[place.key])) for place in places])
+
+
+def tells_the_time(sql: str) -> bool:
+    """Return whether the text has the name of a function such as now(), be it in a comment."""
+    return _MOMENT.search(sql) is not None
+
+
+def at_one_moment(
+    sql: str, typed_texts: Callable[[Sequence[str]], Sequence[TypedText]], columns: Container[str] = ()
+) -> str:
+    """Return the SQL with constants in the place of `now()`, `current_date` and the like.
+
+    Args:
+        sql: the text that was submitted.
+        typed_texts: returns the types and texts of such functions, all of one moment.
+        columns: names of the tables' columns, in lower case. If one is called current_date, this word means
+            the column.
+    """
+    if not tells_the_time(sql):
+        return sql
+    tokens = _tokens(sql)
+    named = {
+        token.text.lower()
+        for before, token in pairwise(tokens)
+        if before.token_type is TokenType.ALIAS or token.token_type is TokenType.IDENTIFIER
+    }
+    bare = frozenset(word for word in _BARE_MOMENTS if word not in named and word not in columns)
+    places = list(_moments(sql, tokens, bare))
+    functions = list(dict.fromkeys(str(place.key) for place in places))
+    texts = typed_texts(functions) if functions else ()
+    values = dict(zip(functions, texts, strict=True))
+    return _replaced(sql, places, [_constant(values[str(place.key)]) for place in places])
+
+
+def _tokens(sql: str) -> Sequence[Token]:
+    """Return the tokens of a text, none where it cannot be cut into tokens. The parser then says why."""
+    try:
+        return DuckDB().tokenize(sql)
+    except TokenError:
+        return ()
+
+
+def _parameters(tokens: Sequence[Token]) -> Iterator[_Place]:
+    unnamed = 0
+    for i, token in enumerate(tokens):
+        if token.token_type is TokenType.PLACEHOLDER and token.text == "?":
+            unnamed += 1
+            yield _Place(token.start, token.end + 1, unnamed)
+        elif token.token_type is TokenType.PARAMETER and i + 1 < len(tokens):
+            name = tokens[i + 1]
+            key = int(name.text) if name.token_type is TokenType.NUMBER else name.text
+            yield _Place(token.start, name.end + 1, key)
+
+
+def _moments(sql: str, tokens: Sequence[Token], bare: frozenset[str]) -> Iterator[_Place]:
+    for i, token in enumerate(tokens):
+        word = token.text.lower()
+        is_text = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+        if is_text or (i and tokens[i - 1].token_type is TokenType.DOT):
+            continue
+        end = token.end + 1
+        if [each.token_type for each in tokens[i + 1 : i + 3]] == [TokenType.L_PAREN, TokenType.R_PAREN]:
+            end = tokens[i + 2].end + 1
+        elif word not in bare:
+            continue
+        if word in _CALLED_MOMENTS or word in bare:
+            yield _Place(token.start, end, sql[token.start : end].lower())
+
+
+def _by_key(parameters: Parameters | None) -> dict[int | str, Any]:
+    if isinstance(parameters, Mapping):
+        return dict(parameters)
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | None):
+        raise SqlError(
+            f"params is {parameters!r}; give a list of values for ? and $1, or a dictionary for $name"
+        )
+    return dict(enumerate(parameters or (), 1))
+
+
+def _position(sql: str, begin: int) -> tuple[int, int]:
+    return sql.count("\n", 0, begin) + 1, begin - sql.rfind("\n", 0, begin)
+
+
+def _constant(value: TypedText) -> str:
+    """Return SQL for a value of DuckDB."""
+    type_, text = value
+    if text is None:
+        return "NULL"
+    if type_ == "VARCHAR":
+        return quote_text(text)
+    if _WRITTEN_AS_THEY_ARE.fullmatch(type_):
+        return f"({text})" if text.startswith("-") else text
+    if type_ == "DOUBLE" and _DIGITS.fullmatch(text):
+        number = text if "e" in text else f"{text}e0"  # a number with an exponent is a DOUBLE
+        return f"({number})" if text.startswith("-") else number
+    return f"CAST({quote_text(text)} AS {type_})"
+
+
+def _replaced(sql: str, places: Sequence[_Place], written: Sequence[str]) -> str:
+    begins = [0, *(place.end for place in places)]
+    ends = [*(place.begin for place in places), len(sql)]
+    kept = [sql[begin:end] for begin, end in zip(begins, ends, strict=True)]
+    return kept[0] + "".join(new + old for new, old in zip(written, kept[1:], strict=True))

@@ -1,0 +1,69 @@
+"""SHOW TABLES, DESCRIBE and SUMMARIZE as SELECTs: what people type first when they meet unknown data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from sqlglot import exp
+
+from relaqs_engine.duck import quote_text
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.read import read_statements
+
+_COMMENT = r"--[^\n]*\n|/\*.*?\*/"
+_BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:show|describe|desc|summarize)\b", re.IGNORECASE | re.DOTALL)
+
+
+def as_select(
+    sql: str,
+    tables: Iterable[str],
+    describe: Callable[[str], Sequence[tuple[str, str]]],
+    effort: Effort | None = None,
+) -> str:
+    """Return a SELECT that answers SHOW TABLES, DESCRIBE or SUMMARIZE. Any other SQL comes back as it is.
+
+    Args:
+        sql: one statement.
+        tables: the names that can be read.
+        describe: returns the names and types of a SELECT's columns.
+        effort: counts what reading costs.
+
+    Raises:
+        SqlError: it is a SHOW or DESCRIBE of something else, or what it describes is wrong.
+
+    >>> as_select("SHOW TABLES", ["trips", "zones"], lambda sql: [])
+    "SELECT * FROM (VALUES ('trips'), ('zones')) AS shown(name)"
+    >>> as_select("summarize trips", ["trips"], lambda sql: [])
+    'SELECT * FROM (SUMMARIZE SELECT * FROM trips)'
+    >>> print(as_select("DESCRIBE trips", ["trips"], lambda sql: [("fare", "DOUBLE")]))
+    SELECT column_name, column_type FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
+    """
+    if _BEGINS_SO.match(sql) is None:
+        return sql
+    trees = read_statements(sql, effort or Effort())
+    tree = trees[0] if len(trees) == 1 else None
+    if isinstance(tree, exp.Show) and tree.name.upper() == "TABLES":
+        return f"SELECT * FROM (VALUES {_rows([name] for name in sorted(tables))}) AS shown(name)"
+    if isinstance(tree, exp.Describe) and isinstance(tree.this, exp.Query | exp.Table):
+        columns = _rows(describe(_select(tree.this)))
+        names = "column_name, column_type"
+        return f"SELECT {names} FROM (VALUES {columns}) AS shown({names})"
+    if isinstance(tree, exp.Summarize) and isinstance(tree.this, exp.Query | exp.Table):
+        return f"SELECT * FROM (SUMMARIZE {_select(tree.this)})"
+    if isinstance(tree, exp.Show | exp.Describe | exp.Summarize | exp.Command):
+        known = "SHOW TABLES, DESCRIBE and SUMMARIZE of a table or a SELECT"
+        raise SqlError(f"{sql.strip()!r} is not answered; there are {known}")
+    return sql
+
+
+def _select(described: exp.Expr) -> str:
+    """Return the SELECT that is described. A table's name stands for all of its rows."""
+    text = described.sql("duckdb")
+    return f"SELECT * FROM {text}" if isinstance(described, exp.Table) else text
+
+
+def _rows(rows: Iterable[Sequence[str]]) -> str:
+    """Return rows of texts as VALUES has them."""
+    return ", ".join(f"({', '.join(map(quote_text, row))})" for row in rows)

@@ -1,0 +1,70 @@
+"""`relaqs tables`: which tables there are, and their columns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from relaqs.cli.parameters import data_option, format_option
+
+if TYPE_CHECKING:
+    from relaqs.session import Session
+
+
+@click.command("tables")
+@data_option
+@format_option()
+def tables(data: str | Path, output: str) -> None:
+    """List the tables of PATH: their rows, how they are stored, and their columns with types."""
+    from rich.console import Console
+
+    from relaqs.opening import connect
+
+    with connect(data) as session:
+        if output == "jsonl":
+            for line in _lines(session):
+                click.echo(line)
+            return
+        console = Console()
+        console.print(tables_shown(session))
+        console.print()
+        console.print(columns_shown(session))
+
+
+def tables_shown(session: Session) -> Table:
+    """Return the tables with their rows, and how they are stored."""
+    shown = Table("table", "rows", "stored", box=None)
+    shown.columns[1].justify = "right"
+    for name, table in session.tables.items():
+        shown.add_row(escape(name), table.rows_in_words, table.kind)
+    return shown
+
+
+def columns_shown(session: Session, only: str | None = None) -> Table:
+    """Return the columns of all tables, or of one, with their types."""
+    shown = Table("table", "column", "type", box=None)
+    for name, table in session.tables.items():
+        for column in table.columns if only in (None, name) else ():
+            shown.add_row(escape(name), escape(column.name), escape(column.type))
+    return shown
+
+
+def _lines(session: Session) -> list[str]:
+    return [
+        json.dumps(
+            {
+                "table": name,
+                "rows": table.row_count,
+                "rows_are_counted": table.rows_are_counted,
+                "stored": table.kind,
+                "columns": {column.name: column.type for column in table.columns},
+            },
+            ensure_ascii=False,
+        )
+        for name, table in session.tables.items()
+    ]

@@ -1,0 +1,99 @@
+"""From a plan to a query that is ready to start: its job, its checkpoint, its publisher."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.plans.online_plan import OnlinePlan
+
+from relaqs.executors import Executor
+from relaqs.jobs.running import RunningJobs
+from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.queries.checkpoint import Keeper
+from relaqs.queries.databases import Databases
+from relaqs.queries.fallback import WholeFallback
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions, watched_columns
+from relaqs.queries.planner import Planner
+from relaqs.queries.publisher import Publisher
+from relaqs.queries.reporting import Asked
+from relaqs.queries.start import query_description, query_job
+
+if TYPE_CHECKING:
+    from relaqs.queries.start import QueryJob
+
+
+def assembled_query(
+    plan: OnlinePlan,
+    options: QueryOptions,
+    catalog: Catalog,
+    planner: Planner,
+    databases: Databases,
+    executor: Executor,
+    running: RunningJobs,
+    *,
+    stopwatch: Stopwatch,
+    checkpoint: str | Path | None,
+    resume: bool,
+) -> OnlineQuery:
+    """Return the query that answers a plan, not started.
+
+    Args:
+        plan: how it is answered.
+        options: of the query.
+        catalog: the tables that it reads.
+        planner: plans it anew if it must run as a whole after all.
+        databases: what it runs on.
+        executor: whose cores it uses.
+        running: the jobs of the session.
+        stopwatch: started when the query was submitted.
+        checkpoint: a file in which its state is kept.
+        resume: whether it goes on from the state in that file.
+    """
+    names = watched_columns(plan, options.watch)
+    job = _job(plan, options, names, catalog, databases)
+    keeper = Keeper.of(job, plan, catalog, options, checkpoint)
+    if resume:
+        stopwatch.earlier_seconds = keeper.resume()
+    publisher = Publisher(
+        job,
+        plan,
+        options if names is None else replace(options, watch=names),
+        stopwatch,
+        executor,
+        keeper=keeper,
+        fallback=WholeFallback(planner, plan, options, job.id, databases.whole),
+        running=running,
+    )
+    description = query_description(job.id, plan, options, exact_cores=databases.whole.threads)
+    return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)
+
+
+def _job(
+    plan: OnlinePlan,
+    options: QueryOptions,
+    watch: tuple[str, ...] | None,
+    catalog: Catalog,
+    databases: Databases,
+) -> QueryJob:
+    """Return the job of a plan. watch: the columns whose error counts, None for all."""
+    return query_job(
+        uuid.uuid4().hex[:12],
+        plan,
+        catalog,
+        Asked(
+            databases.tasks,
+            IntervalRequest(options.confidence, options.interval == "anytime"),
+            options.seed,
+            options.batches,
+            watch,
+            options.judge,
+        ),
+        state_cursor=databases.states.cursor() if plan.is_estimated else None,
+        exact_config=databases.whole,
+    )

@@ -1,0 +1,47 @@
+"""The DuckDB databases of one session: one for tasks, one for whole queries, one for merged states."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from relaqs_engine.catalog import Catalog
+from relaqs_engine.duck import DatabaseConfig
+
+from relaqs.executors import duck_process as worker
+from relaqs.queries.state_database import StateDatabase, closed_config
+
+_STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
+
+
+class Databases:
+    """What the queries of a session run on.
+
+    Args:
+        memory_limit_bytes: of all together.
+        exact_threads: of a query that runs as a whole.
+        result_limit_bytes: of one answer; None for no limit.
+
+    Attributes:
+        tasks: the database that reads partitions.
+        whole: the database of queries that run as a whole.
+        states: the database of merged states.
+        state_bytes: what merged states may take.
+    """
+
+    def __init__(self, memory_limit_bytes: int, exact_threads: int, result_limit_bytes: int | None) -> None:
+        self.state_bytes = int(memory_limit_bytes * _STATE_SHARE)
+        self.tasks = closed_config(memory_limit_bytes - self.state_bytes, result_limit_bytes)
+        self.whole = replace(self.tasks, memory_limit_bytes=memory_limit_bytes, threads=exact_threads)
+        self.states = StateDatabase(closed_config(self.state_bytes, result_limit_bytes))
+        self._opened: set[DatabaseConfig] = set()
+
+    def read(self, catalog: Catalog) -> None:
+        """Let them read these tables too. What they could read before stays."""
+        self.tasks, self.whole = catalog.readable_by(self.tasks), catalog.readable_by(self.whole)
+        self._opened |= {self.tasks, self.whole}
+
+    def close(self) -> None:
+        """Close what is open of them in this process."""
+        for config in self._opened:
+            worker.close_database(config)
+        self.states.close()

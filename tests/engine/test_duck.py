@@ -1,0 +1,91 @@
+"""A cursor of a closed database: a SELECT that is run again gives what is there now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from relaqs_engine.duck import RELATIONS_KEPT, Cursor, Database, DatabaseConfig, ReadingDatabase
+from relaqs_engine.errors import RelaqsError
+
+CONFIG = DatabaseConfig((), memory_limit_bytes=64 << 20)
+
+
+@pytest.fixture
+def cursor() -> Iterator[Cursor]:
+    database = Database(CONFIG)
+    cursor = database.cursor()
+    cursor.run("CREATE TABLE t AS SELECT 1 AS x, 'a' AS kind")
+    yield cursor
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("SELECT x FROM t ORDER BY x", {"x": [1, 2]}),
+        ("SELECT * FROM (PIVOT t ON kind USING sum(x)::INT)", {"a": [1], "b": [2]}),
+    ],
+)
+def test_a_repeated_select_sees_new_rows(cursor: Cursor, sql: str, expected: dict[str, list[int]]) -> None:
+    before = cursor.table(sql).to_pydict()
+    cursor.run("INSERT INTO t VALUES (2, 'b')")
+    assert before != expected
+    assert cursor.table(sql).to_pydict() == expected
+
+
+def test_a_repeated_select_sees_a_table_of_other_columns(cursor: Cursor) -> None:
+    assert cursor.table("SELECT * FROM t").column_names == ["x", "kind"]
+    cursor.run("CREATE OR REPLACE TABLE t AS SELECT 'z' AS y")
+    assert cursor.table("SELECT * FROM t").to_pydict() == {"y": ["z"]}
+
+
+def test_a_select_that_failed_can_be_run_again(cursor: Cursor) -> None:
+    sql = "SELECT CASE WHEN x > 1 THEN error('too late') ELSE x END AS x FROM t"
+    assert cursor.table(sql).num_rows == 1
+    cursor.run("INSERT INTO t VALUES (2, 'b')")
+    for _ in range(2):
+        with pytest.raises(RelaqsError, match="too late"):
+            cursor.table(sql)
+    cursor.run("DELETE FROM t WHERE x > 1")
+    assert cursor.table(sql).num_rows == 1
+
+
+def test_many_selects_in_turn_stay_right(cursor: Cursor) -> None:
+    for _ in range(2):
+        for number in range(2 * RELATIONS_KEPT):
+            assert cursor.table(f"SELECT x + {number} AS y FROM t").to_pydict() == {"y": [1 + number]}
+
+
+def test_a_repeated_select_is_bound_once(cursor: Cursor) -> None:
+    made = 0
+    connection = cursor._connection
+
+    class Counting:
+        def sql(self, text: str) -> object:
+            nonlocal made
+            made += 1
+            return connection.sql(text)
+
+    cursor._connection = Counting()  # type: ignore[assignment]
+    for _ in range(3):
+        assert cursor.table("SELECT x FROM t").num_rows == 1
+    cursor._connection = connection
+    assert made == 1
+
+
+def test_files_are_looked_into_by_one_database_that_can_be_opened_again(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    count = f"SELECT count(*) FROM '{file}'"
+    reading = ReadingDatabase()
+    first, second = reading.cursor(), reading.cursor()
+    first.run("CREATE TABLE shared AS SELECT 7 AS x")
+    assert second.rows("SELECT x FROM shared") == [(7,)]
+    for rows in (3, 5):
+        second.run(f"COPY (FROM range({rows})) TO '{file}'")
+        assert first.rows(count) == [(rows,)]
+    reading.close()
+    reading.close()
+    assert reading.cursor().rows(count) == [(5,)]
+    reading.close()

@@ -1,0 +1,128 @@
+"""Errors about types and files name the column or the place, and the next step, in one line."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from relaqs_engine.duck import open_for_reading
+from relaqs_engine.errors import DataError, SqlError
+
+TRIPS = pa.table({"name": ["a", "b"], "a b": ["c", "d"], "n": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("expression", "values", "cast"),
+    [
+        ("name+1", "+ does not take name (VARCHAR) with 1 (INTEGER)", "TRY_CAST(name AS DOUBLE)"),
+        ("-name", "- does not take name (VARCHAR)", "TRY_CAST(name AS DOUBLE)"),
+        (
+            'max(t."a b" * 2)',
+            '* does not take t."a b" (VARCHAR) with 2 (INTEGER)',
+            'TRY_CAST(t."a b" AS DOUBLE)',
+        ),
+        ("avg(t.name)", "avg does not take t.name (VARCHAR)", "TRY_CAST(t.name AS DOUBLE)"),
+        ("upper(n)", "upper does not take n (BIGINT)", "TRY_CAST(n AS VARCHAR)"),
+        ("year(name)", "year does not take name (VARCHAR)", "TRY_CAST(name AS TIMESTAMP)"),
+        ("n LIKE 'a'", "LIKE does not take n (BIGINT) with 'a' (VARCHAR)", "TRY_CAST(n AS VARCHAR)"),
+        ("lower(name) + 1", "+ does not take VARCHAR with INTEGER", "TRY_CAST(… AS DOUBLE)"),
+    ],
+)
+def test_an_expression_of_the_wrong_type(expression: str, values: str, cast: str) -> None:
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError) as error:
+        cursor.describe(f"SELECT {expression} FROM trips AS t")
+    assert error.value.message == f"{values}; try a cast, as in {cast}"
+    assert error.value.candidates == ()
+    cursor.close()
+
+
+def test_a_comparison_of_two_types() -> None:
+    cursor = open_for_reading()
+    with cursor.registered(trips=TRIPS), pytest.raises(SqlError, match=r"as in TRY_CAST\(… AS DOUBLE\)"):
+        cursor.describe("SELECT count(*) FROM trips WHERE name > 5")
+    cursor.close()
+
+
+def write_cut_json(path: Path) -> str:
+    path.write_text('{"a": 1}\n{"a": 2}\n{"a":')
+    return f"read_json('{path}')"
+
+
+def write_cut_list(path: Path) -> str:
+    path.write_text('[{"a": 1}, {"a": 2}, {"a')
+    return f"read_json('{path}')"
+
+
+def write_latin(path: Path) -> str:
+    path.write_bytes("city,n\nMünchen,1\nKöln,2\n".encode("latin-1"))
+    return f"read_csv('{path}')"
+
+
+def write_ragged(path: Path) -> str:
+    path.write_text("a,b\n" + "1,2\n" * 30_000 + "1,2,3\n")
+    return f"read_csv('{path}')"
+
+
+def write_open_quote(path: Path) -> str:
+    path.write_text("a,b\n" + '1,"x y"\n' * 30_000 + '1,"2\n')
+    return f"read_csv('{path}')"
+
+
+def write_ragged_for_all(path: Path) -> str:
+    return write_ragged(path).replace("')", "', sample_size = -1)")
+
+
+def write_cut_gzip(path: Path) -> str:
+    path.write_bytes(gzip.compress(b"".join(b"%d,%d\n" % (i, i * i) for i in range(5000)))[:999])
+    return f"read_csv('{path}', compression = 'gzip')"
+
+
+def write_two_tables(path: Path) -> str:
+    other = path.with_suffix(".other")
+    path.write_text("a,b\n1,2\n")
+    other.write_text("a,c\n1,2\n")
+    return f"read_csv(['{path}', '{other}'])"
+
+
+@pytest.mark.parametrize(
+    ("make", "place", "step"),
+    [
+        (write_cut_json, "byte 6 in line 4", "get the file again if it was cut off"),
+        (write_cut_list, "in record/value 4", "get the file again if it was cut off"),
+        (write_latin, "line 2 of", "encoding='latin-1'"),
+        (write_ragged, "(Expected Number of Columns: 2 Found: 3)", "ignore_errors=True"),
+        (write_open_quote, "(Value with unterminated quote found)", "ignore_errors=True"),
+        (
+            write_ragged_for_all,
+            "does not read as CSV",
+            "duckdb.read_csv(…, delimiter=",
+        ),
+        (write_cut_gzip, "no whole gzip file", "get it again"),
+        (write_two_tables, "has a column 'b'", "union_by_name=True"),
+    ],
+)
+def test_a_file_that_cannot_be_read(
+    make: Callable[[Path], str], place: str, step: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "trips"
+    read = make(path)
+    cursor = open_for_reading()
+    with pytest.raises(DataError) as error:
+        cursor.rows(f"SELECT * FROM {read}")
+    said = str(error.value)
+    assert str(path) in said
+    assert place in said
+    assert step in said
+    assert "\n" not in said
+    cursor.close()
+
+
+def test_the_advised_reader_reads_what_is_no_utf_8(tmp_path: Path) -> None:
+    read = write_latin(tmp_path / "trips").replace("')", "', encoding='latin-1')")
+    cursor = open_for_reading()
+    assert cursor.rows(f"FROM {read}") == [("München", 1), ("Köln", 2)]
+    cursor.close()
