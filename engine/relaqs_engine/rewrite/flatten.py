@@ -15,6 +15,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
+from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
 from relaqs_engine.sql.functions import volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
@@ -42,7 +43,7 @@ def qualified_query(draft: Draft) -> exp.Query:
     """Return the query without WITH, its names qualified, its derived tables merged where that is sound."""
     if call := volatile_function(draft.tree):
         raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
-    tree = draft.tree.copy()
+    tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
     tree = _qualified(draft, tree)

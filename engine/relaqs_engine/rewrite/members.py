@@ -56,11 +56,12 @@ def read_members_whole(draft: Draft) -> Draft:
     """
     tree = draft.select.copy()
     own = replace(draft, tree=tree)
-    made: list[str] = []
+    aliases: dict[exp.Query, str] = {}  # equal queries have one, so that a group key stays equal to an output
+    made: set[str] = set()
     for query in [each for each in _asked(tree) if not is_local_query(own, each)]:
-        alias = f"{_ALIAS}{len(made)}"
+        alias = aliases.setdefault(query.copy(), f"{_ALIAS}{len(aliases)}")
         if _put_members(draft, query, alias):
-            made.append(alias)
+            made.add(alias)
     if not made:
         return draft
     draft = replace(choose_streams(own), members=frozenset(made))

@@ -13,7 +13,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.draft import Draft, own_nodes
 from relaqs_engine.rewrite.sources import groups_are_complete
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
@@ -22,6 +22,7 @@ MANY_GROUPS = 10_000
 # The state may have this many groups times blocks. Beyond that, fewer blocks are told apart.
 _BLOCK_ROWS = 64 * 1024
 _FEWEST_BLOCKS = 16
+_ANSWERS = 3  # of EXISTS and IN: yes, no, NULL
 
 
 def choose_method(draft: Draft) -> Draft:
@@ -88,8 +89,9 @@ def _expected_groups(draft: Draft) -> int:
 
 def _distinct_values(draft: Draft, key: exp.Expr) -> int:
     """Return a key's number of distinct values. An expression over columns counts as a hundred at most."""
-    counts = []
-    for column in key.find_all(exp.Column):
+    counts = [_ANSWERS for _ in own_nodes(key, exp.Query)]
+    for column in own_nodes(key, exp.Column):
+        assert isinstance(column, exp.Column)
         known = draft.source(column.table).column(column.name)
         counts.append((known.distinct_count if known else 0) or 100)
     return max(1, prod(counts) if isinstance(key, exp.Column) else min(100, prod(counts)))

@@ -30,6 +30,7 @@ from relaqs_engine.plans.names import (
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.hoist import over_hoists
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
@@ -41,7 +42,7 @@ def key_names(draft: Draft) -> tuple[str, ...]:
 
 def partial_types(draft: Draft) -> dict[str, str]:
     """Return DuckDB's type of each column of the partial query. It is looked up over empty tables."""
-    return dict(draft.binder.describe(partial_of(draft, scan_of_tables(draft), block=None)))
+    return dict(draft.binder.describe(partial_of(draft, scan_of_tables(draft), block=None, over_tables=True)))
 
 
 def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
@@ -124,7 +125,8 @@ def block_of(draft: Draft) -> exp.Expr:
     return exp.Mod(this=block, expression=exp.Literal.number(draft.bars.block_count))
 
 
-def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
+def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_tables: bool = False) -> str:
+    """Return the SQL of a partial query over a scan. over_tables: that of the tables of the catalog."""
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
     if draft.distinct is not None:
         keys.append(exp.alias_(draft.distinct.copy(), VALUE))
@@ -138,7 +140,7 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
     )
     group = _group_by(draft, len(keys))
     body = scan.sql(DIALECT).removeprefix("SELECT").strip()
-    return f"SELECT {select} {body}{group}"
+    return f"SELECT {select if over_tables else over_hoists(draft, select)} {body}{group}"
 
 
 def _group_by(draft: Draft, count: int) -> str:
