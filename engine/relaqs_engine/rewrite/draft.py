@@ -69,6 +69,7 @@ class Draft:
 
     schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
     all (see `sql/names.py`). state_bytes: what the merged state may take in memory, None for enough.
+    is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/flatten.py`).
     returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
     (expression, ascending, nulls first).
@@ -82,6 +83,7 @@ class Draft:
     intervals: bool = True
     state_bytes: int | None = None
     names: frozenset[str] | None = None
+    is_qualified: bool = False
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()
