@@ -24,9 +24,11 @@ and these modules hold the rest:
         over_stages     plans an outer query that reads nothing but stages and static tables
 
     helpers of single rules
+        shared_columns  the columns that USING shares, for `flatten`
+        first_of_each   DISTINCT ON as GROUP BY, for `flatten`
         grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
         moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
-        so_far          ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
+        so_far          FIRST, ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
