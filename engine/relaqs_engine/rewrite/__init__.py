@@ -26,13 +26,15 @@ and these modules hold the rest:
         over_stages     plans an outer query that reads nothing but stages and static tables
 
     helpers of single rules
+        shared_columns  the columns that USING shares, for `flatten`
+        first_of_each   DISTINCT ON as GROUP BY, for `flatten`
         grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
         moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
-        so_far          ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
+        so_far          FIRST, ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
-        semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
+        semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes
         near            the groups that HAVING leaves out for now

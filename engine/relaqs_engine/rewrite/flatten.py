@@ -13,8 +13,10 @@ from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
+from relaqs_engine.rewrite.first_of_each import first_of_each, is_first_of_each
 from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
 from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
+from relaqs_engine.rewrite.shared_columns import shared_columns_as_left
 from relaqs_engine.sql.functions import volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
@@ -47,7 +49,7 @@ def qualified(draft: Draft) -> Draft:
     tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    tree = merged(inline_ctes(_qualified(draft, tree)))
+    tree = shared_columns_as_left(merged(inline_ctes(_qualified(draft, tree))))
     check_each_key_has_one_name(draft.tree, tree)
     return replace(draft, tree=tree, is_qualified=True)
 
@@ -123,8 +125,25 @@ def _is_plain_distinct(tree: exp.Select) -> bool:
     return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
 
 
+def _order_by_all(tree: exp.Select) -> None:
+    """Write ORDER BY ALL out, in place: it means each output, from left to right."""
+    order = tree.args.get("order")
+    names = [item.alias for item in tree.expressions]
+    if order is None or len(order.expressions) != 1 or len(set(names)) < len(names):
+        return
+    [ordered] = order.expressions
+    if isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
+        each = [ordered.copy() for _ in names]
+        for copy, name in zip(each, names, strict=True):
+            copy.set("this", exp.column(name, quoted=True))
+        order.set("expressions", each)
+
+
 def with_explicit_keys(tree: exp.Select) -> exp.Select:
     """Return the tree with its group keys written out. GROUP BY ALL means the outputs without aggregates."""
+    _order_by_all(tree)
+    if is_first_of_each(tree):
+        return first_of_each(tree)
     if _is_plain_distinct(tree):
         tree.set("distinct", None)
         tree.set("group", exp.Group(expressions=[item.unalias() for item in tree.expressions]))
