@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.queries.options import QueryOptions
@@ -22,6 +22,9 @@ from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.wire import Failure, encoded
+
+if TYPE_CHECKING:
+    from relaqs_engine.sql.constants import Parameters
 
 _SAVE_SECONDS = 5.0  # what queries may take to stop and keep their state
 _STARTS = 4  # of one user at once
@@ -153,16 +156,17 @@ class Runs:
     def all(self) -> tuple[Run, ...]:
         return tuple(self._runs.values())
 
-    async def plan(self, sql: str, user: str) -> OnlinePlan:
+    async def plan(self, sql: str, user: str, params: Parameters | None = None) -> OnlinePlan:
         """Return the plan of a user's query. Raises SqlError and its kin, QueryTimeoutError after a while."""
-        return await self._planning.run(user, partial(self.session.plan, sql, timeout=PLAN_SECONDS))
+        planned = partial(self.session.plan, sql, params=params, timeout=PLAN_SECONDS)
+        return await self._planning.run(user, planned)
 
-    def attach(self, watcher: Watcher, sql: str, plan: OnlinePlan, user: str) -> Run:
+    def attach(self, watcher: Watcher, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""
         key = RunKey(replace(plan, sql=""), self.confidence, self.interval)
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = Run(key, sql, user)
+            run = self._runs[key] = Run(key, plan.sql, user)
             run.watchers.add(watcher)
             self._begin(run)
         run.watchers.add(watcher)

@@ -140,6 +140,18 @@ def test_an_edit_cancels_the_run_and_starts_another(serve: Serve, turnstile: Tur
         assert page.page["panels"][0]["title"] == "Modes"
 
 
+def test_other_values_of_parameters_start_another_run(serve: Serve) -> None:
+    sql = "SELECT count(*) AS n FROM lineitem WHERE l_returnflag = $flag"
+    with serve(panel(sql)).page() as page:
+        failed = page.until_panel("p1", state="failed")
+        assert "$flag" in failed["failure"]["message"]
+        counts = []
+        for run, flag in enumerate("AR", start=2):
+            page.say("edit", panel="p1", params={"flag": flag})
+            counts.append(page.until_panel("p1", state="exact", run=run)["answer"]["rows"][0][0][0])
+        assert len(set(counts)) == 2
+
+
 def test_a_new_title_runs_nothing_anew(serve: Serve) -> None:
     with serve(panel(FLAGS)).page() as page:
         before = page.until_panel("p1", state="exact")["run"]
