@@ -15,7 +15,8 @@ from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
-from relaqs_engine.rewrite.unions import Describe, below_union
+from relaqs_engine.rewrite.unions import below_union
+from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.parse import DIALECT
 
 _FUNCTIONS_AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)

@@ -15,9 +15,6 @@ from sqlglot import exp
 from relaqs_engine.rewrite.draft import own_nodes, relates_all_rows
 from relaqs_engine.rewrite.grouping import group_keys
 
-# What gives the columns of a query, as (name, DuckDB type).
-Describe = Callable[[str], Sequence[tuple[str, str]]]
-
 MOST_BRANCHES = 16
 _ADDED = (exp.Sum, exp.Count, exp.CountIf)
 _THEIR_OWN_MERGE = (exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
