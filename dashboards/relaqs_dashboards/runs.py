@@ -13,18 +13,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Interval
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
+from relaqs_dashboards.settings import Params
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.wire import Failure, encoded
-
-if TYPE_CHECKING:
-    from relaqs_engine.sql.constants import Parameters
 
 _SAVE_SECONDS = 5.0  # what queries may take to stop and keep their state
 _STARTS = 4  # of one user at once
@@ -156,7 +154,7 @@ class Runs:
     def all(self) -> tuple[Run, ...]:
         return tuple(self._runs.values())
 
-    async def plan(self, sql: str, user: str, params: Parameters | None = None) -> OnlinePlan:
+    async def plan(self, sql: str, user: str, params: Params | None = None) -> OnlinePlan:
         """Return the plan of a user's query. Raises SqlError and its kin, QueryTimeoutError after a while."""
         planned = partial(self.session.plan, sql, params=params, timeout=PLAN_SECONDS)
         return await self._planning.run(user, planned)

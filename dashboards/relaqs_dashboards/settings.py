@@ -32,6 +32,9 @@ _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
 _NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LONGEST_NAME - 1}}}")
 
 
+Params = list[Any] | dict[str, Any]  # values for `?` in their order, or for `$name` by name
+
+
 class PageError(RelaqsError):
     """A page, or a change of it, is not accepted. Says what was wrong, the value, and what is accepted."""
 
@@ -65,7 +68,7 @@ class PanelSettings:
     x: str | None = None
     y: str | None = None
     series: str | None = None
-    params: list[Any] | dict[str, Any] | None = None
+    params: Params | None = None
 
     def __post_init__(self) -> None:
         check_name("id", self.id)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from sqlglot import exp
 
-_Describe = Callable[[str], Sequence[tuple[str, str]]]
+Describe = Callable[[str], Sequence[tuple[str, str]]]
 
 
-def columns_written_out(tree: exp.Query, describe: _Describe) -> exp.Query:
+def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
     """Return the query with one output for each column that a COLUMNS(…) stands for.
 
     It is the same query, unchanged, where COLUMNS(…) stands elsewhere than among the outputs of the outermost
@@ -42,7 +42,7 @@ def columns_written_out(tree: exp.Query, describe: _Describe) -> exp.Query:
     return tree.select(*items, append=False)
 
 
-def _names(tree: exp.Select, item: exp.Expr, describe: _Describe) -> list[str]:
+def _names(tree: exp.Select, item: exp.Expr, describe: Describe) -> list[str]:
     """Return the names that the columns of an output have in DuckDB."""
     only = exp.Select(expressions=[item])
     for part in ("with_", "from_", "joins"):
