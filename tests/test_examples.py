@@ -38,6 +38,7 @@ REWRITER = (
     "listed_values.merged_value",
     "moments.value_of_moments",
     "near.near_sql",
+    "one_row.with_one_row_tables",
     "over_stages.refine_over_stages",
     "passed_keys.is_key",
     "quantiles.of_values",

@@ -55,10 +55,10 @@ def qualified(draft: Draft) -> Draft:
 
 
 def merged(tree: exp.Query) -> exp.Query:
-    """Return a qualified query with its derived tables merged where that is sound. Changes it in place."""
+    """Return a qualified query with its derived tables merged where that is sound."""
     if tree.find(exp.Subquery) is None or _has_outer_join_over_derived_table(tree):
         return tree
-    tree = merge_subqueries(tree)
+    tree = merge_subqueries(tree.copy())
     assert isinstance(tree, exp.Query)
     return tree
 
@@ -69,7 +69,15 @@ def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     except OptimizeError as error:
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
     assert isinstance(qualified, exp.Query)
+    _forget_positions(qualified)
     return qualified
+
+
+def _forget_positions(tree: exp.Query) -> None:
+    """Drop where each name stands in the text, which copies would carry along. No error needs it any more."""
+    for node in tree.walk():
+        if node.meta_get("line") is not None:
+            node.meta.clear()
 
 
 def inline_ctes(tree: exp.Query) -> exp.Query:
@@ -86,7 +94,7 @@ def inline_ctes(tree: exp.Query) -> exp.Query:
         if not with_.expressions:
             with_.pop()
         for table in list(scope.find_all(exp.Table)):
-            if table.meta.get(_CTE) == cte.meta[_CTE]:
+            if table.meta_get(_CTE) == cte.meta[_CTE]:
                 body = cte.this.copy()
                 alias = exp.TableAlias(this=_identifier(table.alias_or_name))
                 table.replace(exp.Subquery(this=body, alias=alias))
