@@ -54,7 +54,7 @@ def test_the_page_says_what_it_is(serve: Serve) -> None:
         (settings,) = page.page["panels"]
         assert settings == {
             "id": "p1", "title": "A panel", "sql": MODES, "chart": "bars", "size": "wide", "target": 0.01,
-            "priority": 1.0, "x": "l_shipmode", "y": None, "series": None,
+            "priority": 1.0, "x": "l_shipmode", "y": None, "series": None, "params": None,
         }  # fmt: skip
         assert [each["name"] for each in page.page["pages"]] == ["test", "tpch"]
         tables = {table["name"]: table["columns"] for table in page.page["tables"]}
