@@ -31,7 +31,12 @@ class Databases:
     def __init__(self, memory_limit_bytes: int, exact_threads: int, result_limit_bytes: int | None) -> None:
         self.state_bytes = int(memory_limit_bytes * _STATE_SHARE)
         self.tasks = closed_config(memory_limit_bytes - self.state_bytes, result_limit_bytes)
-        self.whole = replace(self.tasks, memory_limit_bytes=memory_limit_bytes, threads=exact_threads)
+        self.whole = replace(
+            self.tasks,
+            memory_limit_bytes=memory_limit_bytes,
+            threads=exact_threads,
+            aggregates_below_joins=True,
+        )
         self.states = StateDatabase(closed_config(self.state_bytes, result_limit_bytes))
         self._opened: set[DatabaseConfig] = set()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.interval import IntervalEstimator
 
 from tests.engine.world import World
 
@@ -72,6 +73,17 @@ def test_tiny_groups_are_not_scaled_into_extremes(tpch: World) -> None:
     *so_far, last = tpch.estimates(tpch.plan(sql))
     assert rows(so_far[0])[0]["most"] <= rows(last)[0]["most"]
     assert any("not scaled" in warning for warning in so_far[0].warnings)
+
+
+def test_totals_that_are_shown_as_seen_cost_no_intervals(
+    tpch: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT max(n) AS most FROM (SELECT l_partkey, count(*) AS n FROM lineitem GROUP BY 1)"
+    computed: list[object] = []
+    monkeypatch.setattr(IntervalEstimator, "__call__", lambda *given: computed.append(given))
+    first = next(iter(tpch.estimates(tpch.plan(sql))))
+    assert any("not scaled" in warning for warning in first.warnings)
+    assert not computed
 
 
 def test_an_interval_is_taken_over_by_row(tpch: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,11 @@ def test_files_are_looked_into_by_one_database_that_can_be_opened_again(tmp_path
     reading.close()
     assert reading.cursor().rows(count) == [(5,)]
     reading.close()
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_database_may_aggregate_below_joins_where_it_is_told_to(allowed: bool) -> None:
+    database = Database(replace(CONFIG, aggregates_below_joins=allowed))
+    [(disabled,)] = database.cursor().rows("SELECT current_setting('disabled_optimizers')")
+    database.close()
+    assert ("partial_aggregate_pushdown" in disabled) is not allowed

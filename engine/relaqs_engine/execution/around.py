@@ -60,10 +60,7 @@ class AroundEstimator:
     def estimate(self, sources: Sequence[PartSource], fraction: float) -> Estimate:
         """Return the answer so far. `fraction` is the share of the streamed rows that the sources saw."""
         plan = self._plan
-        parts = parts_so_far(plan.parts, sources, is_scaled=True)
-        as_seen = plan.rows.so_far and _has_tiny_groups(parts)
-        if as_seen:
-            parts = parts_so_far(plan.parts, sources, is_scaled=False)
+        parts, as_seen = self._parts_so_far(sources)
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
         found = self._intervals(parts, point)
@@ -83,6 +80,21 @@ class AroundEstimator:
             warnings=(*dict.fromkeys(w for k in known for w in k.warnings), *self._warnings(as_seen)),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
         )
+
+    def _parts_so_far(self, sources: Sequence[PartSource]) -> tuple[list[Part], bool]:
+        """Return the answers of the parts, and whether their totals are as seen, since some groups are tiny.
+
+        What is as seen has no intervals, and costs little. So it is looked at first. HAVING lets other groups
+        through where totals are scaled, so these are looked at, too.
+        """
+        plans = self._plan.parts
+        if not self._plan.rows.so_far:
+            return parts_so_far(plans, sources, is_scaled=True), False
+        seen = parts_so_far(plans, sources, is_scaled=False)
+        if _has_tiny_groups(seen):
+            return seen, True
+        scaled = parts_so_far(plans, sources, is_scaled=True)
+        return (seen, True) if _has_tiny_groups(scaled) else (scaled, False)
 
     def _certain(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
         """Return for each row whether it is in the answer as long as the groups are that it is made of."""

@@ -13,11 +13,12 @@ from itertools import pairwise
 
 import numpy as np
 
-# Compressed bytes a task reads: 60 to 200 ms of one core for TPC-H 1, 6, 12, 14 and 19 at scale 10, where ten
-# partitions a task cost 1.0 to 1.1 times, and four 1.0 to 1.7 times, what all hundred cost in one call.
-TASK_BYTES = 40 << 20
+# Compressed bytes a task reads: 70 to 450 ms of one core for TPC-H at scale 10. Each task hashes the static
+# sides of its joins anew, and DuckDB plans joins of few files badly: five partitions a task cost TPC-H 3, 5,
+# 8, 9 and 10 1.0 to 1.4 times, and TPC-H 4 2.1 times, what ten or twenty in one task do.
+TASK_BYTES = 64 << 20
 # The share of the table, at its end, in which tasks are half as large, so that the cores finish together.
-TAPER_SHARE = 1 / 5
+TAPER_SHARE = 1 / 10
 BATCH_GROWTH = 1.5
 # No mini-batch covers more than this share, so that snapshots keep coming. Each costs a merge and a pass over
 # the final query, 5 to 10 ms, and gives the error bars one or two blocks more: ten mini-batches in the place

@@ -4,6 +4,9 @@ A row of an inner-joined static table is kept if it passes the table's own condi
 smaller static tables that it is equated with (a semi-join, which never multiplies rows). A condition that is
 an OR over several tables implies one condition for each table: the part of every branch that is about that
 table, joined by OR. Example: `(a.x = 1 AND b.y = 2) OR (a.x = 3 AND b.y = 4)` implies `a.x = 1 OR a.x = 3`.
+
+A subquery in a condition that reads static tables alone, and no column from outside, is prepared as a whole.
+Its rows are the same for every task. Example: `zone IN (SELECT zone FROM zones WHERE city LIKE 'O%')`.
 """
 
 from __future__ import annotations
@@ -210,6 +213,10 @@ def _read_hoists(draft: Draft, node: exp.Expr, work: _Work) -> None:
         name = exp.to_table(_hoist_members(draft, members, work))
         members.replace(exp.alias_(name, members.alias, quoted=True, table=True))
     tokens = {stream_token(layout.table) for layout in draft.catalog.layouts}
+    for query in list(node.find_all(exp.Select)):
+        is_inside = query is not node and query.root() is node  # and not in one that was prepared just now
+        if is_inside and _is_same_for_all_rows(draft, query, {*work.hoists, *tokens}):
+            _hoist_subquery(draft, query, work)
     for table in list(tables_in(node)):
         if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
@@ -237,6 +244,41 @@ def _hoist_members(draft: Draft, members: exp.Subquery, work: _Work) -> str:
     tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(body))
     reads = _read_files(draft, body)
     return _add(work, body.this.sql(DIALECT), tuple(tables), reads).name
+
+
+def _is_same_for_all_rows(draft: Draft, query: exp.Select, replaced: set[str]) -> bool:
+    """Whether a subquery reads static tables, and columns of its own alone.
+
+    replaced: the names that stand for tables already.
+    """
+    names = [table.name for table in tables_in(query)]
+    if not names or any(name in replaced for name in names):
+        return False
+    if any(draft.catalog.table(name).table in draft.local_tables for name in names):
+        return False
+    return all(_is_bound_within(query, column) for column in query.find_all(exp.Column))
+
+
+def _is_bound_within(query: exp.Select, column: exp.Column) -> bool:
+    """Whether a column belongs to a relation of the query, or of a subquery inside it."""
+    select = column.parent_select
+    while select is not None and column.table not in _relations(select):
+        select = None if select is query else select.parent_select
+    return select is not None
+
+
+def _relations(select: exp.Select) -> set[str]:
+    """Return the names of what a SELECT has in its FROM."""
+    first = [select.args["from_"].this] if select.args.get("from_") else []
+    return {node.alias_or_name for node in (*first, *(join.this for join in select.args.get("joins") or []))}
+
+
+def _hoist_subquery(draft: Draft, query: exp.Select, work: _Work) -> None:
+    """Put the rows of a prepared table in the place of a subquery."""
+    names = dict.fromkeys(table.name for table in tables_in(query))
+    reads = _read_files(draft, query)
+    hoist = _add(work, query.sql(DIALECT), tuple(names), reads)
+    query.replace(exp.select("*").from_(hoist.name))
 
 
 def _name_in_partial(source: Source, work: _Work) -> str:
