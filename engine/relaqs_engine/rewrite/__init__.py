@@ -32,9 +32,9 @@ and these modules hold the rest:
         moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
         so_far          FIRST, ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
-        semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
+        semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes
         near            the groups that HAVING leaves out for now
