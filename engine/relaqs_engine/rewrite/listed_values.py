@@ -17,6 +17,7 @@ from relaqs_engine.sql.parse import DIALECT
 
 # The column that `OfValues.call` is over.
 LISTED = "listed"
+_NUMBERS = ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,6 @@ def _computed(values: Sequence[MergedValue], types: Mapping[str, str]) -> dict[s
 
 def _continuous(value: MergedValue, types: Mapping[str, str]) -> str:
     """Return the function of a quantile. The median of numbers is their continuous quantile."""
-    is_of_numbers = types.get(value.listed, "").removesuffix("[]") in ("DOUBLE", "FLOAT")
+    is_of_numbers = types.get(value.listed, "").removesuffix("[]") in _NUMBERS
     is_median = value.quantile_function == "median"
     return "quantile_cont" if is_median and is_of_numbers else value.quantile_function
