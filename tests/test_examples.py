@@ -31,8 +31,11 @@ REWRITER = (
     "carve.carve",
     "cross_fit.cross_fit_of",
     "grouping.group_keys",
+    "kept_arguments.of_arguments",
     "kept_rows.kept_columns",
     "levels.level_of",
+    "listed_values.merged_value",
+    "moments.value_of_moments",
     "near.near_sql",
     "over_stages.refine_over_stages",
     "passed_keys.is_key",
@@ -43,6 +46,7 @@ REWRITER = (
     "shared.share_values",
     "so_far.value_so_far",
     "stages.StageMaker",
+    "unions.below_union",
 )
 ENGINE = (
     "bounds.values.value_bounds",
@@ -51,6 +55,7 @@ ENGINE = (
     "layouts.static.add_static",
     "layouts.verification.verify",
     "plans.schedule.mini_batches",
+    "sql.columns.columns_written_out",
     "sql.expansion.check_expansion",
     "sql.guards.guard_functions",
     "sql.names.names_in",

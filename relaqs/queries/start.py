@@ -126,6 +126,8 @@ def _estimating_job(
 
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
+            from relaqs_engine.planning.at_once import whole_core_seconds
+
             from relaqs.queries.around import AroundQueryJob
 
             parts = [
@@ -136,7 +138,8 @@ def _estimating_job(
                 )
                 for part in plan.parts
             ]
-            return AroundQueryJob(id, plan, parts, asked, state_cursor)
+            seconds = whole_core_seconds(plan, catalog)
+            return AroundQueryJob(id, plan, parts, asked, state_cursor, seconds)
     raise TypeError(f"{type(plan).__name__} is no kind of plan that has a job")
 
 

@@ -22,6 +22,7 @@ from relaqs_engine.execution.cells import (
 )
 from relaqs_engine.execution.certainty import words_of
 from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.group_count import GroupCount, count_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Membership, Places
@@ -113,6 +114,10 @@ class Estimator:
     @property
     def scanned_fraction(self) -> float:
         return Scan(self._state.block_rows, self._leading.row_count).fraction
+
+    def group_count(self) -> GroupCount:
+        """Return how many groups were seen, and about how many there will be."""
+        return count_groups(self._plan, self._cursor, self.scanned_fraction)
 
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""

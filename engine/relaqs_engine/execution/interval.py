@@ -169,14 +169,21 @@ class IntervalEstimator:
 
     def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
         """Return the ends of what a row adds to each group's sum (for moments: about the group's mean)."""
-        low, high = np.float64(_or_nan(column.lowest)), np.float64(_or_nan(column.highest))
-        if column.kind not in (Basis.MEAN, Basis.M2):
+        if not column.is_moment:
+            low, high = _or_nan(column.lowest), _or_nan(column.highest)
             return np.full(len(groups.rows), low), np.full(len(groups.rows), high)
-        names = [each.name for each in self._columns]
-        mean = groups.means[:, names.index(str(column.mean_of))]
+        ends = [self._away_from(mean, groups) for mean in column.means]
         if column.kind is Basis.MEAN:
-            return low - mean, high - mean
-        return np.zeros(len(mean)), np.maximum((low - mean) ** 2, (high - mean) ** 2)
+            return ends[0]
+        products = np.array([one * other for one in ends[0] for other in ends[1]])
+        least = np.zeros(len(groups.rows)) if column.is_square else products.min(axis=0)
+        return least, products.max(axis=0)
+
+    def _away_from(self, mean: str, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
+        """Return how far a row's value may lie below and above each group's mean."""
+        i = next(i for i, column in enumerate(self._columns) if column.name == mean)
+        column, means = self._columns[i], groups.means[:, i]
+        return _or_nan(column.lowest) - means, _or_nan(column.highest) - means
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
         """Return the intervals with COUNT(*) of a whole table as a known value: the manifest has it."""

@@ -21,7 +21,8 @@ from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.rewrite.flatten import flatten, qualified_query
+from relaqs_engine.rewrite.flatten import flatten, merged, qualified
+from relaqs_engine.rewrite.read_whole import tables_read_whole
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
@@ -34,9 +35,18 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.whole import WholePlan
 
+# A query reads so many rows of static tables at most beside answers so far, unless it aggregates them. How
+# many they are after their conditions is found while it runs.
+MOST_STATIC_ROWS = 2_000_000
+
 
 def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     """Return the plan of the first kind that the query can have. Raises SqlError when the SQL is wrong."""
+    try:
+        with _bound_by_duckdb():
+            draft = qualified(draft)
+    except NotOnlineError as reason:
+        return whole_plan(parsed, draft.catalog, draft.schema, str(reason))
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
@@ -131,31 +141,36 @@ def _around(draft: Draft) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            tree = qualified_query(draft)
-            return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
+            carved = carve(draft.tree, lambda query: _part(draft, query), draft.binder.describe)
+            return plan_around(draft, carved)
     except NotOnlineError:
         return None
 
 
 def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
     """Return the plan of a query that another one is computed from, None where there is none."""
-    from relaqs_engine.rewrite.around import MOST_ROWS
-
     if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
         return None  # a table function has no name to look up
     sql = query.sql(DIALECT)
     tables = frozenset(table.name for table in tables_in(query))
     try:
         schema = tuple(draft.binder.describe(sql))
-        part = replace(draft, sql=sql, tree=query.copy(), schema=schema)
+        part = replace(draft, sql=sql, tree=merged(query.copy()), schema=schema)
         if any(draft.catalog.table(name).is_sampled for name in tables):
             return _online(part, tables)
     except (NotOnlineError, SqlError):
         return None
-    if sum(draft.catalog.table(name).row_count for name in tables) > MOST_ROWS:
+    rows = sum(draft.catalog.table(name).row_count for name in tables)
+    if rows > MOST_STATIC_ROWS and not _aggregates(query):
         return None
     reason = "static tables are read whole"
     return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
+
+
+def _aggregates(query: exp.Query) -> bool:
+    from relaqs_engine.rewrite.carve import aggregates
+
+    return isinstance(query, exp.Select) and aggregates(query)
 
 
 def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
@@ -190,8 +205,10 @@ def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
 
 def _locality(draft: Draft, tables: Iterable[str]) -> tuple[int, bool]:
     """Return how good a choice is: the fewer rows to wait for the better, then whether groups are local."""
-    rows = sum(draft.catalog.table(name).row_count for name in tables)
-    streamed_rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
+    streamed = [stream.table for stream in streams_of(draft)]
+    twice = [table for table in tables_read_whole(draft) if table in streamed]
+    rows = sum(draft.catalog.table(name).row_count for name in (*tables, *twice))
+    streamed_rows = sum(draft.catalog.table(name).row_count for name in streamed)
     group = draft.select.args.get("group")
     local = groups_lie_in_partitions(draft, group.expressions if group else ())
     return -rows_to_wait_for(streamed_rows, rows), local

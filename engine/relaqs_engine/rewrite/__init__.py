@@ -10,6 +10,7 @@ and these modules hold the rest:
 
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
+        unions          moves aggregates below a UNION ALL, for `carve`
         levels          says what is known of the columns of the query around the answers
         around          writes the SQL of the query around the answers
         passed_keys     says which columns of such a query are keys
@@ -24,13 +25,18 @@ and these modules hold the rest:
 
     helpers of single rules
         grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
+        moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
         so_far          ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
+        semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
+        kept_arguments  any other aggregate, for `split_aggregates`
+        listed_values   the SQL of functions of all values
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes
         near            the groups that HAVING leaves out for now
         render          the SQL texts of a plan
         scans           what a partial query reads of its streams
+        read_whole      what is read before the sample, for `read_members_whole`
         draft           the Draft itself
 """
 
@@ -44,6 +50,7 @@ from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.kept_values import check_kept_values
+from relaqs_engine.rewrite.members import read_members_whole
 from relaqs_engine.rewrite.membership import decide_membership
 from relaqs_engine.rewrite.method import choose_method
 from relaqs_engine.rewrite.outlier_index import read_outliers_apart
@@ -59,7 +66,7 @@ Rule = Callable[[Draft], Draft]
 # What the query says, whatever layout of a table is read: they look at names and types alone.
 READING: tuple[Rule, ...] = (flatten, read_no_outputs_of_exists, check_shape)
 # What is sampled, with one choice of layouts.
-SAMPLING: tuple[Rule, ...] = (choose_streams, check_subqueries)
+SAMPLING: tuple[Rule, ...] = (choose_streams, read_members_whole, check_subqueries)
 # What is computed of the sample, with the choice that samples most.
 AGGREGATING: tuple[Rule, ...] = (
     split_aggregates,

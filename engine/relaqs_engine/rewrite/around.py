@@ -19,9 +19,6 @@ from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.sql.parse import DIALECT
 
-# The most rows of an answer. The query around it is computed anew each time, where the answers are.
-MOST_ROWS = 200_000
-
 
 def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
     """Return the plan of the outer query over the answers of its parts. Raises NotOnlineError.
@@ -84,11 +81,8 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
         raise NotOnlineError("nothing of it is sampled")
     is_union = isinstance(carved.outer, exp.Union) and not carved.outer.args.get("distinct")
     for part in carved.parts:
-        if isinstance(part, RowsPlan):
-            if part.shows_every_group and not is_union:
-                raise NotOnlineError("rows are combined that can only be combined when all of them are there")
-        elif part.expected_groups > MOST_ROWS:
-            raise NotOnlineError(f"about {part.expected_groups:,} groups are combined")
+        if isinstance(part, RowsPlan) and part.shows_every_group and not is_union:
+            raise NotOnlineError("rows are combined that can only be combined when all of them are there")
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:

@@ -6,7 +6,6 @@ Names are qualified, CTEs are put in their places, and derived tables are merged
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -15,6 +14,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
+from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
 from relaqs_engine.sql.functions import volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
@@ -33,36 +33,37 @@ def flatten(draft: Draft) -> Draft:
     """
     if not isinstance(draft.tree, exp.Select):
         raise NotOnlineError(f"{draft.tree.key.upper()} combines whole answers")
-    tree = qualified_query(draft)
+    tree = qualified(draft).tree.copy()
     assert isinstance(tree, exp.Select)
-    return replace(draft, tree=with_explicit_keys(tree))
+    return replace(draft, tree=with_explicit_keys(tree), is_qualified=True)
 
 
-def qualified_query(draft: Draft) -> exp.Query:
-    """Return the query without WITH, its names qualified, its derived tables merged where that is sound."""
+def qualified(draft: Draft) -> Draft:
+    """Return the draft without WITH, its names qualified, its derived tables merged where that is sound."""
+    if draft.is_qualified:
+        return draft
     if call := volatile_function(draft.tree):
         raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
-    tree = draft.tree.copy()
+    tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    tree = _qualified(draft, tree)
-    tree = inline_ctes(tree)
-    if not _has_outer_join_over_derived_table(tree):
-        merged = merge_subqueries(tree)
-        assert isinstance(merged, exp.Query)
-        tree = merged
+    tree = merged(inline_ctes(_qualified(draft, tree)))
     check_each_key_has_one_name(draft.tree, tree)
+    return replace(draft, tree=tree, is_qualified=True)
+
+
+def merged(tree: exp.Query) -> exp.Query:
+    """Return a qualified query with its derived tables merged where that is sound. Changes it in place."""
+    if tree.find(exp.Subquery) is None or _has_outer_join_over_derived_table(tree):
+        return tree
+    tree = merge_subqueries(tree)
+    assert isinstance(tree, exp.Query)
     return tree
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
-    # Names are given as identifiers, because sqlglot parses text: it would read `delay ` as `delay`.
-    schema: dict[Any, object] = {
-        _identifier(name): {_identifier(column.name): column.type for column in layout.columns}
-        for name, layout in draft.catalog.tables.items()
-    }
     try:
-        qualified = qualify(tree, schema=schema, dialect=DIALECT, quote_identifiers=True)
+        qualified = qualify(tree, schema=draft.binder.schema, dialect=DIALECT, quote_identifiers=True)
     except OptimizeError as error:
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
     assert isinstance(qualified, exp.Query)

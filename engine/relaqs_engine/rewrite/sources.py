@@ -26,6 +26,10 @@ from relaqs_engine.rewrite.draft import (
 from relaqs_engine.sql.parse import DIALECT
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
+_WHOLE_JOINS = {
+    "ASOF": "takes the nearest row, which may lie in any partition",
+    "POSITIONAL": "pairs rows by their places in whole tables",
+}
 
 
 def choose_streams(draft: Draft) -> Draft:
@@ -55,7 +59,7 @@ def choose_streams(draft: Draft) -> Draft:
                 conjuncts += conjuncts_of(join.args.get("on"))
     sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
     if not sampled:
-        raise NotOnlineError("no table of its FROM is sampled: static ones are read whole")
+        raise NotOnlineError(_why_nothing_is_sampled(draft))
     chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
     if whole := next((s for s in sources if s.is_derived and s.layout is not None and not s.streams), None):
@@ -64,6 +68,17 @@ def choose_streams(draft: Draft) -> Draft:
         )
     _check_outer_joins(sources, joins)
     return replace(draft, sources=sources, conjuncts=conjuncts)
+
+
+def _why_nothing_is_sampled(draft: Draft) -> str:
+    """Return why a query over static tables has no estimate, and what keeps a subquery from giving one."""
+    reason = "no table of its FROM is sampled: static ones are read whole"
+    inside = (table for each in draft.select.find_all(exp.Exists, exp.In) for table in tables_in(each))
+    names = (table.name for table in inside if isinstance(table.this, exp.Identifier))
+    sampled = sorted({name for name in names if draft.catalog.table(name).is_sampled})
+    if not sampled:
+        return reason
+    return f"{reason}; and a sample of {' and '.join(sampled)} cannot tell which of their rows have no match"
 
 
 def inner_conditions_hold_everywhere(joins: Iterable[exp.Join]) -> bool:
@@ -79,7 +94,8 @@ def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterato
     before: list[exp.Expr] = [from_.this]
     for join in joins:
         if join.method or join.kind in ("SEMI", "ANTI", "POSITIONAL", "ASOF") or join.args.get("using"):
-            raise NotOnlineError(f"{join.method or join.kind or 'USING'} JOIN is not rewritten")
+            kind = join.method or join.kind or "USING"
+            raise NotOnlineError(f"{kind} JOIN {_WHOLE_JOINS.get(kind, 'is not rewritten')}")
         if join.side in ("RIGHT", "FULL"):
             nullable.update(id(node) for node in before)
         before.append(join.this)
