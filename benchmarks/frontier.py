@@ -38,7 +38,8 @@ from relaqs.simulation.study import Case, JobMix
 from relaqs.simulation.workload import Workload
 
 FAMILY = tuple(f"milestones:{which}" for which in ("70", "70x4+90", "70x2+90", "70+90", "90"))
-POLICIES = ("fair", "relaqs", "max_sum", "shortest_remaining_time", "milestones:error+70+90+95", *FAMILY)
+BALANCED = ("milestones:error+70+90+95", "milestones:error+70x1.5+90+95")
+POLICIES = ("fair", "relaqs", "max_sum", "shortest_remaining_time", *BALANCED, *FAMILY)
 ENDS = REDUCTIONS[:2]  # of the frontier: 70 and 90 %
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # what 70 % counts; the rest is what 90 % counts
 WIDTH = 110

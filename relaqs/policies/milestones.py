@@ -44,7 +44,6 @@ from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 
 FAR_DOUBLINGS = 9  # of the horizon: milestones lie far ahead
-STEEPNESS = 6.0  # of a milestone: a predicted error is within a factor of two of the true one, mostly
 ERROR = "error"  # the word for the error among milestones
 LEAST_LEVEL = 1e-3  # a reduction by all of the error
 
@@ -141,8 +140,10 @@ class Milestones:
 
         def worth(rows: IntArray, errors: FloatArray) -> FloatArray:
             assert levels is not None  # somebody is known
-            part = errors[:, :, None] / levels[rows][:, None, :]
-            return np.asarray((1.0 / (1.0 + part**STEEPNESS)) @ weights - error_weight * errors)
+            total = -error_weight * errors
+            for level, weight in zip(levels[rows].T, weights, strict=True):
+                total += weight * _reached(errors / level[:, None])
+            return total
 
         def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
             made = hopes.made(chosen, contest.core_seconds(chosen, units), worth)
@@ -156,6 +157,12 @@ class Milestones:
         usual = 1.0 - np.array(self.reductions)
         targets = outlook.targets[:, None]
         return np.maximum(np.where(np.isnan(targets), usual, targets), LEAST_LEVEL)
+
+
+def _reached(part: FloatArray) -> FloatArray:
+    """Return how much of a milestone counts at errors that are so many times its level: 1 / (1 + part⁶)."""
+    squared = part * part
+    return np.asarray(1.0 / (1.0 + squared * squared * squared))
 
 
 def _counts(text: str) -> dict[str, float]:
