@@ -25,7 +25,7 @@ second is served. Only near its milestone is the first one served before it.
 
 A job with a target has this target as its one milestone, with the weight of all of them.
 
-What was measured, and how far that is from what any policy can reach: docs/decisions/0036-milestones.md.
+What was measured, and how far that is from what any policy can reach: docs/decisions/0037-milestones.md.
 """
 
 from __future__ import annotations

@@ -74,3 +74,38 @@ def test_distinct_values_are_counted_beside_a_variance(flights: World) -> None:
 def test_the_order_of_arguments_does_not_matter_to_a_sum(flights: World) -> None:
     plan = flights.check("SELECT sum(distance ORDER BY hour) AS s FROM flights")
     assert plan.outputs[0].kind is OutputKind.ESTIMATE
+
+
+def test_first_and_last_take_one_row_and_keep_it(flights: World) -> None:
+    """FIRST takes NULLs, ANY_VALUE does not, and groups that a FILTER leaves empty have NULL."""
+    unique = "time_hour, carrier, flight, dep_delay"
+    flights.check(
+        f"SELECT origin, first(dep_delay ORDER BY distance DESC, {unique}) AS f, "
+        f"last(tailnum ORDER BY {unique}) AS l, any_value(tailnum ORDER BY distance, {unique}) AS v, "
+        "first(carrier ORDER BY flight, carrier) FILTER (WHERE origin = 'JFK') AS j "
+        "FROM flights GROUP BY origin"
+    )
+    flights.check("SELECT first(carrier ORDER BY flight) AS f, count(*) AS n FROM flights WHERE distance < 0")
+
+
+def test_distinct_on_takes_the_first_row_of_each_key(flights: World) -> None:
+    plan = flights.check(
+        "SELECT DISTINCT ON (carrier) carrier, flight, origin, dep_delay FROM flights "
+        "ORDER BY carrier DESC, distance DESC, time_hour, flight LIMIT 5",
+        ordered=True,
+    )
+    assert plan.mode is Mode.MERGEABLE
+
+
+def test_order_by_all_is_each_output_from_left_to_right(flights: World) -> None:
+    plan = flights.check(
+        "SELECT origin, count(*) AS n, carrier FROM flights GROUP BY ALL ORDER BY ALL DESC", ordered=True
+    )
+    assert plan.outputs[1].kind is OutputKind.ESTIMATE
+
+
+@pytest.mark.parametrize(("named", "key"), [("f.carrier", "carrier"), ("carrier", "f.carrier")])
+def test_a_column_that_using_shares_is_one_column(flights: World, named: str, key: str) -> None:
+    joined = "flights f JOIN airlines a USING (carrier)"
+    plan = flights.check(f"SELECT {named}, name, avg(distance) AS d FROM {joined} GROUP BY {key}, name")
+    assert plan.mode is Mode.MERGEABLE

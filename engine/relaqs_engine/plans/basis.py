@@ -14,6 +14,8 @@ class Basis(StrEnum):
     MIN = "min"
     MAX = "max"
     ANY_VALUE = "any_value"
+    FIRST = "first"  # of rows in an order, or of any rows; a struct of the value and what is ordered by
+    LAST = "last"
     BIT_AND = "bit_and"
     BIT_OR = "bit_or"
     BIT_XOR = "bit_xor"
@@ -45,6 +47,7 @@ class BasisColumn:
         means: the names of the MEANs that an M2's deviations are from: two for a covariance, twice the same
             for a variance. A MEAN has its own name here.
         extreme_of: the extreme that an ARG_MIN or ARG_MAX stands beside.
+        order: what a FIRST or LAST is ordered by, as SQL over the fields of its struct.
         lowest: a provable lower bound of one row's value, from the statistics; None where there is none.
         highest: likewise an upper bound.
     """
@@ -57,6 +60,7 @@ class BasisColumn:
     count_of: str | None = None
     means: tuple[str, ...] = ()
     extreme_of: str | None = None
+    order: tuple[str, ...] = ()
     lowest: float | None = None
     highest: float | None = None
 

@@ -27,7 +27,7 @@ from relaqs_engine.rewrite.kept_arguments import of_arguments
 from relaqs_engine.rewrite.listed_values import MergedValue, OfValues, merged_value
 from relaqs_engine.rewrite.moments import is_of_moments, value_of_moments
 from relaqs_engine.rewrite.quantiles import of_distinct, of_values
-from relaqs_engine.rewrite.so_far import value_so_far
+from relaqs_engine.rewrite.so_far import FirstOrLast, first_or_last, value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.effort import STEPS_OF_A_VALUE
 from relaqs_engine.sql.parse import DIALECT
@@ -178,6 +178,8 @@ class _Splitter:
             aggregate = node
         if isinstance(aggregate, exp.IgnoreNulls):  # how ANY_VALUE is parsed
             aggregate = aggregate.this
+        if (first := first_or_last(aggregate)) is not None:
+            return self._first(first, condition)
         if isinstance(aggregate, _IN_ANY_ORDER) and isinstance(aggregate.this, exp.Order):
             aggregate = aggregate.copy()
             aggregate.set("this", aggregate.this.this)
@@ -215,6 +217,14 @@ class _Splitter:
 
         found = value_of_moments(aggregate, add, bounds_of)
         return None if found is None else _Final(*found)
+
+    def _first(self, first: FirstOrLast, condition: exp.Expr | None) -> _Final:
+        if first.condition is not None:
+            both = first.condition if condition is None else exp.and_(condition.this, first.condition)
+            condition = exp.Where(this=both)
+        name = self.column(first.kind, first.aggregate, condition, order=first.order)
+        value = exp.func("struct_extract", exp.column(name), exp.Literal.string("v"))
+        return _Final(value, value.copy())
 
     def _count_distinct(self, aggregate: exp.Count, condition: exp.Expr | None) -> _Final:
         """Return COUNT(DISTINCT x).
@@ -263,6 +273,7 @@ class _Splitter:
         extreme_of: str | None = None,
         count_of: str | None = None,
         means: tuple[str, ...] = (),
+        order: tuple[str, ...] = (),
     ) -> str:
         """Return the name of the column for this partial aggregate. A new aggregate gets a new column."""
         node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
@@ -278,6 +289,7 @@ class _Splitter:
                 row_sql=_contribution(kind, aggregate, condition),
                 extreme_of=extreme_of,
                 count_of=count_of,
+                order=order,
                 means=(name,) if kind is Basis.MEAN else means,
                 lowest=bounds.lowest,
                 highest=bounds.highest,

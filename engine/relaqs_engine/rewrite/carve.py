@@ -15,6 +15,7 @@ from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.one_row import with_one_row_tables
 from relaqs_engine.rewrite.unions import below_union
 from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.parse import DIALECT
@@ -36,7 +37,7 @@ class Carved:
 
 
 # Plans a query on its own. None where it has no estimate, or reads static tables only and needs none.
-PlanPart = Callable[[exp.Query], PartPlan | None]
+PlanPart = Callable[[exp.Query, str], PartPlan | None]
 
 
 def answer_name(index: int) -> str:
@@ -52,13 +53,14 @@ def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe) -> Carved:
 
     Args:
         tree: the query.
-        plan_part: plans one inner query. It returns None for a query that cannot be planned on its own.
+        plan_part: plans one inner query, which it is given as a tree and as text. It returns None for a
+            query that cannot be planned on its own.
         describe: gives the columns of a query, as (name, DuckDB type).
 
     >>> import sqlglot
     >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
     >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
-    >>> carved = carve(tree, lambda inner: inner.sql("duckdb"), [].append)   # texts stand for plans
+    >>> carved = carve(tree, lambda inner, text: text, [].append)   # texts stand for plans
     >>> print(*carved.parts)
     SELECT t.zone AS "key_0", SUM(t.km) AS "value_0" FROM t GROUP BY t.zone
     >>> print(carved.outer.sql("duckdb"))
@@ -97,7 +99,9 @@ class _Carver:
 
     def _around(self, query: exp.Select) -> exp.Query:
         """Return the query with its derived tables cut. Its own tables are read whole."""
-        for source in _sources(query):
+        if not aggregates(query):
+            query = with_one_row_tables(query)
+        for source in sources_of(query):
             if isinstance(source, exp.Subquery):
                 source.set("this", self.cut(source.this))
             elif isinstance(source, exp.Table):
@@ -171,7 +175,7 @@ class _Carver:
         """Return the name of the query's answer, None where it cannot be planned on its own."""
         text = query.sql(DIALECT)
         if text not in self._index_of:
-            if (plan := self._plan_part(query)) is None:
+            if (plan := self._plan_part(query, text)) is None:
                 return None
             self._index_of[text] = len(self.parts)
             self.parts.append(plan)
@@ -260,6 +264,6 @@ def _is_of_window(node: exp.Expr) -> bool:
     return isinstance(parent, exp.Window) and parent.this is node
 
 
-def _sources(query: exp.Select) -> list[exp.Expr]:
+def sources_of(query: exp.Select) -> list[exp.Expr]:
     from_ = query.args.get("from_")
     return [from_.this, *(join.this for join in query.args.get("joins") or [])] if from_ else []

@@ -23,6 +23,10 @@ class NotOnlineError(Exception):
     """No sound approximation is known for this query: it runs once, exactly. The text says why."""
 
 
+class AcrossPartitionsError(NotOnlineError):
+    """A derived table groups rows of a sampled table across partitions. It may still be read whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Source:
     """One relation of the FROM clause. layout: None for a derived table over static tables.
@@ -110,6 +114,8 @@ class Draft:
     local_tables: frozenset[str] = frozenset()
     # The aliases of the tables of members that EXISTS and IN ask (see `rewrite/members.py`).
     members: frozenset[str] = frozenset()
+    # Whether a derived table may be read whole that groups a sampled table (see `rewrite/read_whole.py`).
+    may_read_derived_whole: bool = False
     returns_rows: bool = False
     # What quantiles and the like are in merged state.
     of_values: tuple[MergedValue, ...] = ()

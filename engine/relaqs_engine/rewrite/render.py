@@ -272,6 +272,10 @@ def _merged(column: BasisColumn) -> str:
             value = _weighted_mean(column)
         case Basis.M2:
             value = f"sum({column.additive_sql})"
+        case Basis.FIRST | Basis.LAST:
+            order = ", ".join(f"{name}.{field}" for field in column.order)
+            inside = f"{name} ORDER BY {order}" if order else name
+            value = f"{column.kind.value}({inside}) FILTER (WHERE {name} IS NOT NULL)"
         case Basis.ARG_MIN | Basis.ARG_MAX:
             value = f"{column.kind.value}({name}, {column.extreme_of})"
         case _:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import (
+    AcrossPartitionsError,
     ColumnPair,
     Draft,
     NotOnlineError,
@@ -115,14 +116,24 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
     if isinstance(node, exp.Subquery):
         sampled = [t for t in tables_in(node) if draft.catalog.table(t.name).is_sampled]
         if sampled:
-            return _local_derived_table(draft, node, nullable, sampled[0].name)
+            try:
+                return _local_derived_table(draft, node, nullable, sampled[0].name)
+            except AcrossPartitionsError:
+                if not draft.may_read_derived_whole or not _is_the_same_everywhere(node):
+                    raise
         return Source(node.alias, node, None, nullable, is_derived=True)
     raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
 
 
+def _is_the_same_everywhere(node: exp.Subquery) -> bool:
+    """Whether each worker gets the same rows of a derived table: no ties decide about them."""
+    selects = node.find_all(exp.Select)
+    return not node.find(exp.TableSample) and not any(map(relates_all_rows, selects))
+
+
 def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampled: str) -> Source:
     """Return a derived table whose groups lie in one partition each, because it groups by a cluster key."""
-    refusal = NotOnlineError(
+    refusal = AcrossPartitionsError(
         f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled table "
         f"{sampled} across partitions, before the outer query aggregates"
     )
