@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relaqs.policies.least_attained_service import LeastAttainedService
     from relaqs.policies.max_min import MaxMin
     from relaqs.policies.max_sum import MaxSum
+    from relaqs.policies.milestones import Milestones
     from relaqs.policies.registry import (
         DEFAULT_POLICY,
         POLICIES,
@@ -50,6 +51,7 @@ __all__ = [
     "LeastAttainedService",
     "MaxMin",
     "MaxSum",
+    "Milestones",
     "Observation",
     "Plan",
     "Policy",
@@ -84,6 +86,7 @@ __getattr__, __dir__ = on_first_use(
         "LeastAttainedService": "relaqs.policies.least_attained_service",
         "MaxMin": "relaqs.policies.max_min",
         "MaxSum": "relaqs.policies.max_sum",
+        "Milestones": "relaqs.policies.milestones",
         "Observation": "relaqs.sharing.history",
         "POLICIES": "relaqs.policies.registry",
         "Plan": "relaqs.sharing.plan",

@@ -33,17 +33,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.sharing.division import Contest, check_share, divide, without_quality
 from relaqs.sharing.greedy import allocate_greedily
-from relaqs.sharing.outlook import Outlook, is_predictable
+from relaqs.sharing.hopes import Hopes
+from relaqs.sharing.outlook import is_predictable
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.view import View
 
-NEW_CORE_SECONDS = 0.05  # one ordinary task; no first result is expected from less
-FIRST_RESULT_WORTH = 0.1  # in units of the error, which is 1 at the first result; the gain comes after it
 FAR_DOUBLINGS = 6  # of the horizon: 64 times what a job is likely to get until the next plan
 
 
@@ -88,38 +86,15 @@ class Index:
         return divide(view, self._share_out, minimum_share=self.minimum_share, reserved=reserved)
 
     def _share_out(self, contest: Contest) -> FloatArray:
-        hopes = _Hopes(contest, self.normalised)
+        hopes = Hopes(contest, normalised=self.normalised)
 
         def gains(chosen: IntArray, units: FloatArray) -> FloatArray:
-            made = hopes.made(chosen, contest.core_seconds(chosen, units))
+            made = hopes.made(chosen, contest.core_seconds(chosen, units), _fall)
             return contest.jobs.weight[chosen][:, None] * made
 
         units = allocate_greedily(gains, contest.most_units, contest.units, far_doublings=FAR_DOUBLINGS)
         return contest.unit_cores * units
 
 
-class _Hopes:
-    """How much each job's normalised error will fall by core-seconds. Known jobs have curves for that.
-
-    We do not know what a new job's first result costs. After x core-seconds without one, we assume a
-    probability of 1 / x for each further core-second. So a new job starts before all others, and drops back
-    if it is slow. Example: a training run reads all its data twice before its first loss, and drops behind
-    queries that end in that time.
-    """
-
-    def __init__(self, contest: Contest, normalised: bool) -> None:
-        self._is_new = ~is_predictable(contest.jobs)
-        self._used = contest.jobs.attained_core_seconds + NEW_CORE_SECONDS
-        self._row = np.cumsum(~self._is_new) - 1  # of each known job in the outlook
-        known = contest.view.of_jobs(~self._is_new)
-        self._outlook = Outlook.of(known, normalised=normalised) if len(known.jobs) else None
-
-    def made(self, chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
-        """Return the gains of some jobs, from any zero point, shape (len(chosen), K)."""
-        gains = np.empty(core_seconds.shape)
-        new = self._is_new[chosen]
-        used = self._used[chosen[new]][:, None]
-        gains[new] = FIRST_RESULT_WORTH * np.log1p(core_seconds[new] / used)
-        if self._outlook is not None:
-            gains[~new] = -self._outlook.errors(self._row[chosen[~new]], core_seconds[~new])
-        return gains
+def _fall(_: IntArray, errors: FloatArray) -> FloatArray:
+    return -errors

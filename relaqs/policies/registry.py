@@ -6,8 +6,10 @@ by an entry point in the group `relaqs.policies`: see `relaqs/plugins.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from inspect import signature
+from typing import cast
 
 from relaqs_engine.errors import RelaqsError
 
@@ -26,6 +28,7 @@ POLICIES: Plugins[type[Policy]] = Plugins(
         "max_sum": "relaqs.policies.max_sum:MaxSum",
         "max_min": "relaqs.policies.max_min:MaxMin",
         "index": "relaqs.policies.index:Index",
+        "milestones": "relaqs.policies.milestones:Milestones",
         "utility": "relaqs.policies.utility:Utility",
     },
 )
@@ -60,6 +63,8 @@ def chosen_policy(choice: str | Policy) -> Policy:
 def make_policy(name: str, **parameters: object) -> Policy:
     """Return the policy of that name, made with these parameters. "relaqs" stands for the default policy.
 
+    A name may say what counts, behind a colon, if the policy has a classmethod `of_text` that reads it.
+
     Raises:
         PolicyError: there is no such policy; it has no such parameter, or one is missing; or a value is not
             accepted. The message names what would be accepted.
@@ -67,7 +72,10 @@ def make_policy(name: str, **parameters: object) -> Policy:
 
     >>> make_policy("relaqs", minimum_share=0.2)
     Index(minimum_share=0.2, new_first=True, normalised=True)
+    >>> make_policy("milestones:70+90").reductions
+    (0.7, 0.9)
     """
+    name, _, text = name.partition(":")
     name = ALIASES.get(name, name)
     if name not in POLICIES:
         known = [*POLICIES, *ALIASES]
@@ -76,13 +84,23 @@ def make_policy(name: str, **parameters: object) -> Policy:
         raise PolicyError(f"there is no policy {name!r}; {hint}The policies are {', '.join(known)}")
     make = POLICIES[name]
     try:
-        policy = make(**parameters)
+        policy = make(**parameters) if not text else _of_text(make, name, text, parameters)
     except TypeError as error:
         takes = ", ".join(signature(make).parameters) or "no parameters"
         raise PolicyError(f"policy {name!r} cannot be made from {parameters}; it takes {takes}") from error
+    except PolicyError:
+        raise
     except ValueError as error:
         raise PolicyError(f"policy {name!r}: {error}") from error
     return chosen_policy(policy)
+
+
+def _of_text(make: type[Policy], name: str, text: str, parameters: Mapping[str, object]) -> Policy:
+    """Return the policy that a text behind its name chooses."""
+    read = getattr(make, "of_text", None)
+    if read is None:
+        raise PolicyError(f"policy {name!r} takes nothing behind its name, and {text!r} stands there")
+    return cast(Policy, read(text, **parameters))
 
 
 def why_cores_moved(name: str, *, is_more: bool) -> str:
@@ -95,7 +113,8 @@ def why_cores_moved(name: str, *, is_more: bool) -> str:
     """
     unknown = f"the policy {name} decided so"
     try:
-        policy = POLICIES.get(ALIASES.get(name, name))
+        kind = name.partition(":")[0]
+        policy = POLICIES.get(ALIASES.get(kind, kind))
     except RelaqsError:  # its package is not here, but the cluster may have it
         return unknown
     return str(getattr(policy, "why_more" if is_more else "why_less", unknown))

@@ -31,6 +31,14 @@ class Decisions:
         return np.array(self._rows).reshape(-1, 3 + len(GROUPS))
 
 
+def steps_for_good(traces: TraceTable, reductions: FloatArray) -> IntArray:
+    """Return the step after which each trace's error stays reduced by so much, shape (T, levels)."""
+    too_large = traces.error[:, :, None] > 1.0 - reductions + 1e-12
+    behind = np.arange(too_large.shape[1])[None, :, None] + 1
+    first = np.where(too_large, behind, 0).max(axis=1)
+    return np.asarray(np.minimum(first, too_large.shape[1] - 1))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
     """J jobs from arrival to end.
@@ -70,12 +78,9 @@ class Outcome:
 
         For good: an error that gets small by chance and grows again counts from when it stays small.
         """
-        too_large = self.traces.error[:, :, None] > 1.0 - reductions + 1e-12
-        behind = np.arange(too_large.shape[1])[None, :, None] + 1
-        first = np.where(too_large, behind, 0).max(axis=1)[self.trace]
+        step = steps_for_good(self.traces, reductions)[self.trace]
         rows = np.arange(len(self))[:, None]
-        within = np.minimum(first, self.step_seconds.shape[1] - 1)
-        return np.asarray(self.step_seconds[rows, within] - self.arrival_seconds[:, None])
+        return np.asarray(self.step_seconds[rows, step] - self.arrival_seconds[:, None])
 
     def error_seconds(self) -> FloatArray:
         """Return the integral of each job's error from its arrival to its end or that of the run, (J,)."""

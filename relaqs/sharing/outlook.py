@@ -145,6 +145,11 @@ class Outlook:
         scale = np.where(fall > 0, fall, np.inf)  # nothing to gain, on any scale
         return cls(jobs, curves, step_costs(jobs), np.where(training, floor, 0.0), scale)
 
+    @property
+    def targets(self) -> FloatArray:
+        """The errors at which each job's target is reached, shape (J,), NaN where there is no target."""
+        return (self.jobs.target - self.floor) / self.scale
+
     def errors(self, chosen: IntArray, core_seconds: FloatArray) -> FloatArray:
         """Return the errors of some jobs after so many core-seconds. Both have shape (len(chosen), K).
 

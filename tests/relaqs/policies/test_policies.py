@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,13 @@ from relaqs.policies import (
     LeastAttainedService,
     MaxMin,
     MaxSum,
+    Milestones,
     ShortestRemainingTime,
     Utility,
     WeightedFair,
 )
 from relaqs.sharing.history import History, Observation
+from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import JobView, Kind
 from tests.relaqs.policies.views import cores, query, training
 
@@ -286,3 +289,33 @@ def test_few_cores_are_shared_in_parts() -> None:
     given = cores(Index(minimum_share=0.1), *(query(f"q{i}", 2 + i) for i in range(12)), cores=2.0)
     assert all(share >= 0.1 * 2 / 12 * (1 - 1e-9) for share in given.values())
     assert max(given.values()) < 2
+
+
+def soon_and_late(policy: Policy, **more: Any) -> bool:
+    """Whether a query that has just begun gets more cores than one that has read most of its rows."""
+    given = cores(policy, query("new", 2, **more), query("old", 30, **more))
+    return given["new"] > given["old"]
+
+
+def test_milestones_say_who_is_served() -> None:
+    assert soon_and_late(Milestones((0.5,)))
+    assert not soon_and_late(Milestones((0.95,)))
+
+
+def test_the_weights_of_milestones_count() -> None:
+    assert soon_and_late(Milestones((0.5, 0.95), (9.0, 1.0)))
+    assert not soon_and_late(Milestones((0.5, 0.95), (1.0, 9.0)))
+
+
+def test_a_target_is_the_one_milestone_of_its_job() -> None:
+    """Both have read as much. The one whose target is near is served towards it, and not the other."""
+    given = cores(Milestones((0.9,)), query("near", 4, target=0.08), query("usual", 4))
+    assert given["near"] > 2 * given["usual"]
+    passed = cores(Milestones((0.9,)), query("passed", 4, target=0.5), query("usual", 4))
+    assert passed["passed"] < passed["usual"]
+
+
+def test_milestones_that_count_little_beside_the_error_are_the_index() -> None:
+    jobs = [query("new", 2), query("old", 30), query("older", 40)]
+    nearly = cores(Milestones((0.9,), (1e-9,), error_weight=1.0), *jobs)
+    assert nearly == pytest.approx(cores(Index(), *jobs), abs=0.2)

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from relaqs.policies import POLICIES, Index, PolicyError, make_policy
+from relaqs.policies import POLICIES, Index, Milestones, PolicyError, make_policy, why_cores_moved
 from relaqs.sharing.policy import Policy
 from tests.relaqs.policies.views import every_policy
 
@@ -21,6 +21,7 @@ def test_the_policies() -> None:
         "max_sum",
         "max_min",
         "index",
+        "milestones",
         "utility",
     ]
     assert all(isinstance(policy, Policy) for policy in every_policy())
@@ -32,6 +33,16 @@ def test_the_default_policy_goes_by_the_projects_name() -> None:
 
 def test_a_policy_is_made_with_its_parameters() -> None:
     assert make_policy("index", minimum_share=0.3) == Index(minimum_share=0.3)
+
+
+def test_a_name_may_say_which_milestones_count() -> None:
+    policy = make_policy("milestones:70x2+99.5", minimum_share=0.2)
+    assert policy == Milestones((0.7, 0.995), (2.0, 1.0), minimum_share=0.2)
+    assert policy.name == "milestones:70x2+99.5"
+    with_error = make_policy("milestones:errorx0.5+90")
+    assert with_error == Milestones((0.9,), (1.0,), error_weight=0.5)
+    assert make_policy(with_error.name) == with_error
+    assert why_cores_moved(policy.name, is_more=True) == "its answer will be good enough sooner"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +57,14 @@ def test_a_policy_is_made_with_its_parameters() -> None:
         ("fifo", {"weight": 2}, "policy 'fifo' cannot be made from {'weight': 2}; it takes minimum_share"),
         ("fair", {"minimum_share": 0.1}, "it takes no parameters"),
         ("utility", {}, "it takes utility, minimum_share, normalised"),
+        ("milestones:70+", {}, "the milestones are '70\\+'; write percents above 0 and up to 100 with"),
+        ("milestones:70+70", {}, r"the milestones are '70\+70'"),
+        ("milestones:error", {}, "the milestones are 'error'"),
+        ("milestones:700", {}, "the milestones are '700'"),
+        ("milestones:70x-1", {}, "the milestones are '70x-1'"),
+        ("milestones", {"reductions": ()}, r"reductions is \(\); give some above 0"),
+        ("milestones", {"weights": (1.0,)}, r"weights is \(1.0,\); give a number above 0 for each of"),
+        ("fair:90", {}, "policy 'fair' takes nothing behind its name, and '90' stands there"),
         ("index", {"minimum_share": 1.5}, "policy 'index': minimum_share is 1.5; it must be between 0 and 1"),
     ],
 )
