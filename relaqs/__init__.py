@@ -26,6 +26,7 @@ from relaqs_engine.errors import (
     RelaqsError,
     SqlError,
     StoreError,
+    TooManyGroupsError,
     UnsupportedError,
 )
 from relaqs_engine.first_use import on_first_use
@@ -86,6 +87,7 @@ __all__ = [
     "Snapshot",
     "SqlError",
     "StoreError",
+    "TooManyGroupsError",
     "TrainingRun",
     "UnsupportedError",
     "VerifyReport",

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     )
     from relaqs_bootstrap.selection import selection_factor
     from relaqs_bootstrap.unseen import most_in_all, unseen_groups
-    from relaqs_bootstrap.variance import Variance
+    from relaqs_bootstrap.variance import Variance, sum_of_variances
 
 __all__ = [
     "Intervals",
@@ -63,6 +63,7 @@ __all__ = [
     "share_variance_of_blocks",
     "share_variance_of_rows",
     "student_interval",
+    "sum_of_variances",
     "unseen_groups",
     "unseen_units_bound",
 ]
@@ -90,6 +91,7 @@ _HOMES = {
     "share_variance_of_blocks": "relaqs_bootstrap.order_statistics",
     "share_variance_of_rows": "relaqs_bootstrap.order_statistics",
     "student_interval": "relaqs_bootstrap.intervals",
+    "sum_of_variances": "relaqs_bootstrap.variance",
     "unseen_groups": "relaqs_bootstrap.unseen",
     "unseen_units_bound": "relaqs_bootstrap.intervals",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,27 @@ def variance_of_terms(
     at_most = np.where(effective_terms > 0.0, satterthwaite, np.inf)
     freedom = np.maximum(np.minimum(effective_weights - 1.0, at_most), 1.0)
     return Variance((1.0 - fraction) * mean_term, freedom)
+
+
+def sum_of_variances(variances: Sequence[Variance]) -> Variance:
+    """Return the variance of a sum of independent estimates, with its degrees of freedom.
+
+    These are Satterthwaite's, (Σ v)² / Σ (v² / degrees of freedom).
+
+    Source: Satterthwaite 1946, An approximate distribution of estimates of variance components.
+
+    Two equal variances on 10 degrees of freedom each make twice the variance, on 20 of them:
+
+    >>> one = Variance(np.array([[4.0]]), np.array([[10.0]]))
+    >>> both = sum_of_variances([one, one])
+    >>> both.variance.item(), both.degrees_of_freedom.item()
+    (8.0, 20.0)
+    """
+    total = np.sum([each.variance for each in variances], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_terms = np.sum([each.variance**2 / each.degrees_of_freedom for each in variances], axis=0)
+        freedom = np.where(of_terms > 0.0, total**2 / of_terms, np.inf)
+    return Variance(total, np.maximum(freedom, 1.0))
 
 
 def check_fraction(fraction: float) -> None:

@@ -16,7 +16,7 @@ from relaqs_dashboards.wire import Change as ChangeNote
 from relaqs_dashboards.wire import LogLine
 
 LOG_LINES = 20
-_RUNS_ANEW = frozenset({"sql"})  # other settings change how an answer is drawn, not the answer
+_RUNS_ANEW = frozenset({"sql", "params"})  # other settings change how an answer is drawn, not the answer
 
 
 class Viewer(Protocol):

@@ -78,7 +78,7 @@ class Panel:
     def open(self, user: str) -> None:
         """Begin to run, unless it does already."""
         if self.run is None and self._planning is None and self.failure is None:
-            self._planning = asyncio.create_task(self._plan(user, self.settings.sql))
+            self._planning = asyncio.create_task(self._plan(user, self.settings))
 
     def close(self) -> None:
         """Let go of the run."""
@@ -96,13 +96,13 @@ class Panel:
         self.number += 1
         self.open(user)
 
-    async def _plan(self, user: str, sql: str) -> None:
+    async def _plan(self, user: str, settings: PanelSettings) -> None:
         try:
-            plan = await self._board.runs.plan(sql, user)
+            plan = await self._board.runs.plan(settings.sql, user, settings.params)
         except Exception as error:  # whatever it is, the page says so
-            self.failure = failure_of(error, sql)
+            self.failure = failure_of(error, settings.sql)
         else:
-            self.run = self._board.runs.attach(self, sql, plan, user)
+            self.run = self._board.runs.attach(self, plan, user)
         self._planning = None
         self._board.touch(self)
 

@@ -11,7 +11,7 @@ from relaqs_dashboards.settings import PageError, check_name
 
 LONGEST_BYTES = 64 << 10
 LONGEST_USER_NAME = 40
-_EDITABLE = frozenset({"sql", "title", "chart", "size", "x", "y", "series"})
+_EDITABLE = frozenset({"sql", "title", "chart", "size", "x", "y", "series", "params"})
 ACTS = ("stop", "pause", "resume", "restart")
 
 

@@ -20,6 +20,7 @@ from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Interval
 from relaqs_dashboards.answers import answer_of
 from relaqs_dashboards.limits import Limits
+from relaqs_dashboards.settings import Params
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.wire import Failure, encoded
 
@@ -153,16 +154,17 @@ class Runs:
     def all(self) -> tuple[Run, ...]:
         return tuple(self._runs.values())
 
-    async def plan(self, sql: str, user: str) -> OnlinePlan:
+    async def plan(self, sql: str, user: str, params: Params | None = None) -> OnlinePlan:
         """Return the plan of a user's query. Raises SqlError and its kin, QueryTimeoutError after a while."""
-        return await self._planning.run(user, partial(self.session.plan, sql, timeout=PLAN_SECONDS))
+        planned = partial(self.session.plan, sql, params=params, timeout=PLAN_SECONDS)
+        return await self._planning.run(user, planned)
 
-    def attach(self, watcher: Watcher, sql: str, plan: OnlinePlan, user: str) -> Run:
+    def attach(self, watcher: Watcher, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""
         key = RunKey(replace(plan, sql=""), self.confidence, self.interval)
         run = self._runs.get(key)
         if run is None:
-            run = self._runs[key] = Run(key, sql, user)
+            run = self._runs[key] = Run(key, plan.sql, user)
             run.watchers.add(watcher)
             self._begin(run)
         run.watchers.add(watcher)

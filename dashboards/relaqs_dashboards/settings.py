@@ -23,12 +23,16 @@ MOST_PANELS = 48
 LONGEST_TITLE = 200
 LONGEST_SQL = 20_000
 LONGEST_NAME = 64
+MOST_PARAMS = 100
 
 LONGEST_SHOWN = 60  # of a value that is refused
 
 # Surrogates are halves of a character and have no UTF-8. Of the control characters, text needs white space.
 _NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
 _NAME = re.compile(rf"[a-z0-9][a-z0-9_-]{{0,{LONGEST_NAME - 1}}}")
+
+
+Params = list[Any] | dict[str, Any]  # values for `?` in their order, or for `$name` by name
 
 
 class PageError(RelaqsError):
@@ -48,6 +52,7 @@ class PanelSettings:
         target: the relative error that is good enough. None for the exact answer.
         priority: the query's weight beside others.
         x, y, series: names of columns of the answer. None lets the chart choose.
+        params: values of the query's parameters: a list for `?`, a dict for `$name`, None where it has none.
 
     Raises:
         PageError: a value is not accepted.
@@ -63,6 +68,7 @@ class PanelSettings:
     x: str | None = None
     y: str | None = None
     series: str | None = None
+    params: Params | None = None
 
     def __post_init__(self) -> None:
         check_name("id", self.id)
@@ -78,6 +84,7 @@ class PanelSettings:
         for name in ("x", "y", "series"):
             if getattr(self, name) is not None:
                 _check_text(name, getattr(self, name), LONGEST_TITLE)
+        _check_params(self.params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +189,20 @@ def _check_text(name: str, text: object, most: int) -> None:
             f"{name} has U+{ord(odd[0]):04X} as its character {odd.start() + 1}; leave it out: control "
             "characters and halves of surrogate pairs are no text"
         )
+
+
+def _check_params(params: object) -> None:
+    accepted = "a list of values such as [1, 'JFK'], an object of them such as {'zone': 3}, or null"
+    if params is None:
+        return
+    if not isinstance(params, (list, dict)) or len(params) > MOST_PARAMS:
+        raise _refusal("params", params, f"{accepted}, of at most {MOST_PARAMS}")
+    for name, value in params.items() if isinstance(params, dict) else enumerate(params, start=1):
+        if isinstance(value, str):
+            if len(value) > LONGEST_TITLE or _NO_TEXT.search(value):
+                raise _refusal(f"parameter {name}", value, f"text of at most {LONGEST_TITLE} characters")
+        elif not isinstance(value, (bool, int, float)):
+            raise _refusal(f"parameter {name}", value, "text, a number, true or false")
 
 
 def _is_number(value: object) -> bool:

@@ -44,6 +44,18 @@ class UnsupportedError(RelaqsError):
     """The request is understood and cannot be served, e.g. no estimate exists and `fallback="error"`."""
 
 
+class TooManyGroupsError(UnsupportedError):
+    """A query is computed from an answer with so many groups that no estimate of it is worth its cost.
+
+    Attributes:
+        reason: why, without what to do.
+    """
+
+    def __init__(self, groups: int) -> None:
+        self.reason = f"it is computed from about {groups:,} groups, too many to do that again and again"
+        super().__init__(f'{self.reason}; give fallback="exact" to run it as a whole')
+
+
 class LayoutError(RelaqsError):
     """A layout cannot be written, or its manifest cannot be used."""
 

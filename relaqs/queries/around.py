@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
+import pyarrow as pa
 from relaqs_engine.duck import Cursor
+from relaqs_engine.errors import TooManyGroupsError
 from relaqs_engine.execution.around import AroundEstimator
+from relaqs_engine.execution.around_budget import KNOWN_ROWS_PER_ROW, AroundBudget
 from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.estimator import Estimator
+from relaqs_engine.execution.group_count import GroupCount
 from relaqs_engine.execution.parts import PartSource
 from relaqs_engine.plans.around import AroundPlan
 
@@ -48,7 +53,10 @@ class PartJob(Protocol):
 
 
 class AroundQueryJob:
-    """Folds its parts, and computes the answer from theirs. cursor: one of its own."""
+    """Folds its parts, and computes the answer from theirs where that pays.
+
+    cursor: one of its own. scan_seconds: what reading the tables takes of a core.
+    """
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class AroundQueryJob:
         parts: Sequence[PartJob],
         asked: Asked,
         cursor: Cursor,
+        scan_seconds: float,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
@@ -64,6 +73,9 @@ class AroundQueryJob:
         self._cursor = cursor
         self._reporter = Reporter(asked.watch, asked.judge)
         self._estimator = AroundEstimator(plan, cursor, asked.request)
+        self._budget = AroundBudget(scan_seconds)
+        # Until it is known how many groups there are, nothing is read ahead: it may all be for nothing.
+        self._waits = self._budget.is_hopeless(sum(part.expected_groups for part in plan.parts))
         self._issued: list[list[Step | None]] = []
         self._folded = 0
 
@@ -85,6 +97,8 @@ class AroundQueryJob:
         return self._folded
 
     def next_step(self) -> Step | None:
+        if self._waits and len(self._issued) > self._folded:
+            return None
         steps = [part.next_step() for part in self._parts]
         if all(step is None for step in steps):
             return None
@@ -102,8 +116,10 @@ class AroundQueryJob:
                 if part.latest is None:  # else it has its answer, and needed no more rows
                     part.fold_state(own, results[first:last])
                 first = last
-        self._folded = step.index + 1
+        self._folded, self._waits = step.index + 1, False
         self.latest = self._answer()
+        if self.latest is None:
+            return self._reporter.report_alone(step, results, self._fraction())
         if self.latest.is_exact:
             self._cursor.close()
         return self._reporter.report(step, results, self.latest)
@@ -112,12 +128,24 @@ class AroundQueryJob:
         """Give back the states of all parts, which share the cursor. Safe to call twice."""
         self._cursor.close()
 
-    def _answer(self) -> Estimate:
+    def _answer(self) -> Estimate | None:
+        """Return the answer so far, None where computing it now does not pay."""
         finals = [part.latest for part in self._parts]
         answers = [own_columns(final) for final in finals if final is not None]
         if len(answers) == len(self._parts):
             return self._estimator.exact(answers)
-        return self._estimator.estimate([part.source() for part in self._parts], self._fraction())
+        sources = [part.source() for part in self._parts]
+        if not self._budget.allows(self._rows_in(sources)):
+            return None
+        return self._estimator.estimate(sources, self._fraction())
+
+    def _rows_in(self, sources: Sequence[PartSource]) -> int:
+        """Return the rows of the parts' answers. Raises TooManyGroupsError where they get far too many."""
+        counts = [_group_count(source) for source in sources]
+        in_all = sum(count.in_all for count in counts)
+        if self._budget.is_hopeless(in_all, self._fraction()):
+            raise TooManyGroupsError(in_all)
+        return sum(count.seen for count in counts)
 
     def _fraction(self) -> float:
         return self._of_all([part.scanned_fraction() for part in self._parts])
@@ -125,3 +153,11 @@ class AroundQueryJob:
     def _of_all(self, scanned: Sequence[float]) -> float:
         rows = [part.population_rows for part in self._parts]
         return sum(n * f for n, f in zip(rows, scanned, strict=True)) / sum(rows)
+
+
+def _group_count(source: PartSource) -> GroupCount:
+    """Return the rows of one answer, as many as it costs like. Rows that only are listed cost nothing."""
+    if isinstance(source, Estimator):
+        return source.group_count()
+    rows = source.num_rows // KNOWN_ROWS_PER_ROW if isinstance(source, pa.Table) else 0
+    return GroupCount(rows, rows)

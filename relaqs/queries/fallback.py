@@ -1,11 +1,11 @@
-"""What a query falls back to when its state does not fit into memory, or its sample is gone: the whole."""
+"""What a query falls back to when its state is too large, its groups too many, its sample gone: the whole."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from relaqs_engine.duck import DatabaseConfig
-from relaqs_engine.errors import MemoryLimitError
+from relaqs_engine.errors import MemoryLimitError, TooManyGroupsError
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.executors.intact_files import UnseenFileError
@@ -22,6 +22,8 @@ _TOO_LARGE = "what is kept of it to estimate from does not fit into the memory l
 @dataclass(frozen=True, slots=True)
 class WholeFallback:
     """Runs a query as a whole after it ran out of memory for its state, or lost the first part it sampled.
+
+    So does one that turns out to be computed from too many groups.
 
     A query that returns rows has no such fallback: the rows that did not fit are the answer itself.
 
@@ -51,5 +53,8 @@ class WholeFallback:
     def _why_whole(self, error: Exception) -> str:
         if isinstance(error, UnseenFileError) and self.plan.sample_may_go:
             return _GONE
-        may_be_whole = self.plan.may_run_whole and self.options.fallback != "error"
-        return _TOO_LARGE if isinstance(error, MemoryLimitError) and may_be_whole else ""
+        if not self.plan.may_run_whole or self.options.fallback == "error":
+            return ""
+        if isinstance(error, TooManyGroupsError):
+            return error.reason
+        return _TOO_LARGE if isinstance(error, MemoryLimitError) else ""

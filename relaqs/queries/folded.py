@@ -20,6 +20,7 @@ from relaqs_engine.execution.task_sql import batch_reads, batch_sqls
 from relaqs_engine.execution.tasks import fractions_after, leading_stream, scheduled_batches
 from relaqs_engine.layouts.reads import TableRead
 from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
@@ -51,6 +52,7 @@ class FoldedQueryJob:
         state_cursor: a cursor of the job's own, where the state is kept; closed after the last fold.
         answers: makes of the state what answers are taken from.
         ends_exact: whether the partitions are the whole table. If not, the last mini-batch gives an estimate.
+        schedule: its mini-batches, where it has them in common with other jobs. None: its own.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class FoldedQueryJob:
         state_cursor: Cursor,
         answers: Callable[[GroupState], Answers],
         ends_exact: bool = True,
+        schedule: tuple[MiniBatch, ...] | None = None,
     ) -> None:
         self.id = id
         self.latest: Estimate | None = None
@@ -73,7 +76,7 @@ class FoldedQueryJob:
         self._leading = leading = leading_stream(plan, catalog)
         self._state = GroupState(plan, leading, state_cursor)
         self.estimator = answers(self._state)
-        self._batches = scheduled_batches(plan, catalog, asked.seed, asked.batches)
+        self._batches = schedule or scheduled_batches(plan, catalog, asked.seed, asked.batches)
         self._ends_exact = ends_exact
         self._issued = 0
         self._folded = 0

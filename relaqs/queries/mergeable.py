@@ -7,6 +7,7 @@ from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.estimator import Estimator
 from relaqs_engine.execution.tasks import leading_stream
 from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.schedule import MiniBatch
 
 from relaqs.queries.folded import FoldedQueryJob
 from relaqs.queries.reporting import Asked
@@ -24,10 +25,12 @@ class MergeableQueryJob(FoldedQueryJob):
         state_cursor: Cursor,
         *,
         ends_exact: bool = True,
+        schedule: tuple[MiniBatch, ...] | None = None,
     ) -> None:
         leading = leading_stream(plan, catalog)
         super().__init__(
             *(id, plan, catalog, asked, state_cursor),
             answers=lambda state: Estimator(plan, leading, state, state_cursor, asked.request),
             ends_exact=ends_exact,
+            schedule=schedule,
         )

@@ -55,15 +55,28 @@ class Reporter:
         self._watch = watch
         self._judge = judge
         self._moved = ResultDelta()
+        self._quality = math.inf
 
     def report(self, step: Step, results: Sequence[TaskResult], estimate: Estimate) -> StepReport:
+        self._quality = self.error(estimate)
         return StepReport(
             step=step.index,
-            quality=self.error(estimate),
+            quality=self._quality,
             work_done=estimate.fraction,
             core_seconds=sum(result.core_seconds for result in results),
             is_final=estimate.is_exact,
             progress=self.progress(estimate),
+        )
+
+    def report_alone(self, step: Step, results: Sequence[TaskResult], fraction: float) -> StepReport:
+        """Report a fold after which no estimate was made: the error is still that of the last one."""
+        return StepReport(
+            step=step.index,
+            quality=self._quality,
+            work_done=fraction,
+            core_seconds=sum(result.core_seconds for result in results),
+            is_final=False,
+            progress=math.nan,
         )
 
     def error(self, estimate: Estimate) -> float:

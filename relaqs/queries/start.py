@@ -19,7 +19,9 @@ from relaqs.queries.whole import WholeQueryJob
 from relaqs.sharing.view import Kind
 
 if TYPE_CHECKING:
-    from relaqs_engine.plans.around import PartPlan
+    from relaqs_engine.plans.around import AroundPlan, PartPlan
+    from relaqs_engine.plans.merge import MergePlan
+    from relaqs_engine.plans.schedule import MiniBatch
     from relaqs_engine.plans.whole import WholePlan
 
     from relaqs.queries.around import AroundQueryJob
@@ -126,18 +128,43 @@ def _estimating_job(
 
             return RefinedQueryJob(id, plan, catalog, asked, state_cursor)
         case AroundPlan():
+            from relaqs_engine.planning.at_once import whole_core_seconds
+
             from relaqs.queries.around import AroundQueryJob
 
-            parts = [
-                query_job(
-                    *(id, part, catalog, asked),
-                    state_cursor=state_cursor.another(),
-                    exact_config=exact_config,
-                )
-                for part in plan.parts
-            ]
-            return AroundQueryJob(id, plan, parts, asked, state_cursor)
+            parts = _part_jobs(id, plan, catalog, asked, state_cursor, exact_config)
+            seconds = whole_core_seconds(plan, catalog)
+            return AroundQueryJob(id, plan, parts, asked, state_cursor, seconds)
     raise TypeError(f"{type(plan).__name__} is no kind of plan that has a job")
+
+
+def _part_jobs(
+    id: str,
+    plan: AroundPlan,
+    catalog: Catalog,
+    asked: Asked,
+    state_cursor: Cursor,
+    exact_config: DatabaseConfig,
+) -> list[PartQueryJob]:
+    """Return the jobs of a plan's parts. Parts that are drawn together have their mini-batches in common."""
+    from relaqs_engine.execution.tasks import batches_together
+
+    from relaqs.queries.mergeable import MergeableQueryJob
+
+    schedules: dict[int, tuple[MiniBatch, ...]] = {}
+    for draw in plan.draws:
+        drawn = [cast("MergePlan", plan.parts[i]) for i in draw.parts]
+        schedule = batches_together(drawn, catalog, asked.seed, asked.batches)
+        schedules |= dict.fromkeys(draw.parts, schedule)
+    jobs: list[PartQueryJob] = []
+    for i, part in enumerate(plan.parts):
+        cursor = state_cursor.another()
+        if i in schedules:
+            aggregation = cast("MergePlan", part)
+            jobs.append(MergeableQueryJob(id, aggregation, catalog, asked, cursor, schedule=schedules[i]))
+        else:
+            jobs.append(query_job(id, part, catalog, asked, state_cursor=cursor, exact_config=exact_config))
+    return jobs
 
 
 def query_description(

@@ -54,7 +54,7 @@ def test_the_page_says_what_it_is(serve: Serve) -> None:
         (settings,) = page.page["panels"]
         assert settings == {
             "id": "p1", "title": "A panel", "sql": MODES, "chart": "bars", "size": "wide", "target": 0.01,
-            "priority": 1.0, "x": "l_shipmode", "y": None, "series": None,
+            "priority": 1.0, "x": "l_shipmode", "y": None, "series": None, "params": None,
         }  # fmt: skip
         assert [each["name"] for each in page.page["pages"]] == ["test", "tpch"]
         tables = {table["name"]: table["columns"] for table in page.page["tables"]}
@@ -138,6 +138,18 @@ def test_an_edit_cancels_the_run_and_starts_another(serve: Serve, turnstile: Tur
         assert [column["name"] for column in after["answer"]["columns"]] == ["l_shipmode", "lines"]
         assert run.state == "stopped"
         assert page.page["panels"][0]["title"] == "Modes"
+
+
+def test_other_values_of_parameters_start_another_run(serve: Serve) -> None:
+    sql = "SELECT count(*) AS n FROM lineitem WHERE l_returnflag = $flag"
+    with serve(panel(sql)).page() as page:
+        failed = page.until_panel("p1", state="failed")
+        assert "$flag" in failed["failure"]["message"]
+        counts = []
+        for run, flag in enumerate("AR", start=2):
+            page.say("edit", panel="p1", params={"flag": flag})
+            counts.append(page.until_panel("p1", state="exact", run=run)["answer"]["rows"][0][0][0])
+        assert len(set(counts)) == 2
 
 
 def test_a_new_title_runs_nothing_anew(serve: Serve) -> None:

@@ -31,11 +31,14 @@ FULL = PanelSettings(
     "a",
     "b",
     "c",
+    {"zone": 3, "names": "it's", "is_late": True},
 )
 
 
 def test_a_page_survives_its_file(tmp_path: Path) -> None:
-    page = PageSettings("mine", "Mine", (FULL, PanelSettings("p2", "t", "SELECT 1")), owner="ada")
+    page = PageSettings(
+        "mine", "Mine", (FULL, PanelSettings("p2", "t", "SELECT ?", params=[1.5])), owner="ada"
+    )
     write_page(page, tmp_path / "mine.toml")
     assert read_page(tmp_path / "mine.toml") == page
     assert [path.name for path in tmp_path.iterdir()] == ["mine.toml"]
@@ -51,6 +54,11 @@ def test_a_page_survives_its_file(tmp_path: Path) -> None:
         ("[[panels]]\ntitle = 't'", "a panel is incomplete"),
         ("[[panels]]\ntitle = 't'\nsql = 's'\nchart = 'pie'", "chart is 'pie'; it must be one of bars"),
         ("[[panels]]\ntitle = 't'\nsql = 's'\ntarget = 5", "target is 5; it must be a relative error"),
+        ("[[panels]]\ntitle = 't'\nsql = 's'\nparams = 3", "params is 3; it must be a list of values"),
+        (
+            "[[panels]]\ntitle = 't'\nsql = 's'\nparams = [[1]]",
+            "parameter 1 is a value of type list; it must",
+        ),
         ("[[panels]]\ntitle = ''\nsql = 's'", "title is ''; it must be text"),
         ("[[panels]]\nid = 'a'\ntitle = 't'\nsql = 's'\n" * 2, "several panels ['a']"),
         ("title = 7", "title is 7; it must be text"),

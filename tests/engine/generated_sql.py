@@ -147,10 +147,29 @@ _BUSY = "l_suppkey IN (SELECT x.l_suppkey FROM lineitem AS x GROUP BY 1 HAVING c
 _CHEAP = "o_totalprice <= (SELECT avg(x.o_totalprice) FROM orders AS x)"
 _FEW = "2 >= (SELECT count(*) FROM lineitem AS x WHERE x.l_partkey = o_custkey)"
 _STAGES = (_ABOVE_ALL, _BELOW_ALL, _OF_SUPPLIER, _BUSY)
+# Asked of rows in all partitions.
+_MEMBERS = (
+    "EXISTS (SELECT 1 FROM orders AS y WHERE y.o_custkey = l_suppkey AND y.o_orderdate > l_shipdate)",
+    "NOT EXISTS (SELECT * FROM orders AS y WHERE y.o_custkey = l_partkey)",
+    "l_suppkey NOT IN (SELECT nullif(y.o_custkey, 4) FROM orders AS y WHERE y.o_totalprice > 350000)",
+    "(l_suppkey, l_linenumber) IN (SELECT y.o_custkey, y.o_shippriority + 2 FROM orders AS y)",
+    "EXISTS (SELECT 1 FROM lineitem AS y WHERE y.l_partkey = l_suppkey AND y.l_tax < lineitem.l_tax)",
+    "(l_tax > 0.06 OR nullif(l_suppkey, 9) IN (SELECT y.o_custkey FROM orders AS y WHERE y.o_custkey < 60))",
+)
+_IN_OPEN = "l_suppkey IN (SELECT y.o_custkey FROM orders AS y WHERE y.o_orderstatus = 'P')"
+_OF_DEAR = "EXISTS (SELECT 1 FROM orders AS y WHERE y.o_orderkey = l_orderkey AND y.o_totalprice > 90000)"
+_ASKED = _fields(
+    "",
+    (f"CASE WHEN {_IN_OPEN} THEN 1 ELSE 2 END", "integer", "1|2", True),
+    (f"({_OF_DEAR})::INT", "integer", "0", True),
+)
 
 TPCH_SOURCES: tuple[From, ...] = (
     From("lineitem", lineitem(), subqueries=(_IN_SUPPLIERS, _ABOVE_MEAN, _PER_PART, _NO_SUPPLIER)),
     From("lineitem", lineitem(), subqueries=_STAGES),
+    From("lineitem", lineitem() + _ASKED, subqueries=_MEMBERS),
+    From("lineitem SEMI JOIN orders ON l_orderkey = o_orderkey AND o_totalprice > 90000", lineitem()),
+    From("lineitem ANTI JOIN orders ON l_suppkey = o_custkey AND o_orderstatus = 'P'", lineitem()),
     From("lineitem AS l", lineitem("l.")),
     From("orders", orders(), subqueries=(_LATE_LINE, _NO_LINE, _DEAR, _BIG)),
     From("orders", orders(), subqueries=(_CHEAP, _FEW)),

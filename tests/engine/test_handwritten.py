@@ -16,14 +16,15 @@ from tests.engine.world import World
 PROGRESSIVE = {1, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 15, 18, 19, 21}
 REFINED = {17, 20}
 
-TRAPS = Path(__file__).resolve().parents[1] / "fixtures" / "traps.sql"
+TRAPS = Path(__file__).resolve().parents[1] / "fixtures" / "traps"
 
 
 def traps() -> Iterator[Any]:
-    """Yield each query of the file, named by the comment above it: `--? name`."""
-    for block in TRAPS.read_text(encoding="utf-8").split("\n--? ")[1:]:
-        title, rest = block.split("\n", 1)
-        yield pytest.param(rest.split(";\n", 1)[0], id=title)
+    """Yield each query of the files, named by the comment above it: `--? name`."""
+    for file in sorted(TRAPS.glob("*.sql")):
+        for block in file.read_text(encoding="utf-8").split("\n--? ")[1:]:
+            title, rest = block.split("\n", 1)
+            yield pytest.param(rest.split(";\n", 1)[0], id=title)
 
 
 @pytest.mark.parametrize("sql", list(traps()))

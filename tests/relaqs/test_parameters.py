@@ -115,7 +115,7 @@ def test_a_value_of_any_type_arrives_as_it_is(value: Any, session: Session) -> N
     ("sql", "params", "message"),
     [
         ("SELECT ? + ?", [1], r"the parameter \? and no value for it; .*line 1, column 12"),
-        ("SELECT\n$zone", {}, r"the parameter \$zone .*params=\{'zone': …\}; at line 2, column 1"),
+        ("SELECT\n$zone", {}, r"\$zone .*params=\{'zone': …\}, .* --param zone=…; at line 2, column 1"),
         ("SELECT ?", None, r"params=\[…\]"),
         ("SELECT ?", [1, 2], r"a value for \$2; the query's parameters are: \?"),
         ("SELECT 1", {"zone": 1}, r"a value for \$zone; the query's parameters are: none"),

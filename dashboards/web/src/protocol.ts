@@ -41,6 +41,8 @@ export interface PanelSettings {
   readonly x: string | null;
   readonly y: string | null;
   readonly series: string | null;
+  /** Values of the query's parameters: a list for `?`, an object for `$name`. Text is what the server refuses. */
+  readonly params?: readonly unknown[] | Readonly<Record<string, unknown>> | string | null;
 }
 
 /** A chart that a panel may choose. name: what people call it. */

@@ -5,7 +5,7 @@ import { CoresHistory } from "../src/page/cores_history";
 import { keepHistory } from "../src/page/history";
 import { isOutdated, PageModel } from "../src/page/model";
 import { pythonOf } from "../src/page/python";
-import { changedSettings } from "../src/page/settings_form";
+import { changedSettings, paramsOf } from "../src/page/settings_form";
 import { pointAt, replaceWord } from "../src/page/sql_position";
 import { can, factTexts, placeholderText, remarkTexts, stateText } from "../src/page/states";
 import type { Answer, Job, Page, PanelSettings, PanelState, PanelUpdate } from "../src/protocol";
@@ -256,12 +256,26 @@ test("a panel becomes a program, whatever its SQL holds", () => {
   assert.match(program, /online_sql\("""SELECT 'a\\\\b' AS "c\\"""", target=0\.01, priority=2\)/);
 });
 
+test("a program has the values of parameters", () => {
+  const settings = { sql: "SELECT $a", target: null, priority: 1, params: { a: [true, "x", 2.5] } };
+  assert.match(pythonOf(settings), /params=\{"a": \[True, "x", 2\.5\]\}\)/);
+});
+
 test("an edit names what changed and nothing else", () => {
   const { id, target, priority, ...looks } = SETTINGS;
   assert.deepEqual(changedSettings(SETTINGS, { ...looks, sql: "SELECT 2", x: "a" }), {
     sql: "SELECT 2",
     x: "a",
   });
+});
+
+test("values of parameters are an edit where they differ", () => {
+  const { id, target, priority, ...looks } = SETTINGS;
+  const before = { ...SETTINGS, params: { zone: 3 } };
+  assert.deepEqual(changedSettings(before, { ...looks, params: paramsOf('{ "zone": 3 }') }), {});
+  assert.deepEqual(changedSettings(before, { ...looks, params: paramsOf("[4]") }), { params: [4] });
+  assert.deepEqual(changedSettings(before, { ...looks, params: paramsOf(" ") }), { params: null });
+  assert.equal(paramsOf("[4"), "[4");
 });
 
 test("a frozen view stays as it is, and then shows the newest", () => {

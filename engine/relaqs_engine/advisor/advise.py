@@ -77,7 +77,7 @@ class LayoutOutlook:
         is_progressive: whether there are estimates before the end.
         reasons: why it is answered so.
         streams: the layouts that it samples.
-        rows: of all its tables.
+        rows: of all its tables, twice of one that it samples and reads whole as well.
         streamed_rows: of those that it samples.
         groups_are_local: whether each group's rows lie in one partition.
         group_rows: the rows that an average group has at least.
@@ -226,13 +226,14 @@ def _obstacle(now: _Trial, trials: list[_Trial]) -> str:
 
 def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> LayoutOutlook:
     streams = tuple(stream.table for stream in plan.streams)
+    twice = set(streams).intersection(name for hoist in plan.hoists for name in hoist.tables)
     leading_rows = catalog.table(plan.leading).row_count if plan.leading else 0
     return LayoutOutlook(
         mode=plan.mode,
         is_progressive=plan.is_estimated,
         reasons=plan.reasons,
         streams=streams,
-        rows=sum(layout.row_count for layout in layouts),
+        rows=sum(layout.row_count for layout in (*layouts, *map(catalog.table, twice))),
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,

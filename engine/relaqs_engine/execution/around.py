@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance
+from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance, sum_of_variances
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
+from relaqs_engine.execution.draws import STEP, DrawnVariants, is_final, variants_of
 from relaqs_engine.execution.estimate import Estimate
-from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED, SoFar
+from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
-from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.around import AroundPlan, Draw
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
 
-# The most rows, over all variants of an answer, on which the query around it is computed: about 50 ms.
-MAX_VARIANT_ROWS = 50_000
 # With fewer rows, a share of a total is too skewed for a Student interval. For flights by carrier, intervals
 # over 10 rows held 92 % of the time.
 MIN_ROWS = 30
-# Groups with this share of the rows must be certified before anything computed from all groups is.
-MOST_ROWS_CERTIFIED = 0.95
 _ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """How an answer varies with one draw, and how far one row of it that was not read could move it."""
+
+    variance: Variance
+    fraction: float
+    influence: FloatArray
 
 
 class AroundEstimator:
@@ -95,7 +102,7 @@ class AroundEstimator:
         certain = np.full(point.num_rows, not unsure)
         if unsure and self._plan.rows.keep_groups and self._plan.rows.have_identity:
             for part in parts:
-                rows, own = _rows_of(part, integers(point.column(GROUP)))
+                rows, own = self._rows_of(part, point)
                 certain[rows] = True if part.so_far is None else part.so_far.certain[own]
         return certain
 
@@ -119,11 +126,11 @@ class AroundEstimator:
         found = CellIntervals.unknown(np.stack(values, axis=1) if values else np.empty((point.num_rows, 0)))
         if not self._plan.rows.have_identity or not point.num_rows or not values:
             return found
-        if self._plan.texts.replicate:
-            found = self._by_blocks(parts[self._plan.varied], point, found)
+        if self._plan.draws:
+            found = self._by_draws(parts, point, found)
         for place, i in enumerate(self._positions):
             for part, output in self._plan.sources[i]:
-                _take_over(parts[part], output, integers(point.column(GROUP)), found, place)
+                _take_over(parts[part], output, self._rows_of(parts[part], point), found, place)
         return found
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:
@@ -133,7 +140,7 @@ class AroundEstimator:
             if output.kind in (OutputKind.DISTINCT, OutputKind.QUANTILE):
                 sides = CellBounds.unknown(point.num_rows)
                 for part, position in self._plan.sources[i]:
-                    rows, own = _rows_of(parts[part], integers(point.column(GROUP)))
+                    rows, own = self._rows_of(parts[part], point)
                     if (so_far := parts[part].so_far) is not None:
                         known = so_far.bounds[position]
                         sides.low[rows], sides.high[rows] = known.low[own], known.high[own]
@@ -141,43 +148,49 @@ class AroundEstimator:
                 found[i] = sides
         return found
 
-    def _by_blocks(self, part: Part, point: pa.Table, found: CellIntervals) -> CellIntervals:
-        """Return the intervals by the delete-a-block jackknife through the whole query."""
-        so_far, estimator = part.so_far, part.estimator
-        if so_far is None or estimator is None or not so_far.is_scaled:
-            return found
-        scan = so_far.scan
-        if scan.occupied_blocks < 2 or scan.occupied_blocks * part.rows.num_rows > MAX_VARIANT_ROWS:
-            return found
-        moved = self._variants(part, estimator.without_each_block(so_far), point)
-        rows = integers(point.column(GROUP_ROWS))
-        blocks = scan.block_rows[scan.block_rows > 0]
-        variance = jackknife_variance(found.value, moved, blocks, rows, scan.fraction)
-        result = self._of_variance(found, variance, rows, scan.fraction)
-        sure: BoolArray = np.logical_and.reduce(so_far.found.certified, axis=1)
-        supported = np.full(point.num_rows, _holds_most_rows(so_far, sure))
-        if self._plan.rows.keep_groups:
-            supported &= sure[integers(point.column(GROUP)) - part.first_row]
-        return replace(result, certified=result.certified & supported[:, None])
+    def _rows_of(self, part: Part, point: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+        """Return which rows of the answer come from the part, and their numbers within the part.
 
-    def _variants(self, part: Part, cells: FloatArray, point: pa.Table) -> FloatArray:
-        """Return the estimated outputs in each variant of a part, shape (variants, rows, outputs).
-
-        `cells` are the part's own estimates in each variant, shape (variants, groups, outputs).
+        Where rows are joined, all of them take over from the one row of the part.
         """
+        if not self._plan.rows.keep_groups:
+            return np.arange(point.num_rows), np.zeros(point.num_rows, dtype=np.int64)
+        own = integers(point.column(GROUP)) - part.first_row
+        rows = np.flatnonzero((own >= 0) & (own < part.rows.num_rows))
+        return rows, own[rows]
+
+    def _by_draws(self, parts: Sequence[Part], point: pa.Table, found: CellIntervals) -> CellIntervals:
+        """Return the intervals by the delete-a-block jackknife through the whole query, draw by draw."""
+        rows = integers(point.column(GROUP_ROWS))
+        spreads = []
+        for draw in (draw for draw in self._plan.draws if not is_final(draw, parts)):
+            drawn = variants_of(self._plan, draw, parts, point.num_rows)
+            if drawn is None:
+                return found
+            moved = self._moved(draw, drawn, parts, point)
+            spreads.append(_spread(found.value, moved, drawn, rows))
+        return self._of_spreads(found, spreads, rows) if spreads else found
+
+    def _moved(self, draw: Draw, drawn: DrawnVariants, parts: Sequence[Part], point: pa.Table) -> FloatArray:
+        """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs)."""
+        tables = {
+            f"part_{i}": drawn.tables[i] if i in drawn.tables else p.table() for i, p in enumerate(parts)
+        }
         shown = point.select([GROUP]).append_column("place", arrow(np.arange(point.num_rows)))
-        tables = {f"part_{self._plan.varied}": part.variants(cells), "shown": shown}
-        with self._cursor.registered(**tables):
-            table = self._cursor.table(self._plan.texts.replicate)
-        moved = np.full((len(cells), point.num_rows, len(self._positions)), np.nan)
+        with self._cursor.registered(shown=shown, **tables):
+            table = self._cursor.table(draw.replicate)
+        moved = np.full((drawn.count, point.num_rows, len(self._positions)), np.nan)
         index = integers(table.column("variant")), integers(table.column("place"))
         for place, i in enumerate(self._positions):
             moved[(*index, place)] = doubles(table.column(f"v{i}"))
         return moved
 
-    def _of_variance(
-        self, found: CellIntervals, variance: Variance, rows: np.ndarray, fraction: float
+    def _of_spreads(
+        self, found: CellIntervals, spreads: Sequence[_Spread], rows: np.ndarray
     ) -> CellIntervals:
+        """Return the intervals of a value that varies with several independent draws."""
+        variance = sum_of_variances([each.variance for each in spreads])
+        fraction = min(each.fraction for each in spreads)
         nothing = np.full(found.value.shape, np.nan)
         intervals = confidence_intervals(
             found.value,
@@ -189,23 +202,31 @@ class AroundEstimator:
             nonnegative_total=np.zeros(found.value.shape[1], dtype=bool),
             observed_total=nothing,
             unit_ceiling=np.full(found.value.shape[1], np.nan),
-            possible_influence=np.zeros(found.value.shape),  # was checked in the answer that it comes from
+            possible_influence=np.zeros(found.value.shape),  # is compared below, draw by draw
         )
+        error = np.sqrt(sum(each.variance.variance / (1.0 - each.fraction) for each in spreads))
+        bounded = np.sqrt(sum(each.influence**2 for each in spreads)) <= MAX_UNSEEN_ERRORS * error
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([self._plan.whole[i] for i in self._positions])
+        supported = bounded & (rows >= MIN_ROWS)[:, None]
         return CellIntervals(
             found.value,
             np.where(varies, intervals.low, np.nan),
             np.where(varies, intervals.high, np.nan),
-            intervals.certified & varies & ~whole & (rows >= MIN_ROWS)[:, None],
+            intervals.certified & varies & ~whole & supported,
             np.sqrt(variance.variance),
         )
 
 
-def _holds_most_rows(so_far: SoFar, sure: BoolArray) -> bool:
-    """Whether the certain groups have so many rows that what is computed from all groups is certain."""
-    rows = so_far.groups.rows[: len(sure)]
-    return float(rows[sure].sum()) >= MOST_ROWS_CERTIFIED * float(rows.sum())
+def _spread(value: FloatArray, moved: FloatArray, drawn: DrawnVariants, rows: np.ndarray) -> _Spread:
+    """Return how the values vary with one draw, from their values in its variants."""
+    blocks = len(drawn.block_rows)
+    occupied = drawn.block_rows > 0
+    variance = jackknife_variance(
+        value, moved[:blocks][occupied], drawn.block_rows[occupied], rows, drawn.fraction
+    )
+    steps = (moved[blocks:] - value) / STEP
+    return _Spread(variance, drawn.fraction, np.sqrt((steps**2).mean(axis=0)))
 
 
 def _has_tiny_groups(parts: Sequence[Part]) -> bool:
@@ -215,18 +236,13 @@ def _has_tiny_groups(parts: Sequence[Part]) -> bool:
     )
 
 
-def _rows_of(part: Part, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which rows of the answer come from the part, and their numbers within the part."""
-    own = group - part.first_row
-    rows = np.flatnonzero((own >= 0) & (own < part.rows.num_rows))
-    return rows, own[rows]
-
-
-def _take_over(part: Part, output: int, group: np.ndarray, found: CellIntervals, place: int) -> None:
+def _take_over(
+    part: Part, output: int, rows_of: tuple[np.ndarray, np.ndarray], found: CellIntervals, place: int
+) -> None:
     """Copy the intervals of a part's output into the answer's rows that come from the part."""
     if part.so_far is None:
         return
-    rows, own = _rows_of(part, group)
+    rows, own = rows_of
     column = estimated_positions(part.plan).index(output)
     theirs = part.so_far.found
     for to, from_ in (

@@ -110,15 +110,16 @@ def _additive(
     `grand` is the mean of the row's group where a column is a MEAN, shape (rows, columns).
     """
     values = doubles(rows.column(column.name), null=0.0)
-    if column.kind not in (Basis.MEAN, Basis.M2):
+    if not column.is_moment:
         return values
     count = doubles(rows.column(str(column.count_of)), null=0.0)
-    place = next(i for i, each in enumerate(columns) if each.name == column.mean_of)
+    product = count
     with np.errstate(invalid="ignore", over="ignore"):
-        away = np.where(
-            count > 0.0, doubles(rows.column(str(column.mean_of)), null=0.0) - grand[:, place], 0.0
-        )
-        return count * away if column.kind is Basis.MEAN else values + count * away**2
+        for mean in column.means:
+            place = next(i for i, each in enumerate(columns) if each.name == mean)
+            away = doubles(rows.column(mean), null=0.0) - grand[:, place]
+            product = product * np.where(count > 0.0, away, 0.0)
+        return product if column.kind is Basis.MEAN else values + product
 
 
 def _in_duckdb(plan: MergePlan, groups: ShownGroups, cursor: Cursor) -> BlockSums:

@@ -1,7 +1,7 @@
 """The cells of an answer as functions of additive sums, and their values on variants of the sums.
 
-Replicates subtract additive columns. Counts and sums are additive as they are. A pair of moments (mean, m2)
-is turned into sums of deviations from the group's own mean, which stay accurate where raw squares would
+Replicates subtract additive columns. Counts and sums are additive as they are. Moments (means and m2) are
+turned into sums of deviations from the group's own means, which stay accurate where raw squares would
 cancel.
 """
 
@@ -157,13 +157,12 @@ class CellEvaluator:
         return np.stack([doubles(column).reshape(shape) for column in result.columns], axis=2)
 
     def _basis(self, i: int, column: BasisColumn, groups: ShownGroups, sums: FloatArray) -> FloatArray:
-        if column.kind not in (Basis.MEAN, Basis.M2):
+        if not column.is_moment:
             return sums[:, :, i]
         names = [c.name for c in self._columns]
         count = sums[:, :, names.index(str(column.count_of))]
-        mean_index = names.index(str(column.mean_of))
-        deviation = sums[:, :, mean_index]
+        away = [sums[:, :, names.index(mean)] for mean in column.means]
         with np.errstate(divide="ignore", invalid="ignore"):
             if column.kind is Basis.MEAN:
-                return groups.means[:, i] + deviation / count
-            return np.asarray(sums[:, :, i] - deviation * deviation / count)
+                return groups.means[:, i] + away[0] / count
+            return np.asarray(sums[:, :, i] - away[0] * away[1] / count)

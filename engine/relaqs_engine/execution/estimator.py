@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap import distinct_interval, selection_factor, unseen_groups
-from relaqs_bootstrap.arrays import BoolArray, FloatArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.duck import Cursor
@@ -22,6 +22,7 @@ from relaqs_engine.execution.cells import (
 )
 from relaqs_engine.execution.certainty import words_of
 from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.execution.group_count import GroupCount, count_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
 from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Membership, Places
@@ -81,6 +82,12 @@ class SoFar:
     rows_are_settled: bool
     warnings: tuple[str, ...]
 
+    @property
+    def influence(self) -> FloatArray:
+        """Return the most that what was not read can move each cell, NaN where that is not known."""
+        known = self.found.influence
+        return np.full(self.found.value.shape, np.nan) if known is None else known
+
 
 class Estimator:
     """Turns the state of a mergeable plan into estimates, and at the end into the exact answer."""
@@ -111,8 +118,17 @@ class Estimator:
         return False
 
     @property
+    def block_count(self) -> int:
+        """Return how many blocks of its state are stored in the data. The others are tasks."""
+        return self._plan.block_count
+
+    @property
     def scanned_fraction(self) -> float:
         return Scan(self._state.block_rows, self._leading.row_count).fraction
+
+    def group_count(self) -> GroupCount:
+        """Return how many groups were seen, and about how many there will be."""
+        return count_groups(self._plan, self._cursor, self.scanned_fraction)
 
     def exact(self) -> Estimate:
         """Return the answer after the last mini-batch, in DuckDB's own types and arithmetic."""
@@ -188,10 +204,24 @@ class Estimator:
         rows = candidates_of(point).rows[: rules.shown_rows]
         return rules.ranks_totals and bool((rows < MIN_ROWS_TO_SCALE_RANKED).any())
 
-    def without_each_block(self, so_far: SoFar) -> FloatArray:
-        """Return the estimated outputs without each block that has rows, shape (blocks, groups, outputs)."""
+    def without_each_block(self, so_far: SoFar, blocks: IntArray, count: int) -> FloatArray:
+        """Return the estimated outputs without each of so many blocks, shape (count, groups, outputs).
+
+        `blocks` is the number of the block that each block of the state is in, so that several may be one.
+        """
         shown = sum(output.kind is OutputKind.ESTIMATE for output in self._plan.outputs)
-        return self._variance.without_each_block(so_far.groups, so_far.scan)[:, :, :shown]
+        return self._variance.without_each_block(so_far.groups, so_far.scan, blocks, count)[:, :, :shown]
+
+    def influence_of_unseen(self, so_far: SoFar, output: int) -> float:
+        """Return the most that one unit of a group not seen yet adds to a total, infinity if not known."""
+        total = self._plan.outputs[output].total
+        column = next((each for each in self._plan.columns.basis if each.name == total), None)
+        if column is None or column.lowest is None or column.highest is None:
+            return np.inf
+        largest = float(self._leading.max_unit_rows)
+        if so_far.groups.rows.any():
+            largest = self._variance.rows_of_largest_unit(so_far.groups, so_far.scan, self._leading).max()
+        return float(so_far.scan.scale * max(abs(column.lowest), abs(column.highest)) * largest)
 
     def point(self, scale: float, most_groups: int | None = None) -> pa.Table:
         """Return the values so far, with keys and merged state.

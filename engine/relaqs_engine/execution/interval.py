@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from relaqs_bootstrap import Variance, confidence_intervals, largest_influence
@@ -23,13 +23,17 @@ MOST_WIDENED = 2.0  # the largest factor on a half-width that luck in the select
 
 @dataclass(frozen=True, slots=True)
 class CellIntervals:
-    """Values and intervals of the estimated outputs, shape (groups, outputs). NaN where not known."""
+    """Values and intervals of the estimated outputs, shape (groups, outputs). NaN where not known.
+
+    `influence` is the most that a sampling unit that was not read can move each value. None: not known.
+    """
 
     value: FloatArray
     low: FloatArray
     high: FloatArray
     certified: BoolArray
     standard_error: FloatArray
+    influence: FloatArray | None = None
 
     @classmethod
     def unknown(cls, value: FloatArray) -> CellIntervals:
@@ -51,7 +55,8 @@ class CellIntervals:
         low = np.where(times > 1.0, value - (value - low) * times, low)
         high = np.where(times > 1.0, value + (high - value) * times, high)
         sure = self.certified[:count] & certain[:, None]
-        return CellIntervals(value, low, high, sure, self.standard_error[:count])
+        influence = None if self.influence is None else self.influence[:count]
+        return CellIntervals(value, low, high, sure, self.standard_error[:count], influence)
 
     def within(self, column: int, least: FloatArray, most: FloatArray) -> None:
         """Cut the intervals of a column at the known ends of its values, each of shape (rows,)."""
@@ -112,6 +117,7 @@ class IntervalEstimator:
             return self._with_known_counts(CellIntervals.unknown(cells))
         variance, gradient = self._variance(groups, cells, scan)
         nonnegative = np.array([_cannot_fall(column) for column in self._totals])
+        influence = self._possible_influence(groups, gradient) * self._unit_rows(groups, scan)
         outliers = self._of_totals(groups.outliers)
         observed = self._of_totals(groups.sums) + outliers * (1.0 - 1.0 / scan.scale)
         found = confidence_intervals(
@@ -124,12 +130,12 @@ class IntervalEstimator:
             nonnegative_total=nonnegative,
             observed_total=observed,
             unit_ceiling=self._unit_ceiling(),
-            possible_influence=self._possible_influence(groups, gradient) * self._unit_rows(groups, scan),
+            possible_influence=influence,
             known_total=np.nan_to_num(outliers),
         )
         error = np.sqrt(variance.variance)
         low, high = found.low - self._rounding, found.high + self._rounding
-        result = CellIntervals(cells, low, high, found.certified, error)
+        result = CellIntervals(cells, low, high, found.certified, error, influence)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:
@@ -169,14 +175,21 @@ class IntervalEstimator:
 
     def _added_by_a_row(self, column: BasisColumn, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
         """Return the ends of what a row adds to each group's sum (for moments: about the group's mean)."""
-        low, high = np.float64(_or_nan(column.lowest)), np.float64(_or_nan(column.highest))
-        if column.kind not in (Basis.MEAN, Basis.M2):
+        if not column.is_moment:
+            low, high = _or_nan(column.lowest), _or_nan(column.highest)
             return np.full(len(groups.rows), low), np.full(len(groups.rows), high)
-        names = [each.name for each in self._columns]
-        mean = groups.means[:, names.index(str(column.mean_of))]
+        ends = [self._away_from(mean, groups) for mean in column.means]
         if column.kind is Basis.MEAN:
-            return low - mean, high - mean
-        return np.zeros(len(mean)), np.maximum((low - mean) ** 2, (high - mean) ** 2)
+            return ends[0]
+        products = np.array([one * other for one in ends[0] for other in ends[1]])
+        least = np.zeros(len(groups.rows)) if column.is_square else products.min(axis=0)
+        return least, products.max(axis=0)
+
+    def _away_from(self, mean: str, groups: ShownGroups) -> tuple[FloatArray, FloatArray]:
+        """Return how far a row's value may lie below and above each group's mean."""
+        i = next(i for i, column in enumerate(self._columns) if column.name == mean)
+        column, means = self._columns[i], groups.means[:, i]
+        return _or_nan(column.lowest) - means, _or_nan(column.highest) - means
 
     def _with_known_counts(self, found: CellIntervals) -> CellIntervals:
         """Return the intervals with COUNT(*) of a whole table as a known value: the manifest has it."""
@@ -210,4 +223,4 @@ def _without_spread(
     flat = (variance.variance <= rounding) & ~(nonnegative & (observed == 0.0))
     low = np.where(flat, np.where(nonnegative, observed, np.nan), found.low)
     high = np.where(flat, np.nan, found.high)
-    return CellIntervals(found.value, low, high, found.certified & ~flat, found.standard_error)
+    return replace(found, low=low, high=high, certified=found.certified & ~flat)

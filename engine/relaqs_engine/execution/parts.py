@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_engine.arrow_arrays import arrow, doubles
+from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.rows import RowsEstimator
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
@@ -46,7 +46,7 @@ class Part:
     def table(self) -> pa.Table:
         """Return the columns c0, c1, …, the number of each row, and the joined rows behind it."""
         columns = [
-            arrow(self.estimates[i]) if i in self.estimates else self.rows.column(i)
+            arrow_or_null(self.estimates[i]) if i in self.estimates else self.rows.column(i)
             for i in range(len(self.plan.outputs))
         ]
         columns.append(arrow(np.arange(self.first_row, self.first_row + self.rows.num_rows)))
@@ -59,11 +59,16 @@ class Part:
 
         `cells` are the outputs of kind ESTIMATE in each variant, shape (variants, rows, outputs).
         """
-        count = self.rows.num_rows
-        table = self.table().take(arrow(np.tile(np.arange(count), len(cells))))
+        table = self.repeated(len(cells))
         for place, i in enumerate(estimated_positions(self.plan)):
-            table = table.set_column(i, f"c{i}", arrow(cells[:, :, place].ravel()))
-        return table.append_column("variant", arrow(np.repeat(np.arange(len(cells)), count)))
+            table = table.set_column(i, f"c{i}", arrow_or_null(cells[:, :, place].ravel()))
+        return table
+
+    def repeated(self, times: int) -> pa.Table:
+        """Return the table once for each of so many variants, with the variant's number as `variant`."""
+        count = self.rows.num_rows
+        table = self.table().take(arrow(np.tile(np.arange(count), times)))
+        return table.append_column("variant", arrow(np.repeat(np.arange(times), count)))
 
 
 def estimated_positions(plan: OnlinePlan) -> list[int]:

@@ -76,6 +76,24 @@ def scheduled_batches(
     )
 
 
+def batches_together(
+    plans: Sequence[BatchedPlan], catalog: Catalog, seed: int, batches: int | None = None
+) -> tuple[MiniBatch, ...]:
+    """Return mini-batches that several queries have in common, for layouts with equally many partitions.
+
+    They are those of a query that reads and returns the most that any of them does.
+    """
+    many_groups = any(plan.expected_groups > MANY_GROUPS for plan in plans)
+    return mini_batches(
+        _scan_order(plans, catalog, seed),
+        max(used_bytes_per_partition(plan, catalog) for plan in plans),
+        result_bytes=max(result_bytes_per_partition(plan, catalog) for plan in plans),
+        batches=batches,
+        batch_share=BATCH_SHARE_OF_MANY_GROUPS if many_groups else BATCH_SHARE,
+        block_share=BLOCK_SHARE,
+    )
+
+
 def fractions_after(batches: Sequence[MiniBatch], leading: Layout) -> tuple[float, ...]:
     """Return the share of the leading rows that has been scanned after each mini-batch; the last is 1."""
     rows = [sum(leading.partitions[i].row_count for i in batch.partitions) for batch in batches]
@@ -88,11 +106,15 @@ def scan_order(plan: BatchedPlan, catalog: Catalog, seed: int) -> tuple[int, ...
     A cluster key of few values leaves partitions empty. The first must hold rows of the leading stream: from
     none nothing can be estimated.
     """
-    streams = [catalog.table(stream.table) for stream in plan.streams]
-    leading = leading_stream(plan, catalog)
-    order = partition_order(len(leading.partitions), seed)
+    return _scan_order((plan,), catalog, seed)
+
+
+def _scan_order(plans: Sequence[BatchedPlan], catalog: Catalog, seed: int) -> tuple[int, ...]:
+    streams = [catalog.table(stream.table) for plan in plans for stream in plan.streams]
+    leading = [leading_stream(plan, catalog) for plan in plans]
+    order = partition_order(len(leading[0].partitions), seed)
     held = [i for i in order if any(stream.partitions[i].row_count for stream in streams)]
-    return tuple(sorted(held, key=lambda i: leading.partitions[i].row_count == 0))
+    return tuple(sorted(held, key=lambda i: any(each.partitions[i].row_count == 0 for each in leading)))
 
 
 def used_bytes_per_partition(plan: BatchedPlan, catalog: Catalog) -> float:

@@ -29,7 +29,7 @@ clusters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,7 @@ from relaqs_bootstrap import (
     leave_one_out,
     linearised_variance,
 )
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs_engine.duck import Cursor
 from relaqs_engine.execution.blocks import BlockSums, block_sums
@@ -159,9 +159,15 @@ class VarianceEstimator:
     def _are_totals(self) -> bool:
         return all(output.total for output in estimated_outputs(self._plan))
 
-    def without_each_block(self, groups: ShownGroups, scan: Scan) -> FloatArray:
-        """Return the cells with each block that holds rows left out, shape (blocks, groups, outputs)."""
-        rest, rest_rows = _rest(groups, block_sums(self._plan, groups, self._state, self._cursor), scan)
+    def without_each_block(self, groups: ShownGroups, scan: Scan, blocks: IntArray, count: int) -> FloatArray:
+        """Return the cells with each of so many blocks left out, shape (count, groups, outputs).
+
+        `blocks` is the number of the block that each block of the state is in, so that several may be one.
+        """
+        found = block_sums(self._plan, groups, self._state, self._cursor)
+        found = replace(found, block=blocks[found.block])
+        block_rows = np.bincount(blocks, scan.block_rows, count).astype(np.int64)
+        rest, rest_rows = _rest(groups, found, block_rows, scan.population_rows)
         return self._evaluate(groups, rest, scan.population_rows / rest_rows)
 
     def _jackknife(
@@ -169,7 +175,8 @@ class VarianceEstimator:
     ) -> tuple[Variance, FloatArray]:
         """Evaluate every block's absence, and every sum's step, in one statement."""
         occupied = scan.block_rows > 0
-        rest, rest_rows = _rest(groups, blocks, scan)
+        rest, rest_rows = _rest(groups, blocks, scan.block_rows, scan.population_rows)
+        rest, rest_rows = rest[occupied], rest_rows[occupied]
         variants, steps = stepped(groups.sums)
         scales = np.concatenate([scan.population_rows / rest_rows, np.full(len(variants), scan.scale)])
         moved = self._evaluate(groups, np.concatenate([rest, variants]), scales)
@@ -198,16 +205,17 @@ class VarianceEstimator:
         return gradient
 
 
-def _rest(groups: ShownGroups, blocks: BlockSums, scan: Scan) -> tuple[FloatArray, NDArray[np.int64]]:
+def _rest(
+    groups: ShownGroups, blocks: BlockSums, block_rows: IntArray, population_rows: int
+) -> tuple[FloatArray, IntArray]:
     """Return each group's sums without each block, (blocks, groups, columns), and the rows scanned then.
 
     No block has the outliers. They stay, at a weight that the scale without the block undoes.
     """
-    occupied = scan.block_rows > 0
-    dense = np.zeros((len(scan.block_rows), *groups.sums.shape))
-    dense[blocks.block, blocks.group] = blocks.sums
-    rest, rows = leave_one_out(dense[occupied], scan.block_rows[occupied])
-    return rest + (rows / scan.population_rows)[:, None, None] * groups.outliers, rows
+    dense = np.zeros((len(block_rows), *groups.sums.shape))
+    np.add.at(dense, (blocks.block, blocks.group), blocks.sums)
+    rest, rows = leave_one_out(dense, block_rows)
+    return rest + (rows / population_rows)[:, None, None] * groups.outliers, rows
 
 
 def stepped(sums: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -12,6 +12,7 @@ from relaqs_engine.planning.reasons import why_as_it_lies
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.whole_plan import whole_plan
 from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.columns import columns_written_out
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.expansion import check_expansion
 from relaqs_engine.sql.names import names_in, whole_row
@@ -56,6 +57,7 @@ def _planned(
         parsed = parse_query(sql, catalog.tables, binder.effort)
         check_expansion(parsed.tree, _columns(catalog))
         schema = tuple(binder.describe(sql))
+        parsed = _without_columns_function(parsed, catalog, binder)
         is_ordered = parsed.tree.args.get("order") is not None
         whole = _at_once(parsed, catalog, schema)
         part = _part_to_sample(parsed, catalog) if whole is not None and intervals else None
@@ -73,8 +75,17 @@ def _planned(
         raise SqlError("the SQL is nested too deeply to be planned; name its inner parts in a WITH") from None
 
 
+def _without_columns_function(parsed: ParsedQuery, catalog: Catalog, binder: Binder) -> ParsedQuery:
+    tree = columns_written_out(parsed.tree, binder.describe)
+    if tree is not parsed.tree:
+        check_expansion(tree, _columns(catalog))
+    return replace(parsed, tree=tree)
+
+
 def _at_once(parsed: ParsedQuery, catalog: Catalog, schema: tuple[tuple[str, str], ...]) -> WholePlan | None:
     """Return the plan of a query that is not to be estimated, which is seen before its SQL is rewritten."""
+    if not parsed.tables:
+        return whole_plan(parsed, catalog, schema, "it reads no table")
     if row := _row_as_value(parsed, catalog):  # a layout's rows have one more column than the user's
         return whole_plan(parsed, catalog, schema, f"it takes whole rows of {row} as values")
     if why := why_as_it_lies(parsed.tables, catalog):

@@ -14,13 +14,19 @@ if TYPE_CHECKING:
 
 
 def layout_reasons(draft: Draft) -> Iterator[str]:
-    """Yield what is special about the layouts that a draft samples."""
+    """Yield what is special about the layouts that a draft samples, and what it reads whole before."""
+    from relaqs_engine.rewrite.read_whole import names_read_whole, share_read_whole
     from relaqs_engine.rewrite.scans import streams_of
 
     for stream in streams_of(draft):
         if LAYOUT_MARK in stream.table:
             key = ", ".join(draft.catalog.table(stream.table).cluster_key)
             yield f"the layout {stream.table} holds the rows of one {key} in one partition"
+    if names := names_read_whole(draft):
+        yield (
+            f"it reads {names} whole before the first mini-batch, which is about "
+            f"{share_read_whole(draft):.0%} of the work"
+        )
     if draft.outlier_columns:
         named = ", ".join(draft.outlier_columns)
         yield f"rows with values far out in {named} are read first, and counted exactly"

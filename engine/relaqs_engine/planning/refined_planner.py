@@ -13,6 +13,7 @@ from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.refined import RefinedPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
+from relaqs_engine.rewrite.flatten import merged
 from relaqs_engine.rewrite.over_stages import refine_over_stages
 from relaqs_engine.rewrite.refine import refine_rows
 from relaqs_engine.rewrite.stages import child_queries
@@ -63,11 +64,12 @@ def _plan(draft: Draft, plan_stage: PlanStageDraft) -> RefinedPlan:
                 sql,
                 around.catalog,
                 around.binder,
-                select,
+                merged(select),
                 schema,
                 intervals,
                 around.state_bytes,
                 around.names,
+                is_qualified=True,
             )
         )
 

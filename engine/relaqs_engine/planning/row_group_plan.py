@@ -26,7 +26,6 @@ from relaqs_engine.layouts.row_groups import (
 )
 from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.planning.row_group_rules import RowGroupRules
-from relaqs_engine.plans.basis import Basis
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.outputs import OutputKind
@@ -176,7 +175,7 @@ def _check_sums(draft: Draft) -> None:
         raise NotOnlineError("row groups say nothing sound about quantiles")
     if not any(output.kind is OutputKind.ESTIMATE for output in draft.outputs):
         raise NotOnlineError("nothing in it is estimated from sums")
-    if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
+    if any(column.is_moment for column in draft.basis):
         raise NotOnlineError("how values spread is not estimated from row groups")
     if draft.bars.method is Method.CLOSED_FORM:
         raise NotOnlineError("it has too many groups to tell row groups apart")

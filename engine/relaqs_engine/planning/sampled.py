@@ -20,12 +20,13 @@ from relaqs_engine.planning.whole_plan import whole_plan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
-from relaqs_engine.rewrite.flatten import flatten, qualified_query
+from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
+from relaqs_engine.rewrite.flatten import flatten, merged, qualified
+from relaqs_engine.rewrite.read_whole import tables_read_whole
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
-from relaqs_engine.sql.parse import DIALECT, ParsedQuery
+from relaqs_engine.sql.parse import ParsedQuery
 
 if TYPE_CHECKING:
     from relaqs_engine.layouts.first_part import FirstPart
@@ -34,13 +35,22 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.whole import WholePlan
 
+# A query reads so many rows of static tables at most beside answers so far, unless it aggregates them. How
+# many they are after their conditions is found while it runs.
+MOST_STATIC_ROWS = 2_000_000
+
 
 def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     """Return the plan of the first kind that the query can have. Raises SqlError when the SQL is wrong."""
     try:
+        with _bound_by_duckdb():
+            draft = qualified(draft)
+    except NotOnlineError as reason:
+        return whole_plan(parsed, draft.catalog, draft.schema, str(reason))
+    try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
-        found = _around(draft) or _refined(draft, parsed)
+        found = _over_derived_whole(draft, parsed.tables, reason) or _around(draft) or _refined(draft, parsed)
         return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
 
 
@@ -123,6 +133,42 @@ def _online(draft: Draft, tables: frozenset[str]) -> MergePlan | RowsPlan:
     raise max(refused, key=lambda each: each[0])[1]
 
 
+def _over_derived_whole(
+    draft: Draft, tables: frozenset[str], reason: NotOnlineError
+) -> MergePlan | RowsPlan | None:
+    """Return the plan with derived tables that are read whole, None where those are not why there is none."""
+    if not isinstance(reason, AcrossPartitionsError) or not _has_rows_to_sample(draft):
+        return None
+    try:
+        return _online(replace(draft, may_read_derived_whole=True), tables)
+    except NotOnlineError:
+        return None
+
+
+def _has_rows_to_sample(draft: Draft) -> bool:
+    """Whether a sampled table stands in the query other than in queries of it that make groups."""
+
+    def is_grouped(table: exp.Table) -> bool:
+        select = table.parent_select
+        while select is not None and select is not draft.tree:
+            if select.args.get("group") or select.args.get("distinct"):
+                return True
+            select = select.parent_select
+        return False
+
+    sampled = [each for each in tables_in(draft.tree) if draft.catalog.is_sampled(each.name)]
+    return not all(map(is_grouped, sampled))
+
+
+def _online_or_over_derived_whole(draft: Draft, tables: frozenset[str]) -> MergePlan | RowsPlan:
+    try:
+        return _online(draft, tables)
+    except NotOnlineError as reason:
+        if plan := _over_derived_whole(draft, tables, reason):
+            return plan
+        raise
+
+
 def _around(draft: Draft) -> AroundPlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one."""
     from relaqs_engine.rewrite.around import plan_around
@@ -131,31 +177,36 @@ def _around(draft: Draft) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            tree = qualified_query(draft)
-            return plan_around(draft, carve(tree, lambda query: _part(draft, query)))
+            carved = carve(draft.tree, lambda *query: _part(draft, *query), draft.binder.describe)
+            return plan_around(draft, carved)
     except NotOnlineError:
         return None
 
 
-def _part(draft: Draft, query: exp.Query) -> PartPlan | None:
+def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
     """Return the plan of a query that another one is computed from, None where there is none."""
-    from relaqs_engine.rewrite.around import MOST_ROWS
-
-    if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
+    found = tables_in(query)
+    if not all(isinstance(table.this, exp.Identifier) for table in found):
         return None  # a table function has no name to look up
-    sql = query.sql(DIALECT)
-    tables = frozenset(table.name for table in tables_in(query))
+    tables = frozenset(table.name for table in found)
     try:
         schema = tuple(draft.binder.describe(sql))
-        part = replace(draft, sql=sql, tree=query.copy(), schema=schema)
+        part = replace(draft, sql=sql, tree=merged(query), schema=schema)
         if any(draft.catalog.table(name).is_sampled for name in tables):
-            return _online(part, tables)
+            return _online_or_over_derived_whole(part, tables)
     except (NotOnlineError, SqlError):
         return None
-    if sum(draft.catalog.table(name).row_count for name in tables) > MOST_ROWS:
+    rows = sum(draft.catalog.table(name).row_count for name in tables)
+    if rows > MOST_STATIC_ROWS and not _aggregates(query):
         return None
     reason = "static tables are read whole"
     return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, reason)
+
+
+def _aggregates(query: exp.Query) -> bool:
+    from relaqs_engine.rewrite.carve import aggregates
+
+    return isinstance(query, exp.Select) and aggregates(query)
 
 
 def _applied(rules: Iterable[Rule], draft: Draft) -> Draft:
@@ -190,8 +241,10 @@ def _sampled_rows(choice: Catalog, tables: Iterable[str]) -> int:
 
 def _locality(draft: Draft, tables: Iterable[str]) -> tuple[int, bool]:
     """Return how good a choice is: the fewer rows to wait for the better, then whether groups are local."""
-    rows = sum(draft.catalog.table(name).row_count for name in tables)
-    streamed_rows = sum(draft.catalog.table(stream.table).row_count for stream in streams_of(draft))
+    streamed = [stream.table for stream in streams_of(draft)]
+    twice = [table for table in tables_read_whole(draft) if table in streamed]
+    rows = sum(draft.catalog.table(name).row_count for name in (*tables, *twice))
+    streamed_rows = sum(draft.catalog.table(name).row_count for name in streamed)
     group = draft.select.args.get("group")
     local = groups_lie_in_partitions(draft, group.expressions if group else ())
     return -rows_to_wait_for(streamed_rows, rows), local

@@ -27,12 +27,23 @@ class AroundTexts:
         estimate: makes the answer so far of the parts' answers so far. The outputs that are estimated stand
             in it once more, as DOUBLE, named v0, v1, … after their positions. If its rows can be told apart,
             `relaqs_group` and `relaqs_rows` follow.
-        replicate: the same outputs once for each variant of one part. A variant is the part's answer without
-            one block. "" where no error bar is made of variants.
     """
 
     final: str
     estimate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """Parts whose rows are sampled together, so that what they miss is not independent.
+
+    Attributes:
+        parts: their positions. They leave out the same block together.
+        replicate: the SQL of the estimated outputs, once for each variant of these parts. A variant is their
+            answers without one block.
+    """
+
+    parts: tuple[int, ...]
     replicate: str
 
 
@@ -60,11 +71,12 @@ class AroundPlan(OnlinePlan):
 
     Attributes:
         parts: the plans of those answers.
-        varied: the position of one part. For the error bars, the answer is computed again without each block
-            of this part's sample in turn.
+        draws: the samples that the parts come from, each independent of the others. For the error bars, the
+            answer is computed again without each block of each draw in turn. () where no error bar needs it.
         texts: the SQL around the answers.
         rows: what is known of its rows.
         sources: sources[i] are the (part, output) from which output i takes its interval.
+        added: outputs of parts that are added up, each as the (part, output) that make one column.
         whole: whole[i]: output i stays uncertified until the end, because groups not yet seen can change it.
     """
 
@@ -72,15 +84,16 @@ class AroundPlan(OnlinePlan):
     is_two_level = True
 
     parts: tuple[PartPlan, ...]
-    varied: int
+    draws: tuple[Draw, ...]
     texts: AroundTexts
     rows: AroundRows
     sources: tuple[tuple[tuple[int, int], ...], ...]
+    added: tuple[frozenset[tuple[int, int]], ...]
     whole: tuple[bool, ...]
 
     @property
     def method(self) -> Method:
-        return self.parts[self.varied].method
+        return next(part.method for part in self.parts if part.is_estimated)
 
     @property
     def expected_groups(self) -> int:

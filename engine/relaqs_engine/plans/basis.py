@@ -14,13 +14,15 @@ class Basis(StrEnum):
     MIN = "min"
     MAX = "max"
     ANY_VALUE = "any_value"
+    FIRST = "first"  # of rows in an order, or of any rows; a struct of the value and what is ordered by
+    LAST = "last"
     BIT_AND = "bit_and"
     BIT_OR = "bit_or"
     BIT_XOR = "bit_xor"
     ARG_MIN = "arg_min"  # merged by the extreme it stands beside
     ARG_MAX = "arg_max"
-    MEAN = "mean"  # of a moment triple (count, mean, m2), merged by Chan's formula
-    M2 = "m2"
+    MEAN = "mean"  # of a variance or covariance: count, means and m2 are merged by Chan's formula
+    M2 = "m2"  # the sum of products of deviations from two means, or of squares of deviations from one
     VALUES = "values"  # all of them, as a list
     # What a row adds to one column, times what it adds to another, summed over the rows. Variances in closed
     # form need it for every pair of columns, and for each column with itself.
@@ -42,8 +44,10 @@ class BasisColumn:
         row_sql: what one joined row adds to a COUNT or SUM.
         count_of: the name of a COUNT: each row that adds something here adds 1 there. A MEAN and an M2 need
             it to merge. A SUM has one where the query divides it by this count, as avg(x) does.
-        mean_of: the MEAN that an M2 belongs to.
+        means: the names of the MEANs that an M2's deviations are from: two for a covariance, twice the same
+            for a variance. A MEAN has its own name here.
         extreme_of: the extreme that an ARG_MIN or ARG_MAX stands beside.
+        order: what a FIRST or LAST is ordered by, as SQL over the fields of its struct.
         lowest: a provable lower bound of one row's value, from the statistics; None where there is none.
         highest: likewise an upper bound.
     """
@@ -54,8 +58,9 @@ class BasisColumn:
     type: str
     row_sql: str = ""
     count_of: str | None = None
-    mean_of: str | None = None
+    means: tuple[str, ...] = ()
     extreme_of: str | None = None
+    order: tuple[str, ...] = ()
     lowest: float | None = None
     highest: float | None = None
 
@@ -65,13 +70,23 @@ class BasisColumn:
         return self.kind in (Basis.COUNT, Basis.SUM, Basis.MEAN, Basis.M2)
 
     @property
+    def is_moment(self) -> bool:
+        """Whether it is a sum of deviations from means."""
+        return self.kind in (Basis.MEAN, Basis.M2)
+
+    @property
+    def is_square(self) -> bool:
+        """Whether it is a sum of squares of deviations, which is never negative."""
+        return self.kind is Basis.M2 and len(set(self.means)) == 1
+
+    @property
     def additive_sql(self) -> str:
         """Return what a row of the state adds to it, as a double; of moments about grand_…, the mean."""
-        n, mean = self.count_of, self.mean_of
+        away = " * ".join(f"({mean} - grand_{mean})" for mean in self.means)
         match self.kind:
             case Basis.MEAN:
-                return f"CAST({n} AS DOUBLE) * ({self.name} - grand_{self.name})"
+                return f"CAST({self.count_of} AS DOUBLE) * {away}"
             case Basis.M2:
-                return f"({self.name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
+                return f"({self.name} + {self.count_of} * {away})"
             case _:
                 return f"CAST({self.name} AS DOUBLE)"

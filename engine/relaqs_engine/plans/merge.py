@@ -95,6 +95,8 @@ class MergePlan(FoldedPlan):
         membership: which groups belong to the answer.
     """
 
+    tells_certain_rows = True
+
     columns: StateColumns
     texts: MergeTexts
     bars: ErrorBars = field(default_factory=ErrorBars)
@@ -120,6 +122,10 @@ class MergePlan(FoldedPlan):
     @property
     def groups_are_final(self) -> bool:
         return self.groups.are_local and not self.membership.rows_may_leave
+
+    @property
+    def has_one_row(self) -> bool:
+        return not self.columns.keys and self.shows_every_group
 
     @property
     def shows_every_group(self) -> bool:

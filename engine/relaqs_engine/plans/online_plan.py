@@ -65,6 +65,8 @@ class OnlinePlan:
     keeps_state: ClassVar[bool] = False
     # Whether the query may run as a whole where its state does not fit into memory.
     may_run_whole: ClassVar[bool] = True
+    # Whether an answer so far says of each of its rows if it is certain to stay.
+    tells_certain_rows: ClassVar[bool] = False
     # Whether the files that it samples may go while it runs, and its tables stay.
     sample_may_go: ClassVar[bool] = False
 
@@ -105,6 +107,11 @@ class OnlinePlan:
     @property
     def groups_are_final(self) -> bool:
         """Whether a group's values are final once it is seen: its rows are all there, and all count."""
+        return False
+
+    @property
+    def has_one_row(self) -> bool:
+        """Whether its answer has one row, whatever is read: aggregates without groups."""
         return False
 
     @property

@@ -10,7 +10,10 @@ and these modules hold the rest:
 
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
-        levels          says what is known of the columns of the query around the answers
+        unions          moves aggregates below a UNION ALL, for `carve`
+        one_row         makes one query of inner aggregates over the same rows, for `carve`
+        levels          says what is known of the query around the answers
+        trust           says how far an estimate of its columns can be trusted
         around          writes the SQL of the query around the answers
         passed_keys     says which columns of such a query are keys
 
@@ -23,9 +26,15 @@ and these modules hold the rest:
         over_stages     plans an outer query that reads nothing but stages and static tables
 
     helpers of single rules
+        shared_columns  the columns that USING shares, for `flatten`
+        first_of_each   DISTINCT ON as GROUP BY, for `flatten`
         grouping        ROLLUP, CUBE and GROUPING SETS, for `split_aggregates`
-        so_far          ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
+        moments         variances, CORR, regressions, SKEWNESS and the like, for `split_aggregates`
+        so_far          FIRST, ANY_VALUE, ARG_MAX and the like, for `split_aggregates`
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
+        kept_arguments  any other aggregate, for `split_aggregates`
+        listed_values   the SQL of functions of all values
+        semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes
         near            the groups that HAVING leaves out for now
@@ -44,10 +53,12 @@ from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.flatten import flatten
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.kept_values import check_kept_values
+from relaqs_engine.rewrite.members import read_members_whole
 from relaqs_engine.rewrite.membership import decide_membership
 from relaqs_engine.rewrite.method import choose_method
 from relaqs_engine.rewrite.outlier_index import read_outliers_apart
 from relaqs_engine.rewrite.outputs import classify_outputs
+from relaqs_engine.rewrite.read_whole import check_little_is_read_whole
 from relaqs_engine.rewrite.rows import rows_as_state
 from relaqs_engine.rewrite.shape import check_shape
 from relaqs_engine.rewrite.sources import choose_streams
@@ -59,7 +70,12 @@ Rule = Callable[[Draft], Draft]
 # What the query says, whatever layout of a table is read: they look at names and types alone.
 READING: tuple[Rule, ...] = (flatten, read_no_outputs_of_exists, check_shape)
 # What is sampled, with one choice of layouts.
-SAMPLING: tuple[Rule, ...] = (choose_streams, check_subqueries)
+SAMPLING: tuple[Rule, ...] = (
+    choose_streams,
+    read_members_whole,
+    check_little_is_read_whole,
+    check_subqueries,
+)
 # What is computed of the sample, with the choice that samples most.
 AGGREGATING: tuple[Rule, ...] = (
     split_aggregates,

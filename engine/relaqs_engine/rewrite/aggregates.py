@@ -1,13 +1,11 @@
 """Rule: split each aggregate into partial aggregates that merge, and write its final value over them.
 
-    SUM(x)      sum
-    COUNT       count
-    AVG(x)      sum / count
-    MIN, MAX    min, max (the other aggregates of this kind are in so_far.py)
-    VAR, STD    count, mean, m2
-    quantiles   all values (see quantiles.py)
-
-The three numbers of a variance are merged as Chan, Golub and LeVeque (1979) do it.
+SUM(x)      sum
+COUNT       count
+AVG(x)      sum / count
+MIN, MAX    min, max (the other aggregates of this kind are in so_far.py)
+VAR, CORR   counts, means and products of deviations (see moments.py)
+quantiles   all values (see quantiles.py)
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from relaqs_engine.bounds.dates import ColumnLookup
 from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
 from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.layouts.manifest import Column
@@ -24,8 +23,11 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
-from relaqs_engine.rewrite.quantiles import MergedValue, OfValues, of_distinct, of_values
-from relaqs_engine.rewrite.so_far import value_so_far
+from relaqs_engine.rewrite.kept_arguments import of_arguments
+from relaqs_engine.rewrite.listed_values import MergedValue, OfValues, merged_value
+from relaqs_engine.rewrite.moments import is_of_moments, value_of_moments
+from relaqs_engine.rewrite.quantiles import of_distinct, of_values
+from relaqs_engine.rewrite.so_far import FirstOrLast, first_or_last, value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.effort import STEPS_OF_A_VALUE
 from relaqs_engine.sql.parse import DIALECT
@@ -76,6 +78,7 @@ def split_aggregates(draft: Draft) -> Draft:
     )
 
 
+_IN_ANY_ORDER = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
 _AGGREGATE_NODES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 
 
@@ -89,7 +92,8 @@ class _Splitter:
         self._columns: dict[tuple[Basis, str], BasisColumn] = {}
         self.distinct: exp.Expr | None = None
         self._plain_distinct = False
-        self._of_values_found: dict[tuple[str, str, float | None, bool], MergedValue] = {}
+        self._has_moments = any(map(is_of_moments, draft.select.find_all(exp.AggFunc)))
+        self._of_values_found: dict[tuple[str, str], MergedValue] = {}
         self._shared = {value.name: _Final(exp.column(value.name), value.estimate) for value in draft.shared}
 
     @property
@@ -174,23 +178,53 @@ class _Splitter:
             aggregate = node
         if isinstance(aggregate, exp.IgnoreNulls):  # how ANY_VALUE is parsed
             aggregate = aggregate.this
+        if (first := first_or_last(aggregate)) is not None:
+            return self._first(first, condition)
+        if isinstance(aggregate, _IN_ANY_ORDER) and isinstance(aggregate.this, exp.Order):
+            aggregate = aggregate.copy()
+            aggregate.set("this", aggregate.this.this)
         if any(isinstance(aggregate.this, kind) for kind in (exp.Order, exp.HavingMax, exp.Limit)):
-            raise NotOnlineError(f"{aggregate.sql(DIALECT)} needs all rows in their order")
+            return self._of_values(of_arguments(node if condition is None else node.this), condition)
         so_far = value_so_far(aggregate, lambda kind, each, of: self.column(kind, each, condition, of))
         if so_far is not None:
             return _Final(so_far, so_far.copy())
         if (values := of_values(aggregate)) is not None:
             return self._of_values(values, condition)
-        build = _AGGREGATES.get(type(aggregate))
-        if build is None:
-            raise NotOnlineError(f"{aggregate.sql(DIALECT)} has no mergeable estimate{_why(aggregate)}")
+        if (moments := self._moments(aggregate, condition)) is not None:
+            return moments
         if isinstance(aggregate, exp.Count) and isinstance(aggregate.this, exp.Distinct):
             return self._count_distinct(aggregate, condition)
-        if isinstance(aggregate.this, exp.Distinct):
-            raise NotOnlineError(f"{aggregate.sql(DIALECT)} needs all rows at once")
-        if aggregate.expressions or aggregate.args.get("count"):
-            raise NotOnlineError(f"{aggregate.sql(DIALECT)} returns several values")
-        return build(self, aggregate, condition)
+        build = _AGGREGATES.get(type(aggregate))
+        is_plain = not isinstance(aggregate.this, exp.Distinct)
+        returns_several = aggregate.expressions or aggregate.args.get("count")
+        if build is not None and is_plain and not returns_several:
+            return build(self, aggregate, condition)
+        return self._of_values(of_arguments(aggregate), condition)
+
+    def _moments(self, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final | None:
+        def add(
+            kind: Basis,
+            each: exp.Expr,
+            /,
+            *,
+            count_of: str | None = None,
+            means: tuple[str, ...] = (),
+        ) -> str:
+            return self.column(kind, each, condition, count_of=count_of, means=means)
+
+        def bounds_of(value: exp.Expr) -> Bounds:
+            return value_bounds(value, self._statistics)
+
+        found = value_of_moments(aggregate, add, bounds_of)
+        return None if found is None else _Final(*found)
+
+    def _first(self, first: FirstOrLast, condition: exp.Expr | None) -> _Final:
+        if first.condition is not None:
+            both = first.condition if condition is None else exp.and_(condition.this, first.condition)
+            condition = exp.Where(this=both)
+        name = self.column(first.kind, first.aggregate, condition, order=first.order)
+        value = exp.func("struct_extract", exp.column(name), exp.Literal.string("v"))
+        return _Final(value, value.copy())
 
     def _count_distinct(self, aggregate: exp.Count, condition: exp.Expr | None) -> _Final:
         """Return COUNT(DISTINCT x).
@@ -199,13 +233,13 @@ class _Splitter:
         """
         distinct = aggregate.this.expressions
         if len(distinct) != 1 or isinstance(distinct[0], exp.Tuple):
-            raise NotOnlineError(f"{aggregate.sql(DIALECT)} counts combinations of values")
+            return self._of_values(of_arguments(aggregate), condition)
         value = distinct[0].unnest()
         if condition is not None:
             value = exp.case().when(condition.this.copy(), value.copy())
         plain = self._groups_are_local or self._is_cluster_key(distinct[0].unnest())
-        # In a state with one row for each value, counts of other values do not add up.
-        if self.distinct not in (None, value) or (self._plain_distinct and not plain):
+        # In a state with one row for each value, counts of other values do not add up, nor do moments.
+        if self.distinct not in (None, value) or ((self._plain_distinct or self._has_moments) and not plain):
             return self._of_values(of_distinct(aggregate, value), None)
         if plain and self.distinct is None:
             self._plain_distinct = True
@@ -214,14 +248,15 @@ class _Splitter:
         return _Final(exp.column(DISTINCT_SEEN), exp.column(DISTINCT_ESTIMATE))
 
     def _of_values(self, values: OfValues, condition: exp.Expr | None) -> _Final:
-        there = exp.paren(values.value.copy()).is_(exp.null()).not_()
-        condition = exp.Where(this=there if condition is None else exp.and_(condition.this, there))
+        if not values.lists_nulls:
+            there = exp.paren(values.value.copy()).is_(exp.null()).not_()
+            condition = exp.Where(this=there if condition is None else exp.and_(condition.this, there))
         listed = values.value.copy()
-        if values.is_distinct:
+        if values.lists_distinct:
             listed = exp.Distinct(expressions=[listed])
         name = self.column(Basis.VALUES, exp.ArrayAgg(this=listed), condition)
-        key = (name, values.function, values.share, values.is_distinct)
-        merged = self._of_values_found.setdefault(key, MergedValue(f"q{len(self._of_values_found)}", *key))
+        merged = merged_value(f"q{len(self._of_values_found)}", name, values)
+        merged = self._of_values_found.setdefault((name, merged.call), merged)
         return _Final(exp.column(merged.name), exp.column(merged.name))
 
     def _is_cluster_key(self, value: exp.Expr) -> bool:
@@ -231,42 +266,47 @@ class _Splitter:
         return [key.lower() for key in source.key_columns] == [value.name.lower()]
 
     def column(
-        self, kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None, extreme_of: str | None = None
+        self,
+        kind: Basis,
+        aggregate: exp.Expr,
+        condition: exp.Expr | None,
+        extreme_of: str | None = None,
+        count_of: str | None = None,
+        means: tuple[str, ...] = (),
+        order: tuple[str, ...] = (),
     ) -> str:
         """Return the name of the column for this partial aggregate. A new aggregate gets a new column."""
         node = exp.Filter(this=aggregate.copy(), expression=condition.copy()) if condition else aggregate
         sql = node.sql(DIALECT)
         if (kind, sql) not in self._columns:
             bounds = self._bounds(kind, aggregate)
+            name = f"b{len(self._columns)}"
             self._columns[kind, sql] = BasisColumn(
-                name=f"b{len(self._columns)}",
+                name=name,
                 kind=kind,
                 sql=sql,
                 type="",
                 row_sql=_contribution(kind, aggregate, condition),
                 extreme_of=extreme_of,
+                count_of=count_of,
+                order=order,
+                means=(name,) if kind is Basis.MEAN else means,
                 lowest=bounds.lowest,
                 highest=bounds.highest,
             )
         return self._columns[kind, sql].name
 
-    def link_count(self, count: str, *sums: str) -> None:
-        """Note that each row which adds something to these sums adds 1 to that count."""
+    def link_count(self, count: str, total: str) -> None:
+        """Note that each row which adds something to this sum adds 1 to that count."""
         for key, column in self._columns.items():
-            if column.name in sums:
+            if column.name == total:
                 self._columns[key] = replace(column, count_of=count)
-
-    def link_moments(self, count: str, mean: str, m2: str) -> None:
-        self.link_count(count, mean, m2)
-        for key, column in self._columns.items():
-            if column.name in (mean, m2):
-                self._columns[key] = replace(column, mean_of=mean)
 
     def _bounds(self, kind: Basis, aggregate: exp.Expr) -> Bounds:
         if kind is Basis.COUNT:
             return Bounds(0.0, 1.0)
         if kind in (Basis.SUM, Basis.MEAN, Basis.M2, Basis.VALUES):
-            return value_bounds(aggregate.this, self._statistics)
+            return bounds_of_a_row(aggregate, self._statistics)
         return UNKNOWN
 
     def _statistics(self, column: exp.Column) -> Column | None:
@@ -274,9 +314,12 @@ class _Splitter:
         return source.column(column.name) if source else None
 
 
-def _why(aggregate: exp.Expr) -> str:
-    ordered = (exp.First, exp.Last, exp.ArrayAgg, exp.GroupConcat)
-    return ": its value depends on the order of rows" if isinstance(aggregate, ordered) else ""
+def bounds_of_a_row(aggregate: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of the value that an aggregate has of one row; of a covariance, of their product."""
+    bounds = value_bounds(aggregate.this, column_of)
+    if isinstance(aggregate, exp.CovarPop):
+        return bounds * value_bounds(aggregate.expression, column_of)
+    return bounds
 
 
 def _contribution(kind: Basis, aggregate: exp.Expr, condition: exp.Expr | None) -> str:
@@ -343,25 +386,6 @@ def _extreme(kind: Basis) -> Callable[..., _Final]:
     return build
 
 
-def _spread(population: bool, root: bool) -> Callable[..., _Final]:
-    """Build VAR or STDDEV over (count, mean, m2)."""
-
-    def build(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
-        value = exp.cast(aggregate.this.copy(), "DOUBLE")
-        count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
-        mean = splitter.column(Basis.MEAN, exp.Avg(this=value.copy()), condition)
-        m2 = splitter.column(Basis.M2, exp.VariancePop(this=value.copy()), condition)
-        splitter.link_moments(count, mean, m2)
-        divisor: exp.Expr = _double(count)
-        if not population:
-            divisor = exp.paren(exp.Sub(this=divisor, expression=exp.Literal.number(1)))
-        variance = _divided(exp.column(m2), divisor)
-        final = exp.Sqrt(this=variance) if root else variance
-        return _Final(final, final.copy())
-
-    return build
-
-
 _AGGREGATES: dict[type[exp.Expr], Callable[..., _Final]] = {
     exp.Sum: _sum,
     exp.Count: _count,
@@ -369,9 +393,4 @@ _AGGREGATES: dict[type[exp.Expr], Callable[..., _Final]] = {
     exp.Avg: _avg,
     exp.Min: _extreme(Basis.MIN),
     exp.Max: _extreme(Basis.MAX),
-    exp.Variance: _spread(population=False, root=False),
-    exp.VariancePop: _spread(population=True, root=False),
-    exp.Stddev: _spread(population=False, root=True),
-    exp.StddevSamp: _spread(population=False, root=True),
-    exp.StddevPop: _spread(population=True, root=True),
 }

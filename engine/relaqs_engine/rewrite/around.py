@@ -8,19 +8,18 @@ from functools import reduce
 from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
-from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, PartPlan
+from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
+from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
 from relaqs_engine.rewrite.carve import Carved, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.levels import Level, Trust, Value, level_of
+from relaqs_engine.rewrite.levels import Level, level_of
 from relaqs_engine.rewrite.outputs import is_number
+from relaqs_engine.rewrite.trust import Trust, Value
 from relaqs_engine.sql.parse import DIALECT
-
-# The most rows of an answer. The query around it is computed anew each time, where the answers are.
-MOST_ROWS = 200_000
 
 
 def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
@@ -46,9 +45,9 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         _output(name, type_, value, item, parts)
         for (name, type_), value, item in zip(draft.schema, level.values, items, strict=True)
     )
-    varied = _varied(level, parts)
-    texts = _texts(carved, level, outputs, varied)
-    _check_binds(draft, texts, parts)
+    texts = _texts(carved, level, outputs)
+    draws = _draws(draft, carved, level, outputs)
+    _check_binds(draft, texts, draws, parts)
     streams = dict.fromkeys(stream for part in parts for stream in part.streams)
     leading = max((part for part in parts if part.leading), key=lambda part: _row_count(draft, part))
     pairs = zip(outputs, level.values, strict=True)
@@ -60,10 +59,11 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         hoists=tuple(dict.fromkeys(hoist for part in parts for hoist in part.hoists)),
         leading=leading.leading,
         parts=parts,
-        varied=varied,
+        draws=draws,
         texts=texts,
         rows=_rows(carved, level, outputs),
         sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
+        added=level.added,
         whole=tuple(value.trust is Trust.WHOLE for value in level.values),
     )
 
@@ -72,11 +72,24 @@ def _row_count(draft: Draft, part: PartPlan) -> int:
     return draft.catalog.table(part.leading).row_count
 
 
-def _varied(level: Level, parts: Sequence[PartPlan]) -> int:
-    """Return the part that leaves out blocks: the one that all rows come from, or the first estimated one."""
-    if level.part is not None:
-        return level.part
-    return next(i for i, part in enumerate(parts) if part.is_estimated)
+def _draws(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> tuple[Draw, ...]:
+    """Return the independent samples that the answer's own error bars are made of.
+
+    Layouts with the same seed and number of partitions are read in one order and hashed alike. So what is
+    read of one says something about what is read of the other.
+    """
+    pairs = zip(outputs, level.values, strict=True)
+    if not any(output.kind is OutputKind.ESTIMATE and not value.sources for output, value in pairs):
+        return ()
+    together: dict[tuple[int, int], list[int]] = {}
+    for index, part in enumerate(carved.parts):
+        if part.method is Method.REPLICATES:
+            layout = draft.catalog.table(part.leading)
+            together.setdefault((layout.seed, len(layout.partitions)), []).append(index)
+    query = _query(carved, level)
+    return tuple(
+        Draw(tuple(drawn), _replicates(query, outputs, carved.parts, drawn)) for drawn in together.values()
+    )
 
 
 def _check_parts(draft: Draft, carved: Carved) -> None:
@@ -84,11 +97,8 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
         raise NotOnlineError("nothing of it is sampled")
     is_union = isinstance(carved.outer, exp.Union) and not carved.outer.args.get("distinct")
     for part in carved.parts:
-        if isinstance(part, RowsPlan):
-            if part.shows_every_group and not is_union:
-                raise NotOnlineError("rows are combined that can only be combined when all of them are there")
-        elif part.expected_groups > MOST_ROWS:
-            raise NotOnlineError(f"about {part.expected_groups:,} groups are combined")
+        if isinstance(part, RowsPlan) and part.shows_every_group and not is_union:
+            raise NotOnlineError("rows are combined that can only be combined when all of them are there")
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
@@ -133,14 +143,11 @@ def _query(carved: Carved, level: Level) -> exp.Query:
     return carved.outer if level.query is None else level.query
 
 
-def _texts(carved: Carved, level: Level, outputs: Sequence[OutputColumn], varied: int) -> AroundTexts:
+def _texts(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundTexts:
     parts, query = carved.parts, _query(carved, level)
-    pairs = zip(outputs, level.values, strict=True)
-    has_own = any(output.kind is OutputKind.ESTIMATE and not value.sources for output, value in pairs)
     return AroundTexts(
         final=_final(carved.outer, outputs, parts),
         estimate=_estimate(query, outputs, parts, with_identity=level.query is not None),
-        replicate=_replicates(query, outputs, parts, varied) if has_own else "",
     )
 
 
@@ -151,7 +158,7 @@ def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Arou
         have_identity=level.query is not None,
         are_certain=level.is_certain and not limited,
         keep_groups=level.keeps_groups,
-        so_far=any(output.kind is OutputKind.OPAQUE and not value.sources for output, value in pairs),
+        so_far=any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs),
     )
 
 
@@ -204,31 +211,42 @@ def _doubles(outputs: Sequence[OutputColumn]) -> Iterator[str]:
 
 
 def _replicates(
-    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], varied: int
+    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], drawn: Sequence[int]
 ) -> str:
-    """Return the query over every variant of a part. Its columns: variant, position in the answer, values."""
+    """Return the query over each variant of some parts, as the variant, the row of the answer, the values."""
     inner = query.copy()
     for part in ("order", "limit", "offset"):
         inner.set(part, None)
-    part = f"part_{varied}"
-    variant = f"{_answer(parts[varied], part, estimated=True)} WHERE {part}.variant = each.variant"
+    tables = {i: _answer(part, f"part_{i}", estimated=True) for i, part in enumerate(parts)}
+    fixed = ", ".join(f"{answer_name(i)} AS ({sql})" for i, sql in tables.items() if i not in drawn)
+    varied = ", ".join(
+        f"{answer_name(i)} AS ({tables[i]} WHERE part_{i}.variant = each.variant)" for i in drawn
+    )
+    variants = " UNION ".join(f"SELECT variant FROM part_{i}" for i in drawn)
     rows = f"({inner.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS)})"
     values = ", ".join([*_doubles(outputs), GROUP])
     return (
-        f"SELECT each.variant, shown.place, t.* EXCLUDE ({GROUP}) "
-        f"FROM (SELECT DISTINCT variant FROM {part}) AS each, "
-        f"LATERAL (WITH {answer_name(varied)} AS ({variant}) SELECT {values} FROM {rows}) AS t "
+        f"{f'WITH {fixed} ' if fixed else ''}SELECT each.variant, shown.place, t.* EXCLUDE ({GROUP}) "
+        f"FROM ({variants}) AS each, LATERAL (WITH {varied} SELECT {values} FROM {rows}) AS t "
         f"JOIN shown ON shown.{GROUP} IS NOT DISTINCT FROM t.{GROUP}"
     )
 
 
-def _check_binds(draft: Draft, texts: AroundTexts, parts: Sequence[PartPlan]) -> None:
+def _check_binds(draft: Draft, texts: AroundTexts, draws: Sequence[Draw], parts: Sequence[PartPlan]) -> None:
     """Raise SqlError where a text does not bind: an estimate is DOUBLE, and some functions take no DOUBLE."""
     tables = []
     for index, part in enumerate(parts):
         columns = [f"NULL::{output.type} AS c{i}" for i, output in enumerate(part.outputs)]
         columns += [f"0::BIGINT AS {GROUP}", f"0::BIGINT AS {GROUP_ROWS}", "0 AS variant"]
         tables.append(f"part_{index} AS (SELECT {', '.join(columns)})")
-    given = "WITH " + ", ".join(tables)
-    for text in (texts.final, texts.estimate):
-        draft.binder.describe(f"{given}, {text.removeprefix('WITH ')}")
+    _check_binds_over(draft, tables, texts.final)
+    _check_binds_over(draft, tables, texts.estimate)
+    for draw in draws:
+        shown = f"shown AS (SELECT {GROUP}, 0 AS place FROM ({texts.estimate}))"
+        _check_binds_over(draft, [*tables, shown], draw.replicate)
+
+
+def _check_binds_over(draft: Draft, tables: Sequence[str], text: str) -> None:
+    given = ", ".join(tables)
+    own = text.removeprefix("WITH ")
+    draft.binder.describe(f"WITH {given}{' ' if own == text else ', '}{own}")

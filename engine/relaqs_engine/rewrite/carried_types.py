@@ -18,7 +18,7 @@ _LOST = re.compile(r"\b(BIT|ENUM|TIME WITH TIME ZONE)\b")
 _CHANGED = re.compile(r"\bU?HUGEINT\b")
 
 # These are folded by functions that need the values themselves.
-_AS_KEYS = (Basis.VALUES, Basis.BIT_AND, Basis.BIT_OR, Basis.BIT_XOR)
+_AS_KEYS = (Basis.VALUES, Basis.FIRST, Basis.LAST, Basis.BIT_AND, Basis.BIT_OR, Basis.BIT_XOR)
 
 
 def check_types_travel(draft: Draft, types: Mapping[str, str]) -> None:

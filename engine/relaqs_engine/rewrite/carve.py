@@ -15,6 +15,9 @@ from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.one_row import with_one_row_tables
+from relaqs_engine.rewrite.unions import below_union
+from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.parse import DIALECT
 
 _FUNCTIONS_AROUND = (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)
@@ -34,7 +37,7 @@ class Carved:
 
 
 # Plans a query on its own. None where it has no estimate, or reads static tables only and needs none.
-PlanPart = Callable[[exp.Query], PartPlan | None]
+PlanPart = Callable[[exp.Query, str], PartPlan | None]
 
 
 def answer_name(index: int) -> str:
@@ -45,23 +48,25 @@ def answer_index(name: str) -> int:
     return int(name.removeprefix("answer_"))
 
 
-def carve(tree: exp.Query, plan_part: PlanPart) -> Carved:
+def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe) -> Carved:
     """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError.
 
     Args:
         tree: the query.
-        plan_part: plans one inner query. It returns None for a query that cannot be planned on its own.
+        plan_part: plans one inner query, which it is given as a tree and as text. It returns None for a
+            query that cannot be planned on its own.
+        describe: gives the columns of a query, as (name, DuckDB type).
 
     >>> import sqlglot
     >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
     >>> tree = sqlglot.parse_one(sql, dialect="duckdb")
-    >>> carved = carve(tree, lambda inner: inner.sql("duckdb"))   # its text stands for an inner query's plan
+    >>> carved = carve(tree, lambda inner, text: text, [].append)   # texts stand for plans
     >>> print(*carved.parts)
     SELECT t.zone AS "key_0", SUM(t.km) AS "value_0" FROM t GROUP BY t.zone
     >>> print(carved.outer.sql("duckdb"))
     SELECT answer_0."key_0" AS zone, RANK() OVER (ORDER BY answer_0."value_0") AS place FROM answer_0
     """
-    carver = _Carver(plan_part)
+    carver = _Carver(plan_part, describe)
     outer = carver.cut(tree.copy())
     return Carved(outer, tuple(carver.parts))
 
@@ -69,9 +74,10 @@ def carve(tree: exp.Query, plan_part: PlanPart) -> Carved:
 class _Carver:
     """Puts answers in the place of inner queries, and collects the plans of those, equal ones once."""
 
-    def __init__(self, plan_part: PlanPart) -> None:
+    def __init__(self, plan_part: PlanPart, describe: Describe) -> None:
         self.parts: list[PartPlan] = []
         self._plan_part = plan_part
+        self._describe = describe
         self._index_of: dict[str, int] = {}
 
     def cut(self, query: exp.Expr) -> exp.Query:
@@ -87,12 +93,15 @@ class _Carver:
         if not isinstance(query, exp.Select):
             raise NotOnlineError(f"{query.sql(DIALECT)} is no SELECT")
         query = with_explicit_keys(query)
-        whole = self._aggregation(query) if aggregates(query) else self._whole(query)
-        return whole or self._around(query)
+        if not aggregates(query):
+            return self._whole(query) or self._around(query)
+        return self._aggregation(query) or self._around(self._below_union(query) or query)
 
     def _around(self, query: exp.Select) -> exp.Query:
         """Return the query with its derived tables cut. Its own tables are read whole."""
-        for source in _sources(query):
+        if not aggregates(query):
+            query = with_one_row_tables(query)
+        for source in sources_of(query):
             if isinstance(source, exp.Subquery):
                 source.set("this", self.cut(source.this))
             elif isinstance(source, exp.Table):
@@ -142,21 +151,7 @@ class _Carver:
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
         if not around and query.find(exp.Window) is None:
             return self._whole(query)
-        keys, sets = group_keys(query)
-        core = _Core(keys[:-1] if sets else keys)
-        outer = exp.Select()
-        for part in ("expressions", "distinct", "qualify", "windows", "order", "limit", "offset"):
-            if (value := query.args.get(part)) is not None:
-                moved = [core.visit(each) for each in value] if isinstance(value, list) else core.visit(value)
-                outer.set(part, moved)
-        for item, original in zip(outer.expressions, query.expressions, strict=True):
-            if not isinstance(item, exp.Alias):
-                item.replace(exp.alias_(item.copy(), original.alias_or_name, quoted=True))
-        inner = exp.Select(expressions=core.outputs() or [exp.alias_(exp.Count(this=exp.Star()), "value_0")])
-        for part in ("from_", "joins", "where", "group", "having"):
-            if (value := query.args.get(part)) is not None:
-                copied = [each.copy() for each in value] if isinstance(value, list) else value.copy()
-                inner.set(part, copied)
+        outer, inner = _split(query)
         answer = self._add(inner)
         if answer is None:
             return None
@@ -167,15 +162,44 @@ class _Carver:
             self._cut_subqueries(subquery)
         return outer.from_(exp.to_table(answer))
 
+    def _below_union(self, query: exp.Select) -> exp.Select | None:
+        """Return the query over the aggregates of a UNION ALL's branches, None where it reads none."""
+        outer, inner = _split(query)
+        merged = below_union(inner, self._types_of)
+        return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
+
+    def _types_of(self, query: exp.Query) -> list[str]:
+        return [type_ for _, type_ in self._describe(query.sql(DIALECT))]
+
     def _add(self, query: exp.Select) -> str | None:
         """Return the name of the query's answer, None where it cannot be planned on its own."""
         text = query.sql(DIALECT)
         if text not in self._index_of:
-            if (plan := self._plan_part(query)) is None:
+            if (plan := self._plan_part(query, text)) is None:
                 return None
             self._index_of[text] = len(self.parts)
             self.parts.append(plan)
         return answer_name(self._index_of[text])
+
+
+def _split(query: exp.Select) -> tuple[exp.Select, exp.Select]:
+    """Return what stands around a query's aggregates, and the query of the aggregates themselves."""
+    keys, sets = group_keys(query)
+    core = _Core(keys[:-1] if sets else keys)
+    outer = exp.Select()
+    for part in ("expressions", "distinct", "qualify", "windows", "order", "limit", "offset"):
+        if (value := query.args.get(part)) is not None:
+            moved = [core.visit(each) for each in value] if isinstance(value, list) else core.visit(value)
+            outer.set(part, moved)
+    for item, original in zip(outer.expressions, query.expressions, strict=True):
+        if not isinstance(item, exp.Alias):
+            item.replace(exp.alias_(item.copy(), original.alias_or_name, quoted=True))
+    inner = exp.Select(expressions=core.outputs() or [exp.alias_(exp.Count(this=exp.Star()), "value_0")])
+    for part in ("from_", "joins", "where", "group", "having"):
+        if (value := query.args.get(part)) is not None:
+            copied = [each.copy() for each in value] if isinstance(value, list) else value.copy()
+            inner.set(part, copied)
+    return outer, inner
 
 
 class _Core:
@@ -240,6 +264,6 @@ def _is_of_window(node: exp.Expr) -> bool:
     return isinstance(parent, exp.Window) and parent.this is node
 
 
-def _sources(query: exp.Select) -> list[exp.Expr]:
+def sources_of(query: exp.Select) -> list[exp.Expr]:
     from_ = query.args.get("from_")
     return [from_.this, *(join.this for join in query.args.get("joins") or [])] if from_ else []

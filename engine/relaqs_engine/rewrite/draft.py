@@ -15,12 +15,16 @@ from relaqs_engine.plans.error_bars import ErrorBars
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist
-from relaqs_engine.rewrite.quantiles import MergedValue
+from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.sql.binder import Binder
 
 
 class NotOnlineError(Exception):
     """No sound approximation is known for this query: it runs once, exactly. The text says why."""
+
+
+class AcrossPartitionsError(NotOnlineError):
+    """A derived table groups rows of a sampled table across partitions. It may still be read whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class Draft:
 
     schema: (name, type) of the answer's columns, as DuckDB has them. names: those the query names, None for
     all (see `sql/names.py`). state_bytes: what the merged state may take in memory, None for enough.
+    is_qualified: the tree has no WITH, and its names are qualified (see `rewrite/flatten.py`).
     returns_rows: it has no aggregates. membership, bars, groups: the plan takes them over as they are.
     conjuncts: the conditions of WHERE and of inner joins, which all joined rows must meet. order:
     (expression, ascending, nulls first).
@@ -82,6 +87,7 @@ class Draft:
     intervals: bool = True
     state_bytes: int | None = None
     names: frozenset[str] | None = None
+    is_qualified: bool = False
     sources: tuple[Source, ...] = ()
     conjuncts: tuple[exp.Expr, ...] = ()
     keys: tuple[exp.Expr, ...] = ()
@@ -106,6 +112,10 @@ class Draft:
     groups: GroupFacts = field(default_factory=GroupFacts)
     # Sampled tables that subqueries read within the outer row's own partition.
     local_tables: frozenset[str] = frozenset()
+    # The aliases of the tables of members that EXISTS and IN ask (see `rewrite/members.py`).
+    members: frozenset[str] = frozenset()
+    # Whether a derived table may be read whole that groups a sampled table (see `rewrite/read_whole.py`).
+    may_read_derived_whole: bool = False
     returns_rows: bool = False
     # What quantiles and the like are in merged state.
     of_values: tuple[MergedValue, ...] = ()
@@ -130,6 +140,10 @@ class Draft:
     def streams(self) -> tuple[Source, ...]:
         return tuple(source for source in self.sources if source.streams)
 
+    def members_in(self, node: exp.Expr) -> list[exp.Subquery]:
+        """Return the tables of members below a node."""
+        return [each for each in node.find_all(exp.Subquery) if each.alias in self.members]
+
     def source(self, alias: str) -> Source:
         return next(source for source in self.sources if source.alias == alias)
 
@@ -141,6 +155,13 @@ def aliases_in(expression: exp.Expr) -> frozenset[str]:
 
 def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:
     return tuple(expression.find_all(exp.Table))
+
+
+def outer_columns(query: exp.Expr) -> list[exp.Column]:
+    """Return the columns in a qualified query that are those of another query around it."""
+    inside = {table.alias_or_name for table in tables_in(query)}
+    inside |= {derived.alias for derived in query.find_all(exp.Subquery) if derived.alias}
+    return [column for column in query.find_all(exp.Column) if column.table and column.table not in inside]
 
 
 def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:

@@ -23,6 +23,8 @@ def read_no_outputs_of_exists(draft: Draft) -> Draft:
     SELECT COUNT(*) AS n FROM orders AS orders
     WHERE EXISTS(SELECT 1 AS 1 FROM items AS items WHERE items.order_id = orders.id)
     """
+    if draft.select.find(exp.Exists) is None:
+        return draft
     tree = draft.select.copy()
     for exists in tree.find_all(exp.Exists):
         query = exists.this

@@ -6,7 +6,6 @@ Names are qualified, CTEs are put in their places, and derived tables are merged
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from sqlglot import exp
 from sqlglot.errors import OptimizeError
@@ -14,7 +13,10 @@ from sqlglot.optimizer.merge_subqueries import merge_subqueries
 from sqlglot.optimizer.qualify import qualify
 
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
+from relaqs_engine.rewrite.first_of_each import first_of_each, is_first_of_each
 from relaqs_engine.rewrite.grouping import check_each_key_has_one_name
+from relaqs_engine.rewrite.semi_joins import semi_joins_as_exists
+from relaqs_engine.rewrite.shared_columns import shared_columns_as_left
 from relaqs_engine.sql.functions import volatile_function
 from relaqs_engine.sql.parse import DIALECT, referenced_cte
 
@@ -33,40 +35,49 @@ def flatten(draft: Draft) -> Draft:
     """
     if not isinstance(draft.tree, exp.Select):
         raise NotOnlineError(f"{draft.tree.key.upper()} combines whole answers")
-    tree = qualified_query(draft)
+    tree = qualified(draft).tree.copy()
     assert isinstance(tree, exp.Select)
-    return replace(draft, tree=with_explicit_keys(tree))
+    return replace(draft, tree=with_explicit_keys(tree), is_qualified=True)
 
 
-def qualified_query(draft: Draft) -> exp.Query:
-    """Return the query without WITH, its names qualified, its derived tables merged where that is sound."""
+def qualified(draft: Draft) -> Draft:
+    """Return the draft without WITH, its names qualified, its derived tables merged where that is sound."""
+    if draft.is_qualified:
+        return draft
     if call := volatile_function(draft.tree):
         raise NotOnlineError(f"{call} must have one value for the whole query, so it runs once")
-    tree = draft.tree.copy()
+    tree = semi_joins_as_exists(draft.tree, draft.catalog)
     if any(with_.recursive for with_ in tree.find_all(exp.With)):
         raise NotOnlineError("a recursive WITH needs all rows at each round")
-    tree = _qualified(draft, tree)
-    tree = inline_ctes(tree)
-    if not _has_outer_join_over_derived_table(tree):
-        merged = merge_subqueries(tree)
-        assert isinstance(merged, exp.Query)
-        tree = merged
+    tree = shared_columns_as_left(merged(inline_ctes(_qualified(draft, tree))))
     check_each_key_has_one_name(draft.tree, tree)
+    return replace(draft, tree=tree, is_qualified=True)
+
+
+def merged(tree: exp.Query) -> exp.Query:
+    """Return a qualified query with its derived tables merged where that is sound."""
+    if tree.find(exp.Subquery) is None or _has_outer_join_over_derived_table(tree):
+        return tree
+    tree = merge_subqueries(tree.copy())
+    assert isinstance(tree, exp.Query)
     return tree
 
 
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
-    # Names are given as identifiers, because sqlglot parses text: it would read `delay ` as `delay`.
-    schema: dict[Any, object] = {
-        _identifier(name): {_identifier(column.name): column.type for column in layout.columns}
-        for name, layout in draft.catalog.tables.items()
-    }
     try:
-        qualified = qualify(tree, schema=schema, dialect=DIALECT, quote_identifiers=True)
+        qualified = qualify(tree, schema=draft.binder.schema, dialect=DIALECT, quote_identifiers=True)
     except OptimizeError as error:
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
     assert isinstance(qualified, exp.Query)
+    _forget_positions(qualified)
     return qualified
+
+
+def _forget_positions(tree: exp.Query) -> None:
+    """Drop where each name stands in the text, which copies would carry along. No error needs it any more."""
+    for node in tree.walk():
+        if node.meta_get("line") is not None:
+            node.meta.clear()
 
 
 def inline_ctes(tree: exp.Query) -> exp.Query:
@@ -83,7 +94,7 @@ def inline_ctes(tree: exp.Query) -> exp.Query:
         if not with_.expressions:
             with_.pop()
         for table in list(scope.find_all(exp.Table)):
-            if table.meta.get(_CTE) == cte.meta[_CTE]:
+            if table.meta_get(_CTE) == cte.meta[_CTE]:
                 body = cte.this.copy()
                 alias = exp.TableAlias(this=_identifier(table.alias_or_name))
                 table.replace(exp.Subquery(this=body, alias=alias))
@@ -114,8 +125,25 @@ def _is_plain_distinct(tree: exp.Select) -> bool:
     return not any(own_nodes(item, kind) for item in tree.expressions for kind in (exp.AggFunc, exp.Window))
 
 
+def _order_by_all(tree: exp.Select) -> None:
+    """Write ORDER BY ALL out, in place: it means each output, from left to right."""
+    order = tree.args.get("order")
+    names = [item.alias for item in tree.expressions]
+    if order is None or len(order.expressions) != 1 or len(set(names)) < len(names):
+        return
+    [ordered] = order.expressions
+    if isinstance(ordered.this, exp.Var) and ordered.this.name.upper() == "ALL":
+        each = [ordered.copy() for _ in names]
+        for copy, name in zip(each, names, strict=True):
+            copy.set("this", exp.column(name, quoted=True))
+        order.set("expressions", each)
+
+
 def with_explicit_keys(tree: exp.Select) -> exp.Select:
     """Return the tree with its group keys written out. GROUP BY ALL means the outputs without aggregates."""
+    _order_by_all(tree)
+    if is_first_of_each(tree):
+        return first_of_each(tree)
     if _is_plain_distinct(tree):
         tree.set("distinct", None)
         tree.set("group", exp.Group(expressions=[item.unalias() for item in tree.expressions]))

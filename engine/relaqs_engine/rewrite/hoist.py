@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import sqlglot
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
@@ -27,6 +28,7 @@ from relaqs_engine.rewrite.draft import (
     aliases_in,
     column_pair,
     conjuncts_of,
+    own_nodes,
     tables_in,
 )
 from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
@@ -70,6 +72,8 @@ def hoist_statics(draft: Draft) -> Draft:
         _hoist_source(draft, source, own, work)
     kept = tuple(condition for condition in draft.conjuncts if id(condition) not in pushed)
     scan = _scan(draft, kept, work)
+    for query in _asked_by_values(draft):
+        _read_hoists(draft, exp.select(query.copy()), work)
     return replace(draft, hoists=tuple(work.hoists.values()), scan=scan)
 
 
@@ -86,14 +90,14 @@ def _hoist_source(draft: Draft, source: Source, own: list[exp.Expr], work: _Work
         body = source.node.copy()
         assert isinstance(body, exp.Subquery)
         reads = _read_files(draft, body)
-        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), source.alias, reads)
+        work.of_alias[source.alias] = _add(work, body.this.sql(DIALECT), (source.alias,), reads)
         return
     conditions = list(own)
     if not source.nullable:
         conditions += [c for whole in draft.conjuncts if (c := implied_by_or(whole, source.alias))]
         conditions += _semi_joins(draft, source, work)
     sql = projection(draft.select, source, source.layout, conditions)
-    hoist = _add(work, sql, source.layout.table, (read_of_table(source.layout, draft.names),))
+    hoist = _add(work, sql, (source.layout.table,), (read_of_table(source.layout, draft.names),))
     work.of_alias[source.alias] = hoist
     if conditions:
         work.reduced.add(source.alias)
@@ -168,9 +172,9 @@ def _read_files(draft: Draft, node: exp.Expr) -> tuple[Read, ...]:
     return tuple(dict.fromkeys(reads))
 
 
-def _add(work: _Work, sql: str, about: str, reads: tuple[Read, ...]) -> Hoist:
+def _add(work: _Work, sql: str, tables: tuple[str, ...], reads: tuple[Read, ...]) -> Hoist:
     name = hoist_name(sql, reads)
-    return work.hoists.setdefault(name, Hoist(name, sql, (about,), reads))
+    return work.hoists.setdefault(name, Hoist(name, sql, tables, reads))
 
 
 def hoist_name(sql: str, reads: Sequence[Read]) -> str:
@@ -199,15 +203,64 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     scan.set("joins", [_without_inner_condition(join) if moved else join for join in joins])
     if kept:
         scan = scan.where(*kept)
-    tokens = {stream_token(layout.table) for layout in draft.catalog.layouts}
+    _read_members(draft, scan, work)
+    _hoist_subqueries(draft, scan, work)
+    _read_tables(draft, scan, work)
+    return scan
+
+
+def _hoist_subqueries(draft: Draft, scan: exp.Select, work: _Work) -> None:
+    """Put prepared tables in the place of subqueries that have the same rows for all tasks."""
+    replaced = {*work.hoists, *(stream_token(layout.table) for layout in draft.catalog.layouts)}
     for query in list(scan.find_all(exp.Select)):
         is_inside = query is not scan and query.root() is scan  # and not in one that was prepared just now
-        if is_inside and _is_same_for_all_rows(draft, query, {*work.hoists, *tokens}):
+        if is_inside and _is_same_for_all_rows(draft, query, replaced):
             _hoist_subquery(draft, query, work)
-    for table in list(tables_in(scan)):
+
+
+def _read_hoists(draft: Draft, node: exp.Expr, work: _Work) -> None:
+    """Put hoists and stream tokens in the place of all that subqueries below a node read."""
+    _read_members(draft, node, work)
+    _read_tables(draft, node, work)
+
+
+def _read_members(draft: Draft, node: exp.Expr, work: _Work) -> None:
+    """Put hoists in the place of the tables of members below a node."""
+    for members in draft.members_in(node):
+        name = exp.to_table(_hoist_members(draft, members, work))
+        members.replace(exp.alias_(name, members.alias, quoted=True, table=True))
+
+
+def _read_tables(draft: Draft, node: exp.Expr, work: _Work) -> None:
+    """Put hoists and stream tokens in the place of the tables of the catalog below a node."""
+    tokens = {stream_token(layout.table) for layout in draft.catalog.layouts}
+    for table in list(tables_in(node)):
         if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
-    return scan
+
+
+def _asked_by_values(draft: Draft) -> list[exp.Expr]:
+    """Return the subqueries in outputs and group keys."""
+    group = draft.select.args.get("group")
+    parts = [*draft.select.expressions, *([] if group is None else [group])]
+    return [query for part in parts for query in own_nodes(part, exp.Query)]
+
+
+def over_hoists(draft: Draft, values: str) -> str:
+    """Return the values of a partial query whose EXISTS and IN read hoists and streams, not tables."""
+    if not _asked_by_values(draft):
+        return values
+    select = sqlglot.parse_one(f"SELECT {values}", dialect=DIALECT)
+    _read_hoists(draft, select, _Work())
+    return select.sql(DIALECT).removeprefix("SELECT ")
+
+
+def _hoist_members(draft: Draft, members: exp.Subquery, work: _Work) -> str:
+    """Return the name of the hoist that a table of members becomes (see `rewrite/members.py`)."""
+    body = members.copy()
+    tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(body))
+    reads = _read_files(draft, body)
+    return _add(work, body.this.sql(DIALECT), tuple(tables), reads).name
 
 
 def _is_same_for_all_rows(draft: Draft, query: exp.Select, replaced: set[str]) -> bool:
@@ -239,9 +292,9 @@ def _relations(select: exp.Select) -> set[str]:
 
 def _hoist_subquery(draft: Draft, query: exp.Select, work: _Work) -> None:
     """Put the rows of a prepared table in the place of a subquery."""
-    names = dict.fromkeys(table.name for table in tables_in(query))
+    tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(query))
     reads = _read_files(draft, query)
-    hoist = _add(work, query.sql(DIALECT), ", ".join(names), reads)
+    hoist = _add(work, query.sql(DIALECT), tuple(tables), reads)
     query.replace(exp.select("*").from_(hoist.name))
 
 
@@ -273,7 +326,7 @@ def _replace_table_of_subquery(draft: Draft, table: exp.Table, work: _Work) -> N
         name = stream_token(layout.table)
     else:
         sql = projection(draft.select, source, layout, [])
-        name = _add(work, sql, layout.table, (read_of_table(layout, draft.names),)).name
+        name = _add(work, sql, (layout.table,), (read_of_table(layout, draft.names),)).name
     table.replace(exp.alias_(exp.to_table(name), source.alias, quoted=True, table=True))
 
 

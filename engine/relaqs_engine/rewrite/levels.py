@@ -1,18 +1,16 @@
-"""What is known of the columns of a query over answers, while those answers are estimates.
+"""What is known of a query over answers, while those answers are estimates: its rows and its columns.
 
 - A column that is taken over from an answer keeps its interval.
-- A smooth function of estimates (a sum, ratio, running total or share of a total) has an interval of its own.
-  It comes from leaving one block out through the whole query. It is certified only if groups that were not
-  seen yet cannot change it by more than their rows would. A total over groups is a total over rows, so it may
-  be certified. A mean over groups is not.
-- Ranks, counts and extremes over groups are shown as values so far, without an interval.
+- How far other columns can be trusted is in `rewrite/trust.py`.
+- A row of a join stands for one row of each of its tables. Its columns have intervals if the rows are matched
+  by keys, so that no estimate decides which rows there are.
+- A row of an aggregation stands for its group keys, and a row of UNION ALL for a row of one side.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from sqlglot import exp
 
@@ -20,34 +18,19 @@ from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.carve import aggregates, answer_index
+from relaqs_engine.rewrite.carve import aggregates, answer_index, sources_of
 from relaqs_engine.rewrite.draft import NotOnlineError
-from relaqs_engine.rewrite.outputs import is_number
-from relaqs_engine.sql.parse import DIALECT
-
-
-class Trust(IntEnum):
-    """How far an estimate of a value can be trusted. A value is trusted as far as the least of its parts."""
-
-    KEY = 0  # no estimate: a function of group keys and constants
-    OWN = 1  # a smooth function of sums over rows
-    WHOLE = 2  # smooth, if no group is missing
-    NONE = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One column of a query over answers.
-
-    Attributes:
-        trust: how far its estimate can be trusted.
-        is_total: whether it is a sum over rows.
-        sources: the (part, output) of each answer that it is taken over from.
-    """
-
-    trust: Trust
-    is_total: bool = False
-    sources: tuple[tuple[int, int], ...] = ()
+from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.trust import (
+    UNSURE,
+    Names,
+    Trust,
+    Value,
+    smoothed,
+    trust_in,
+    value_of,
+    value_over_groups,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,26 +41,20 @@ class Level:
         values: its columns, by position.
         query: the query with two more columns: the identity of each row, and the number of joined rows behind
             it. None where rows cannot be told apart.
-        part: the one answer that all rows come from, if there is one.
+        is_estimated: whether some answer that it reads is an estimate.
         is_certain: whether the set of its rows depends on no estimate.
         keeps_groups: whether each row is a group of an answer.
+        has_one_row: whether it has one row, because its answers have.
+        added: the columns that are added up, each as the (part, output) of the answers that it comes from.
     """
 
     values: tuple[Value, ...]
     query: exp.Query | None = None
-    part: int | None = None
+    is_estimated: bool = True
     is_certain: bool = False
     keeps_groups: bool = False
-
-
-Names = Mapping[tuple[str, str], Value]
-
-_SMOOTH = (
-    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Alias),
-    *(exp.Coalesce, exp.Nullif, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow),
-)
-_NEIGHBOURS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
-_UNSURE = Value(Trust.NONE)
+    has_one_row: bool = False
+    added: tuple[frozenset[tuple[int, int]], ...] = ()
 
 
 def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
@@ -94,38 +71,101 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
     if isinstance(query, exp.SetOperation):
         return _combined(query, parts)
     assert isinstance(query, exp.Select)
-    sources = [query.args["from_"].this, *(join.this for join in query.args.get("joins") or [])]
+    sources = sources_of(query)
     below = [_source_level(source, parts) for source in sources]
-    names = {
+    names: Names = {
         (source.alias_or_name, name.lower()): value
         for source, level in zip(sources, below, strict=True)
         for name, value in zip(_column_names(source, parts), level.values, strict=True)
     }
-    several = query.args.get("distinct") or query.find(exp.UDTF, exp.Explode)
-    if len(sources) > 1 or several or below[0].query is None:
-        return _blind([_value(item.unalias(), names) for item in query.expressions])
+    if not sources or _loses_rows(query) or any(level.query is None for level in below):
+        return _blind([value_of(item.unalias(), names) for item in query.expressions])
+    if len(sources) > 1:
+        names = _joined_names(query, names, dict(zip((s.alias_or_name for s in sources), below, strict=True)))
     query = query.copy()
-    if isinstance(sources[0], exp.Subquery):
-        query.args["from_"].this.set("this", below[0].query.copy())
-    conditions = [query.args.get(part) for part in ("where", "having", "qualify")]
-    certain = below[0].is_certain and all(c is None or _trust(c, names) is Trust.KEY for c in conditions)
+    for source, level in zip(sources_of(query), below, strict=True):
+        if isinstance(source, exp.Subquery) and level.query is not None:
+            source.set("this", level.query.copy())
+    joined = _joined(query, names, below)
     if aggregates(query):
-        return _grouped(query, names, replace(below[0], is_certain=certain))
-    values = tuple(_smoothed(item, names) for item in query.expressions)
-    hidden = [exp.column(name, sources[0].alias_or_name) for name in (GROUP, GROUP_ROWS)]
-    return replace(below[0], values=values, query=query.select(*hidden), is_certain=certain)
+        return _grouped(query, names, joined, _rows(sources, below))
+    values = tuple(smoothed(item, names) for item in query.expressions)
+    identity = [exp.column(GROUP, source.alias_or_name) for source in sources]
+    one = identity[0] if len(identity) == 1 else exp.Anonymous(this="row", expressions=identity)
+    query = query.select(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS))
+    return replace(joined, values=values, query=query)
 
 
 def _blind(values: Iterable[Value]) -> Level:
     """Return the level of a query whose rows cannot be told apart. Only its keys are known."""
-    return Level(tuple(value if value.trust is Trust.KEY else _UNSURE for value in values))
+    return Level(tuple(value if value.trust is Trust.KEY else UNSURE for value in values))
+
+
+def _loses_rows(query: exp.Select) -> bool:
+    """Whether one row of the answer stands for several joined rows, or for a row without a match."""
+    joins: list[exp.Join] = query.args.get("joins") or []
+    return (
+        bool(query.args.get("distinct"))
+        or query.find(exp.UDTF, exp.Explode) is not None
+        or any(join.method or join.args.get("using") for join in joins)
+        or any(join.side not in ("", "LEFT") for join in joins)
+        or any(join.kind not in ("", "INNER", "CROSS", "OUTER") for join in joins)
+    )
+
+
+def _joined_names(query: exp.Select, names: Names, levels: dict[str, Level]) -> Names:
+    """Return what is known of the columns of joined tables.
+
+    A column is a sum over rows no more where a group that was not seen yet leaves out a row of another table.
+    An unmatched row may find its match yet.
+    """
+    estimated = [alias for alias, level in levels.items() if level.is_estimated]
+    outer = {join.this.alias_or_name for join in query.args.get("joins") or [] if join.side == "LEFT"}
+    unmatched = outer.intersection(estimated)
+
+    def known(alias: str, value: Value) -> Value:
+        if alias in unmatched:
+            return UNSURE
+        sources = value.sources if levels[alias].has_one_row else ()
+        return replace(value, sources=sources, is_total=value.is_total and estimated == [alias])
+
+    return {(alias, name): known(alias, value) for (alias, name), value in names.items()}
+
+
+def _joined(query: exp.Select, names: Names, below: Sequence[Level]) -> Level:
+    """Return what is known of the rows of FROM and WHERE."""
+    conditions = [query.args.get(part) for part in ("where", "having", "qualify")]
+    conditions += [join.args.get("on") for join in query.args.get("joins") or []]
+    by_keys = all(c is None or trust_in(c, names) is Trust.KEY for c in conditions)
+    return Level(
+        (),
+        is_estimated=any(level.is_estimated for level in below),
+        is_certain=by_keys and all(level.is_certain for level in below),
+        keeps_groups=len(below) == 1 and below[0].keeps_groups,
+        has_one_row=all(level.has_one_row for level in below),
+        added=tuple(dict.fromkeys(added for level in below for added in level.added)),
+    )
+
+
+def _rows(sources: Sequence[exp.Expr], below: Sequence[Level]) -> exp.Expr:
+    """Return the number of rows behind a joined row: the least of its tables that are estimated."""
+    columns = [
+        exp.column(GROUP_ROWS, source.alias_or_name)
+        for source, level in zip(sources, below, strict=True)
+        if level.is_estimated
+    ]
+    if not columns:
+        return exp.Literal.number(1)
+    return columns[0] if len(columns) == 1 else exp.Least(this=columns[0], expressions=columns[1:])
 
 
 def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
     if isinstance(source, exp.Table):
         part = answer_index(source.name)
         values = tuple(_answered(parts[part], part, i) for i in range(len(parts[part].outputs)))
-        return Level(values, exp.Select(), part, is_certain=True, keeps_groups=True)
+        plan = parts[part]
+        certain, one = plan.shows_every_group or plan.tells_certain_rows, plan.has_one_row
+        return Level(values, exp.Select(), plan.is_estimated, certain, keeps_groups=True, has_one_row=one)
     level = level_of(source.this, parts)
     limited = any(source.this.args.get(part) for part in ("limit", "offset"))
     return _blind(level.values) if limited else level
@@ -133,13 +173,13 @@ def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
 
 def _answered(plan: PartPlan, part: int, position: int) -> Value:
     """Return what is known of an output of a plan."""
-    output, sources = plan.outputs[position], ((part, position),)
+    output, source = plan.outputs[position], (part, position)
     if output.kind is OutputKind.KEY:
-        return Value(Trust.KEY, sources=sources)
+        return Value(Trust.KEY, not plan.is_estimated, (source,), is_scaled=False)
     estimated = output.kind is OutputKind.ESTIMATE and plan.method is Method.REPLICATES
     if not estimated or not plan.shows_every_group:
-        return Value(Trust.NONE, sources=sources)
-    return Value(Trust.OWN, output.total is not None, sources)
+        return Value(Trust.NONE, sources=(source,), is_scaled=not output.side)
+    return Value(Trust.OWN, output.total is not None, (source,), frozenset({source}))
 
 
 def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
@@ -148,99 +188,20 @@ def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
     return [str(name) for name in source.this.named_selects]
 
 
-def _smoothed(item: exp.Expr, names: Names) -> Value:
-    """Return what is known of an output. If it has an interval, its rounding is taken off, in place."""
-    smooth = item.unalias().copy()
-    for node in list(smooth.find_all(exp.Round, exp.Cast)):
-        if isinstance(node, exp.Round) or is_number(node.args["to"].sql(DIALECT)):
-            smooth = _without(smooth, node)
-    value = _value(smooth, names)
-    if value.trust in (Trust.OWN, Trust.WHOLE):
-        item.unalias().replace(smooth)
-        return value
-    return _value(item.unalias(), names)
-
-
-def _without(expression: exp.Expr, node: exp.Expr) -> exp.Expr:
-    """Return the expression with the unrounded value in the place of the node that rounds it."""
-    inner = exp.paren(node.this)
-    if node is expression:
-        return inner
-    node.replace(inner)
-    return expression
-
-
-def _value(expression: exp.Expr, names: Names) -> Value:
-    bare = expression.unnest()
-    if isinstance(bare, exp.Column):
-        return names.get((bare.table, bare.name.lower()), _UNSURE)
-    return Value(_trust(expression, names))
-
-
-def _trust(node: exp.Expr, names: Names, *, grouped: bool = False) -> Trust:
-    """Return the trust in an expression. With `grouped`, aggregates stand for sums over groups."""
-    if isinstance(node, exp.Column):
-        return names.get((node.table, node.name.lower()), _UNSURE).trust if not grouped else Trust.KEY
-    if isinstance(node, exp.Window):
-        return _windowed(node, names) if not grouped else Trust.NONE
-    if grouped and isinstance(node, exp.AggFunc):
-        return _summed(node, names)
-    if isinstance(node, exp.Query):
-        return Trust.NONE
-    inner = [_trust(child, names, grouped=grouped) for child in node.iter_expressions()]
-    worst = max(inner, default=Trust.KEY)
-    if worst is Trust.KEY and isinstance(node, exp.AggFunc):
-        return Trust.NONE
-    return worst if worst is Trust.KEY or isinstance(node, _SMOOTH) else Trust.NONE
-
-
-def _windowed(window: exp.Window, names: Names) -> Trust:
-    """Return the trust in a window function. The rows that it sees must not depend on estimates."""
-    order = window.args.get("order")
-    about = [*(window.args.get("partition_by") or []), *(order.expressions if order else [])]
-    if any(
-        _trust(each.this if isinstance(each, exp.Ordered) else each, names) is not Trust.KEY for each in about
-    ):
-        return Trust.NONE
-    function = window.this
-    if isinstance(function, _NEIGHBOURS) and not function.args.get("default"):
-        return _if_whole(function.this, names)
-    return _summed(function, names)
-
-
-def _summed(function: exp.Expr, names: Names) -> Trust:
-    """Return the trust in a sum or mean over groups."""
-    if isinstance(function, exp.Sum):
-        value = _value(function.this, names)
-        return Trust.OWN if value.is_total else _if_whole(function.this, names)
-    return _if_whole(function.this, names) if isinstance(function, exp.Avg) else Trust.NONE
-
-
-def _if_whole(argument: exp.Expr, names: Names) -> Trust:
-    """Return the trust in a value that also depends on which groups there are."""
-    trust = _trust(argument, names)
-    return Trust.WHOLE if trust in (Trust.OWN, Trust.WHOLE) else Trust.NONE
-
-
-def _grouped(query: exp.Select, names: Names, below: Level) -> Level:
+def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> Level:
     """Return the level of an aggregation over groups. Only keys tell its rows apart."""
-    group = query.args.get("group")
-    keys = group.expressions if group else []
-    known = not query.find(exp.Rollup, exp.Cube, exp.GroupingSets)
-    if not known:
-        return _blind(_UNSURE for _ in query.expressions)
-    if any(_trust(key, names) is not Trust.KEY for key in keys):
-        return _blind(_value(item.unalias(), names) for item in query.expressions)
-    values = tuple(_sum_or_key(item.unalias(), names) for item in query.expressions)
+    keys, sets = group_keys(query)
+    if any(trust_in(key, names) is not Trust.KEY for key in (keys[:-1] if sets else keys)):
+        return _blind(value_of(item.unalias(), names) for item in query.expressions)
+    values = tuple(value_over_groups(item.unalias(), names) for item in query.expressions)
+    arguments = [call.this.unnest() for item in query.expressions for call in item.find_all(exp.Sum)]
+    columns = [value_of(each, names).columns for each in arguments if isinstance(each, exp.Column)]
     identity = exp.Anonymous(this="row", expressions=[key.copy() for key in keys] or [exp.Literal.number(0)])
-    rows = exp.Coalesce(this=exp.Sum(this=exp.column(GROUP_ROWS)), expressions=[exp.Literal.number(0)])
-    query = query.select(exp.alias_(identity, GROUP), exp.alias_(rows, GROUP_ROWS))
-    return replace(below, values=values, query=query, keeps_groups=False)
-
-
-def _sum_or_key(expression: exp.Expr, names: Names) -> Value:
-    trust = _trust(expression, names, grouped=True)
-    return Value(trust, trust is Trust.OWN and isinstance(expression.unnest(), exp.Sum))
+    sum_of_rows = exp.Coalesce(this=exp.Sum(this=rows), expressions=[exp.Literal.number(0)])
+    query = query.select(exp.alias_(identity, GROUP), exp.alias_(sum_of_rows, GROUP_ROWS))
+    added = tuple(dict.fromkeys(each for each in columns if len(each) > 1))
+    below = replace(below, keeps_groups=False, has_one_row=False)
+    return replace(below, values=values, query=query, added=below.added + added)
 
 
 def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
@@ -249,23 +210,55 @@ def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
         raise NotOnlineError("BY NAME may give its sides columns that they do not have")
     sides = [query.args[side].unnest() for side in ("this", "expression")]
     levels = [level_of(side, parts) for side in sides]
-    values = tuple(_alike(a, b) for a, b in zip(*(level.values for level in levels), strict=True))
     limited = any(side.args.get(part) for side in sides for part in ("limit", "offset"))
-    apart = all(level.query is not None and level.keeps_groups for level in levels)
-    if not isinstance(query, exp.Union) or query.args.get("distinct") or limited or not apart:
+    keeps_groups = all(level.keeps_groups for level in levels)
+    values = tuple(_alike(a, b, keeps_groups) for a, b in zip(*(each.values for each in levels), strict=True))
+    if not isinstance(query, exp.Union) or query.args.get("distinct") or limited:
+        return _blind(values)
+    if any(level.query is None for level in levels):
         return _blind(values)
     query = query.copy()
     for name, level in zip(("this", "expression"), levels, strict=True):
         query.args[name].unnest().replace(level.query)
-    return Level(values, query, None, all(level.is_certain for level in levels), keeps_groups=True)
+    if not keeps_groups:
+        _number_sides(query)
+    return Level(
+        values,
+        query,
+        any(level.is_estimated for level in levels),
+        all(level.is_certain for level in levels),
+        keeps_groups,
+        added=tuple(dict.fromkeys(added for level in levels for added in level.added)),
+    )
 
 
-def _alike(left: Value, right: Value) -> Value:
-    if left.trust is Trust.KEY and right.trust is Trust.KEY:
-        return Value(Trust.KEY)
+def _number_sides(query: exp.SetOperation) -> None:
+    """Make the identities of all sides numbers of one type, which differ from side to side. In place."""
+    for number, side in enumerate(_selects(query)):
+        identity = side.expressions[-2]
+        of_side = exp.Anonymous(
+            this="hash", expressions=[exp.Literal.number(number), identity.unalias().copy()]
+        )
+        identity.replace(exp.alias_(of_side, GROUP))
+
+
+def _selects(query: exp.Expr) -> list[exp.Select]:
+    query = query.unnest() if isinstance(query, exp.Subquery) else query
+    if isinstance(query, exp.SetOperation):
+        return _selects(query.this) + _selects(query.expression)
+    assert isinstance(query, exp.Select)
+    return [query]
+
+
+def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
+    """Return what is known of a column of UNION ALL."""
+    trust, is_total = max(left.trust, right.trust), left.is_total and right.is_total
+    is_scaled = left.is_scaled or right.is_scaled
+    if trust is Trust.KEY:
+        return Value(Trust.KEY, is_total, is_scaled=is_scaled)
     sources = set(left.sources + right.sources)
     taken_over = left.sources and right.sources and left.trust is not Trust.KEY is not right.trust
     # Only its answer tells a row apart, so all rows of one answer must take over the same output.
-    if not taken_over or len({part for part, _ in sources}) < len(sources):
-        return _UNSURE
-    return Value(Trust.NONE, sources=tuple(sorted(sources)))
+    if not keeps_groups or not taken_over or len({part for part, _ in sources}) < len(sources):
+        sources = set()
+    return Value(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled)

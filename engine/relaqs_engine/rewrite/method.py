@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
 from math import prod
@@ -13,7 +14,7 @@ from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
-from relaqs_engine.rewrite.draft import Draft
+from relaqs_engine.rewrite.draft import Draft, own_nodes
 from relaqs_engine.rewrite.sources import groups_are_complete
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
@@ -22,6 +23,7 @@ MANY_GROUPS = 10_000
 # The state may have this many groups times blocks. Beyond that, fewer blocks are told apart.
 _BLOCK_ROWS = 64 * 1024
 _FEWEST_BLOCKS = 16
+_ANSWERS = 3  # of EXISTS and IN: yes, no, NULL
 
 
 def choose_method(draft: Draft) -> Draft:
@@ -75,24 +77,45 @@ def _rows_are_units(draft: Draft) -> bool:
 
 def _has_moments(draft: Draft) -> bool:
     """Whether some estimate is not a function of plain sums over rows."""
-    return any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis)
+    return any(column.is_moment for column in draft.basis)
 
 
 def _expected_groups(draft: Draft) -> int:
-    """Return about how many groups there can be: the keys' numbers of distinct values, multiplied."""
+    """Return about how many groups there can be at most."""
     most = max(source.layout.row_count for source in draft.streams if source.layout is not None)
     values = () if draft.distinct is None else (draft.distinct,)
     sets = [tuple(draft.keys[i] for i in each[:-1]) for each in draft.grouping_sets] or [draft.keys]
-    return sum(min(prod(_distinct_values(draft, key) for key in each + values), most) for each in sets)
+    return sum(min(_combinations(draft, each + values), most) for each in sets)
 
 
-def _distinct_values(draft: Draft, key: exp.Expr) -> int:
-    """Return a key's number of distinct values. An expression over columns counts as a hundred at most."""
-    counts = []
-    for column in key.find_all(exp.Column):
-        known = draft.source(column.table).column(column.name)
-        counts.append((known.distinct_count if known else 0) or 100)
-    return max(1, prod(counts) if isinstance(key, exp.Column) else min(100, prod(counts)))
+def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:
+    """Return the keys' numbers of distinct values, multiplied. Those of one table give its rows at most."""
+    others, of_table = 1, dict[str, int]()
+    for key in keys:
+        columns = (node for node in own_nodes(key, exp.Column) if isinstance(node, exp.Column))
+        count = prod(_distinct_values(draft, column) for column in columns)
+        count *= _ANSWERS ** len(own_nodes(key, exp.Query))
+        if isinstance(key, exp.Column):
+            of_table[key.table] = of_table.get(key.table, 1) * count
+        else:
+            others *= min(100, count)  # an expression counts as a hundred at most
+    layouts = {alias: draft.source(alias).layout for alias in of_table}
+    rows = {alias: layout.row_count for alias, layout in layouts.items() if layout is not None}
+    return others * prod(min(count, rows.get(alias, count)) for alias, count in of_table.items())
+
+
+def _distinct_values(draft: Draft, column: exp.Column) -> int:
+    known = draft.source(column.table).column(column.name)
+    named = [_values_named(condition, column) for condition in draft.conjuncts]
+    return min([(known.distinct_count if known else 0) or 100, *filter(None, named)])
+
+
+def _values_named(condition: exp.Expr, column: exp.Column) -> int:
+    """Return how many values a condition such as `x IN (1, 2)` leaves to a column, 0 where it names none."""
+    if isinstance(condition, exp.EQ) and column in (condition.left, condition.right):
+        return int(isinstance(condition.left, exp.Literal) or isinstance(condition.right, exp.Literal))
+    is_list = isinstance(condition, exp.In) and condition.this == column and not condition.args.get("query")
+    return len(condition.expressions) if is_list else 0
 
 
 def _products(basis: tuple[BasisColumn, ...]) -> tuple[BasisColumn, ...]:

@@ -14,11 +14,11 @@ from dataclasses import replace
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.bounds.values import value_bounds
 from relaqs_engine.layouts.manifest import Column
 from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import Method
+from relaqs_engine.rewrite.aggregates import bounds_of_a_row
 from relaqs_engine.rewrite.draft import Draft, Source
 from relaqs_engine.sql.parse import DIALECT
 
@@ -74,18 +74,19 @@ def _skewed_columns(draft: Draft, source: Source) -> list[Column]:
         column.name.lower()
         for basis in draft.basis
         if basis.kind in _SUMMED
-        for column in _summed(basis).find_all(exp.Column)
+        for column in _aggregate(basis).find_all(exp.Column)
         if column.table == source.alias
     }
     return [c for c in source.layout.columns if c.has_outliers and c.name.lower() in used]
 
 
-def _summed(column: BasisColumn) -> exp.Expr:
-    """Return the expression inside a SUM, MEAN or M2."""
+def _aggregate(column: BasisColumn) -> exp.Expr:
+    """Return the SUM, MEAN or M2 without its FILTER."""
     aggregate = sqlglot.parse_one(column.sql, dialect=DIALECT)
-    summed = aggregate.this.this if isinstance(aggregate, exp.Filter) else aggregate.this
-    assert isinstance(summed, exp.Expr)
-    return summed
+    if isinstance(aggregate, exp.Filter):
+        aggregate = aggregate.this
+    assert isinstance(aggregate, exp.Expr)
+    return aggregate
 
 
 def _among_inliers(column: BasisColumn, draft: Draft, source: Source, skewed: set[str]) -> BasisColumn:
@@ -99,5 +100,5 @@ def _among_inliers(column: BasisColumn, draft: Draft, source: Source, skewed: se
             return found
         return found.without_outliers()
 
-    bounds = value_bounds(_summed(column), inlier_ends)
+    bounds = bounds_of_a_row(_aggregate(column), inlier_ends)
     return replace(column, lowest=bounds.lowest, highest=bounds.highest)

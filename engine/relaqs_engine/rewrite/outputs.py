@@ -13,7 +13,7 @@ from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, ROWS, SC
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.quantiles import MergedValue
+from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
 from relaqs_engine.sql.parse import DIALECT
 
@@ -63,7 +63,10 @@ def _output(
         kind = OutputKind.DISTINCT if isinstance(value.unnest(), exp.Column) else OutputKind.OPAQUE
         return OutputColumn(name, kind, type_, value.sql(DIALECT), sign=Sign.POSITIVE)
     if taken := [of_values[column.name] for column in _own_columns(value) if column.name in of_values]:
-        quantile = taken[0].quantile if isinstance(value.unnest(), exp.Column) and is_number(type_) else None
+        is_alone = isinstance(value.unnest(), exp.Column)
+        if is_alone and taken[0].side:
+            return OutputColumn(name, OutputKind.BOUND, type_, value.sql(DIALECT), side=taken[0].side)
+        quantile = taken[0].quantile if is_alone and is_number(type_) else None
         kind = OutputKind.OPAQUE if quantile is None else OutputKind.QUANTILE
         sign = _sign_of_sums(basis[taken[0].listed])
         return OutputColumn(name, kind, type_, value.sql(DIALECT), quantile=quantile, sign=sign)
@@ -100,8 +103,10 @@ def _sign_of_column(column: exp.Column, basis: dict[str, BasisColumn]) -> Sign:
 
 def _sign_of_sums(column: BasisColumn) -> Sign:
     """Return the signs that a column's sums can have, or the values that it lists."""
-    if column.kind in (Basis.COUNT, Basis.M2):
+    if column.kind is Basis.COUNT or column.is_square:
         return Sign.POSITIVE
+    if column.kind is Basis.M2:
+        return Sign.EITHER
     return sign_of_bounds(column.lowest, column.highest)
 
 

@@ -1,85 +1,29 @@
-"""Aggregates that need every value of a group: the partial aggregate is the list of the values.
+"""Aggregates that need every value of a group, and one value of each row (see listed_values.py).
 
-    MEDIAN, QUANTILE, QUANTILE_CONT, QUANTILE_DISC, PERCENTILE_… WITHIN GROUP    of one constant share
+    MEDIAN, QUANTILE, QUANTILE_CONT, QUANTILE_DISC,     of one constant share, or of a list of them
+    PERCENTILE_… WITHIN GROUP, APPROX_QUANTILE
     MODE                               the most frequent value; if several are, any of them
+    HISTOGRAM, ENTROPY, MAD            values so far
+    APPROX_COUNT_DISTINCT              at least what was seen
     SUM, AVG, COUNT of DISTINCT x      where the count is not estimated: values so far
 
-The answer is DuckDB's own function of all values, exact to the last digit and type. The values stay in the
-state, which spills to disk where memory is short. Only the function needs them at once, as DuckDB itself
-does.
+DuckDB's approximate quantile depends on the order of the values, and so differs a little between two runs.
+Its approximate count does not: it is the same for the same values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from sqlglot import exp
 
-from relaqs_engine.plans.outputs import QuantileOf
+from relaqs_engine.rewrite.listed_values import LISTED, OfValues
 
 _QUANTILES: dict[type[exp.Expr], str] = {
     exp.Quantile: "quantile",
     exp.PercentileCont: "quantile_cont",
     exp.PercentileDisc: "quantile_disc",
+    exp.ApproxQuantile: "approx_quantile",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class OfValues:
-    """A DuckDB function of all values.
-
-    Attributes:
-        function: its name.
-        value: the expression that it is taken over.
-        share: the share of a quantile, None where the function is not a quantile of a constant share.
-        is_distinct: whether equal values count once.
-    """
-
-    function: str
-    value: exp.Expr
-    share: float | None = None
-    is_distinct: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class MergedValue:
-    """A merged column: a function of all values that the state lists in another column.
-
-    Attributes:
-        name: the column's own name, q0, q1, …
-        listed: the column with the lists.
-        function: the name of DuckDB's function.
-        share: the share of a quantile, or None.
-        is_distinct: whether equal values count once.
-    """
-
-    name: str
-    listed: str
-    function: str
-    share: float | None
-    is_distinct: bool
-
-    @property
-    def sql(self) -> str:
-        """Return the aggregate over the listed values, one row for each value."""
-        distinct = "DISTINCT " if self.is_distinct else ""
-        return f"{self.function}({distinct}{self.listed}{self._share}) AS {self.name}"
-
-    def empty(self, list_type: str) -> str:
-        """Return the column for no values, with the type that it has over lists of this type."""
-        return f"list_aggregate(NULL::{list_type}, '{self.function}'{self._share}) AS {self.name}"
-
-    @property
-    def quantile(self) -> QuantileOf | None:
-        """Return which quantile it is, None where it is none."""
-        if self.is_distinct or self.function == "mode":
-            return None
-        return QuantileOf(self.listed, 0.5 if self.share is None else self.share)
-
-    @property
-    def _share(self) -> str:
-        return "" if self.share is None else f", {self.share!r}"
+_OTHERS = ("histogram", "entropy", "mad")
 
 
 def of_values(aggregate: exp.Expr) -> OfValues | None:
@@ -87,13 +31,15 @@ def of_values(aggregate: exp.Expr) -> OfValues | None:
 
     >>> import sqlglot
     >>> found = of_values(sqlglot.parse_one("quantile_cont(fare, 0.9)", dialect="duckdb"))
-    >>> found.function, found.value.sql(), found.share
-    ('quantile_cont', 'fare', 0.9)
+    >>> found.value.sql(), found.quantile, found.call.sql("duckdb")
+    ('fare', ('quantile_cont', 0.9), 'QUANTILE_CONT(listed, 0.9)')
     >>> of_values(sqlglot.parse_one("sum(fare)")) is None
     True
     """
     if isinstance(aggregate, exp.Sum | exp.Avg) and isinstance(aggregate.this, exp.Distinct):
         return of_distinct(aggregate, aggregate.this.expressions[0])
+    if isinstance(aggregate, exp.AnonymousAggFunc):
+        return _of_other(aggregate)
     value, share = aggregate.this, aggregate.args.get("quantile") or aggregate.expression
     if isinstance(aggregate, exp.WithinGroup):
         ordered = aggregate.expression.expressions
@@ -103,32 +49,41 @@ def of_values(aggregate: exp.Expr) -> OfValues | None:
     if not isinstance(value, exp.Expr) or isinstance(value, exp.Distinct | exp.Order):
         return None
     if isinstance(aggregate, exp.Median):
-        return OfValues("median", value)
+        return OfValues(value, _call("median"), ("median", 0.5))
     if isinstance(aggregate, exp.Mode):
-        return OfValues("mode", value)
-    if (function := _QUANTILES.get(type(aggregate))) is None or not _is_share(share):
+        return OfValues(value, _call("mode"))
+    if isinstance(aggregate, exp.ApproxDistinct):
+        return OfValues(value, _call("approx_count_distinct"), lists_distinct=True, side="least")
+    return _of_shares(aggregate, value, share)
+
+
+def _of_shares(aggregate: exp.Expr, value: exp.Expr, share: object) -> OfValues | None:
+    if (function := _QUANTILES.get(type(aggregate))) is None:
         return None
-    return OfValues(function, value, float(share.this))
+    if isinstance(share, exp.Array) and all(map(_is_share, share.expressions)):
+        return OfValues(value, _call(function, share.copy()))
+    if not _is_share(share):
+        return None
+    assert isinstance(share, exp.Literal)
+    return OfValues(value, _call(function, share.copy()), (function, float(share.this)))
+
+
+def _of_other(aggregate: exp.AnonymousAggFunc) -> OfValues | None:
+    name, arguments = aggregate.name.lower(), aggregate.expressions
+    if name not in _OTHERS or len(arguments) != 1 or isinstance(arguments[0], exp.Distinct | exp.Order):
+        return None
+    return OfValues(arguments[0], _call(name))
 
 
 def of_distinct(aggregate: exp.AggFunc, value: exp.Expr) -> OfValues:
     """Return how a sum, average or number of distinct values follows from the list of them."""
-    return OfValues(aggregate.key, value, is_distinct=True)
+    call = type(aggregate)(this=exp.Distinct(expressions=[exp.column(LISTED)]))
+    return OfValues(value, call, lists_distinct=True)
+
+
+def _call(function: str, *more: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=function.upper(), expressions=[exp.column(LISTED), *more])
 
 
 def _is_share(share: object) -> bool:
     return isinstance(share, exp.Literal) and not share.is_string and 0.0 <= float(share.this) <= 1.0
-
-
-def with_values(merge: str, values: Sequence[MergedValue], keys: Sequence[str], state: str) -> str:
-    """Return the merge with the functions of all values beside each group. Values are never in one list."""
-    listed = sorted({value.listed for value in values})
-    rows = ", ".join([*keys, *(f"unnest({column}) AS {column}" for column in listed)])
-    columns = ", ".join([*keys, *(value.sql for value in values)])
-    grouped = f"SELECT {columns} FROM (SELECT {rows} FROM {state})"
-    shown = ", ".join(["groups_alone.*", *(f"of_values.{value.name}" for value in values)])
-    if not keys:
-        return f"SELECT {shown} FROM ({merge}) AS groups_alone CROSS JOIN ({grouped}) AS of_values"
-    same = " AND ".join(f"groups_alone.{key} IS NOT DISTINCT FROM of_values.{key}" for key in keys)
-    grouped += f" GROUP BY {', '.join(keys)}"
-    return f"SELECT {shown} FROM ({merge}) AS groups_alone LEFT JOIN ({grouped}) AS of_values ON {same}"

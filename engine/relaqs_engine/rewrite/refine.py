@@ -61,7 +61,8 @@ def refine_rows(draft: Draft, plan_stage: PlanStage, complete: Complete) -> Refi
     maker = StageMaker(draft, plan_stage)
     sampled = choose_streams(replace(draft, tree=tree))
     for query in _subqueries(tree):
-        if maker.reads_sampled(query) and not is_local_query(sampled, query):
+        is_member = isinstance(query.parent, exp.Exists)  # read whole, see `rewrite/members.py`
+        if maker.reads_sampled(query) and not is_member and not is_local_query(sampled, query):
             maker.put(query)
     if not maker.stages:
         raise NotOnlineError("no subquery of it aggregates sampled rows of all partitions")
@@ -138,7 +139,7 @@ def _as_far_as_known(draft: Draft, late: Late) -> Draft:
             raise NotOnlineError(
                 "it groups several times over, or counts distinct values, of rows that may leave"
             )
-        moments = any(column.kind in (Basis.MEAN, Basis.M2) for column in basis)
+        moments = any(column.is_moment for column in basis)
         decides = late.comparison is not None and not moments and not draft.groups.are_local
         has_bars = has_bars and decides
         outputs = tuple(_without_bounds(output) for output in draft.outputs)

@@ -30,7 +30,8 @@ from relaqs_engine.plans.names import (
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.quantiles import with_values
+from relaqs_engine.rewrite.hoist import over_hoists
+from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -41,7 +42,7 @@ def key_names(draft: Draft) -> tuple[str, ...]:
 
 def partial_types(draft: Draft) -> dict[str, str]:
     """Return DuckDB's type of each column of the partial query. It is looked up over empty tables."""
-    return dict(draft.binder.describe(partial_of(draft, scan_of_tables(draft), block=None)))
+    return dict(draft.binder.describe(partial_of(draft, scan_of_tables(draft), block=None, over_tables=True)))
 
 
 def merged_columns(draft: Draft, types: Mapping[str, str]) -> str:
@@ -105,7 +106,8 @@ def _with_shared(draft: Draft, merge: str) -> str:
 def _with_values(draft: Draft, merge: str) -> str:
     if not draft.of_values:
         return merge
-    return with_values(merge, draft.of_values, key_names(draft), STATE)
+    types = {column.name: column.type for column in draft.basis}
+    return with_functions_of_values(merge, draft.of_values, key_names(draft), STATE, types)
 
 
 def _mergeable(draft: Draft) -> tuple[BasisColumn, ...]:
@@ -123,7 +125,8 @@ def block_of(draft: Draft) -> exp.Expr:
     return exp.Mod(this=block, expression=exp.Literal.number(draft.bars.block_count))
 
 
-def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
+def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None, *, over_tables: bool = False) -> str:
+    """Return the SQL of a partial query over a scan. over_tables: that of the tables of the catalog."""
     keys = [exp.alias_(key.copy(), name) for key, name in zip(draft.keys, key_names(draft), strict=True)]
     if draft.distinct is not None:
         keys.append(exp.alias_(draft.distinct.copy(), VALUE))
@@ -137,7 +140,7 @@ def partial_of(draft: Draft, scan: exp.Select, block: exp.Expr | None) -> str:
     )
     group = _group_by(draft, len(keys))
     body = scan.sql(DIALECT).removeprefix("SELECT").strip()
-    return f"SELECT {select} {body}{group}"
+    return f"SELECT {select if over_tables else over_hoists(draft, select)} {body}{group}"
 
 
 def _group_by(draft: Draft, count: int) -> str:
@@ -170,7 +173,15 @@ def _partial_basis(column: BasisColumn, draft: Draft) -> str:
     if column.kind is Basis.M2:
         count = next(c for c in draft.basis if c.name == column.count_of)
         return f"{column.sql} * {count.sql}"
+    if column.kind is Basis.MEAN:
+        return _partial_mean(column.sql)
     return column.sql
+
+
+def _partial_mean(average: str) -> str:
+    """Return the SQL of a mean without rounding: of equal values, and of a sum of many."""
+    least, most, exactly = (average.replace("AVG(", f"{name}(", 1) for name in ("MIN", "MAX", "FAVG"))
+    return f"CASE WHEN {least} = {most} THEN {least} ELSE {exactly} END"
 
 
 def merge_of(draft: Draft, key_columns: tuple[str, ...], source: str = "") -> str:
@@ -205,7 +216,9 @@ def weighted_merge_of(draft: Draft) -> str:
     is_outlier = f"{BLOCK} = {OUTLIER_BLOCK}"
     moments = [column for column in draft.basis if column.kind is Basis.MEAN]
     over = f"(PARTITION BY {keys})" if keys else "()"
-    grand = [f"{_mean_of_sums(c, f' OVER {over}')} AS grand_{c.name}" for c in moments]
+    grand = [
+        f"{_weighted_mean(c, f' OVER {over}', f'weight * {c.count_of}')} AS grand_{c.name}" for c in moments
+    ]
     weight = f"CASE WHEN {is_outlier} THEN 1 / {SCALE_PARAMETER} ELSE 1.0 END AS weight"
     weighed = f"(SELECT *, {weight} FROM {_state(draft)})"
     source = f"(SELECT *, {', '.join(grand)} FROM {weighed})" if grand else weighed
@@ -223,21 +236,16 @@ def weighted_merge_of(draft: Draft) -> str:
 def _weighted(column: BasisColumn) -> str:
     """Return how a basis column is merged where rows of the state have a weight."""
     if column.kind is Basis.MEAN:
-        return f"{_mean_of_sums(column)} AS {column.name}"
+        return f"{_weighted_mean(column, count=f'weight * {column.count_of}')} AS {column.name}"
     if column.is_additive:
         empty = "0" if column.kind is Basis.COUNT else "NULL"
         return f"coalesce(sum(weight * {column.additive_sql}), {empty}) AS {column.name}"
     return _merged(column)
 
 
-def _mean_of_sums(mean: BasisColumn, over: str = "") -> str:
-    count = f"weight * {mean.count_of}"
-    return f"sum({count} * {mean.name}){over} / nullif(sum({count}){over}, 0)"
-
-
 def _merge_values(draft: Draft) -> str:
     """Return the merge of a state with one row for each distinct value: first the values, then the groups."""
-    if any(column.kind in (Basis.MEAN, Basis.M2) for column in draft.basis):
+    if any(column.is_moment for column in draft.basis):
         raise NotOnlineError("it counts distinct values beside a variance")
     basis = [_merged(column) for column in _mergeable(draft)] + [f"sum({ROWS})::BIGINT AS {ROWS}"]
     values = ", ".join([*key_names(draft), VALUE, *basis, f"sum({UNITS}) AS {UNITS}"])
@@ -254,7 +262,7 @@ def _merge_values(draft: Draft) -> str:
 
 
 def _merged(column: BasisColumn) -> str:
-    name, n, mean = column.name, column.count_of, column.mean_of
+    name = column.name
     match column.kind:
         case Basis.COUNT:
             value = f"coalesce(sum({name}), 0)"
@@ -263,7 +271,11 @@ def _merged(column: BasisColumn) -> str:
         case Basis.MEAN:
             value = _weighted_mean(column)
         case Basis.M2:
-            value = f"sum({name} + {n} * ({mean} - grand_{mean}) * ({mean} - grand_{mean}))"
+            value = f"sum({column.additive_sql})"
+        case Basis.FIRST | Basis.LAST:
+            order = ", ".join(f"{name}.{field}" for field in column.order)
+            inside = f"{name} ORDER BY {order}" if order else name
+            value = f"{column.kind.value}({inside}) FILTER (WHERE {name} IS NOT NULL)"
         case Basis.ARG_MIN | Basis.ARG_MAX:
             value = f"{column.kind.value}({name}, {column.extreme_of})"
         case _:
@@ -271,9 +283,14 @@ def _merged(column: BasisColumn) -> str:
     return f"CAST({value} AS {column.type}) AS {name}"
 
 
-def _weighted_mean(mean: BasisColumn, over: str = "") -> str:
-    n = mean.count_of
-    return f"sum({n} * {mean.name}){over} / nullif(sum({n}){over}, 0)"
+def _weighted_mean(mean: BasisColumn, over: str = "", count: str = "") -> str:
+    """Return the mean of all rows. Equal means stay as they are, to the last digit.
+
+    Else rounding would give constant values a variance, and so a correlation.
+    """
+    name, n = mean.name, count or mean.count_of
+    of_all = f"sum({n} * {name}){over} / nullif(sum({n}){over}, 0)"
+    return f"CASE WHEN min({name}){over} = max({name}){over} THEN min({name}){over} ELSE {of_all} END"
 
 
 def _final(draft: Draft, *, estimated: bool) -> str:

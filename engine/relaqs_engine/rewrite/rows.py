@@ -14,6 +14,7 @@ from relaqs_engine.plans.folded import PartialQuery
 from relaqs_engine.plans.names import STATE
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.hoist import over_hoists
 from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -70,14 +71,15 @@ def rows_query(draft: Draft) -> PartialQuery:
 
 def row_types(draft: Draft) -> dict[str, str]:
     """Return DuckDB's type of each column of the rows, read off over empty tables."""
-    return dict(draft.binder.describe(rows_sql(draft, scan_of_tables(draft))))
+    return dict(draft.binder.describe(rows_sql(draft, scan_of_tables(draft), over_tables=True)))
 
 
-def rows_sql(draft: Draft, scan: exp.Select) -> str:
-    """Return the query of the rows in a scan."""
+def rows_sql(draft: Draft, scan: exp.Select, *, over_tables: bool = False) -> str:
+    """Return the query of the rows in a scan. over_tables: that of the tables of the catalog."""
     select = ", ".join(f"{key.sql(DIALECT)} AS k{i}" for i, key in enumerate(draft.keys))
     body = scan.sql(DIALECT).removeprefix("SELECT").strip()
-    return f"SELECT {select} {body}" + _needed_rows(draft, _order_by(draft))
+    values = select if over_tables else over_hoists(draft, select)
+    return f"SELECT {values} {body}" + _needed_rows(draft, _order_by(draft))
 
 
 def rows_final_sql(draft: Draft) -> str:

@@ -48,7 +48,7 @@ def scans_of(draft: Draft) -> tuple[StreamScan, ...]:
         StreamScan(
             stream.table,
             columns_named(draft.catalog.table(stream.table), names),
-            times=tokens.count(stream.token),
+            times=max(1, tokens.count(stream.token)),  # 0 where only EXISTS among the outputs reads it
         )
         for stream in streams_of(draft)
     )

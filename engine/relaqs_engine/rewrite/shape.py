@@ -31,9 +31,7 @@ def check_shape(draft: Draft) -> Draft:
         raise NotOnlineError("COLUMNS stands for several columns")
     if any(own_nodes(item, exp.Window) for item in select.expressions):
         raise NotOnlineError("a window function needs all rows of its window")
-    after = [*select.expressions, select.args.get("having"), select.args.get("order")]
-    if any(part is not None and part.find(exp.Query) for part in after):
-        raise NotOnlineError("a subquery stands among its outputs, its HAVING or its ORDER BY")
+    _check_subqueries_after_rows(select)
     _check_group(select)
     _check_order_and_limit(select)
     grouped = select.args.get("group") or select.args.get("having")
@@ -51,11 +49,43 @@ def check_aggregates(draft: Draft, otherwise: str) -> Draft:
     return draft
 
 
+def _check_subqueries_after_rows(select: exp.Select) -> None:
+    """Raise NotOnlineError for a subquery after WHERE, but for EXISTS and IN about a row that is read."""
+    group = select.args.get("group")
+    keys = group.expressions if group else []
+    is_of_rows = not group and not any(own_nodes(item, exp.AggFunc) for item in select.expressions)
+    allowed = {
+        id(query)
+        for item in select.expressions
+        for query in own_nodes(item, exp.Query)
+        if _asks(query) and (is_of_rows or _is_about_a_row(query, keys))
+    }
+    after = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    for part in filter(None, after):
+        if any(id(query) not in allowed for query in own_nodes(part, exp.Query)):
+            raise NotOnlineError("a subquery stands among its outputs, its HAVING or its ORDER BY")
+
+
+def _asks(query: exp.Expr) -> bool:
+    """Whether a subquery is that of EXISTS or IN."""
+    return isinstance(query.parent, exp.Exists | exp.In)
+
+
+def _is_about_a_row(query: exp.Expr, keys: list[exp.Expr]) -> bool:
+    """Whether a subquery stands inside an aggregate or a group key."""
+    node = query.parent
+    while node is not None and not isinstance(node, exp.Select):
+        if isinstance(node, exp.AggFunc | exp.Filter) or node in keys:
+            return True
+        node = node.parent
+    return False
+
+
 def _check_group(select: exp.Select) -> None:
     group = select.args.get("group")
     if group is None:
         return
-    if any(key.find(exp.Query) for key in group.expressions):
+    if any(not _asks(query) for key in group.expressions for query in own_nodes(key, exp.Query)):
         raise NotOnlineError("a group key is a subquery")
 
 

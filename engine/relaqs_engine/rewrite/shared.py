@@ -75,7 +75,7 @@ def _prefixed(column: BasisColumn, stage: str) -> BasisColumn:
         column,
         name=f"{stage}_{column.name}",
         count_of=column.count_of and f"{stage}_{column.count_of}",
-        mean_of=column.mean_of and f"{stage}_{column.mean_of}",
+        means=tuple(f"{stage}_{mean}" for mean in column.means),
     )
 
 

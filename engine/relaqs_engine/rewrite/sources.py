@@ -14,6 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import (
+    AcrossPartitionsError,
     ColumnPair,
     Draft,
     NotOnlineError,
@@ -26,6 +27,10 @@ from relaqs_engine.rewrite.draft import (
 from relaqs_engine.sql.parse import DIALECT
 
 _OUTER = ("LEFT", "RIGHT", "FULL")
+_WHOLE_JOINS = {
+    "ASOF": "takes the nearest row, which may lie in any partition",
+    "POSITIONAL": "pairs rows by their places in whole tables",
+}
 
 
 def choose_streams(draft: Draft) -> Draft:
@@ -55,7 +60,7 @@ def choose_streams(draft: Draft) -> Draft:
                 conjuncts += conjuncts_of(join.args.get("on"))
     sampled = [source for source in sources if source.layout is not None and source.layout.is_sampled]
     if not sampled:
-        raise NotOnlineError("no table of its FROM is sampled: static ones are read whole")
+        raise NotOnlineError(_why_nothing_is_sampled(draft))
     chosen = _largest_group(sampled, pairs_of(conjuncts) + _attaching_pairs(sampled, joins))
     sources = tuple(replace(source, streams=source.alias in chosen) for source in sources)
     if whole := next((s for s in sources if s.is_derived and s.layout is not None and not s.streams), None):
@@ -64,6 +69,17 @@ def choose_streams(draft: Draft) -> Draft:
         )
     _check_outer_joins(sources, joins)
     return replace(draft, sources=sources, conjuncts=conjuncts)
+
+
+def _why_nothing_is_sampled(draft: Draft) -> str:
+    """Return why a query over static tables has no estimate, and what keeps a subquery from giving one."""
+    reason = "no table of its FROM is sampled: static ones are read whole"
+    inside = (table for each in draft.select.find_all(exp.Exists, exp.In) for table in tables_in(each))
+    names = (table.name for table in inside if isinstance(table.this, exp.Identifier))
+    sampled = sorted({name for name in names if draft.catalog.table(name).is_sampled})
+    if not sampled:
+        return reason
+    return f"{reason}; and a sample of {' and '.join(sampled)} cannot tell which of their rows have no match"
 
 
 def inner_conditions_hold_everywhere(joins: Iterable[exp.Join]) -> bool:
@@ -79,7 +95,8 @@ def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterato
     before: list[exp.Expr] = [from_.this]
     for join in joins:
         if join.method or join.kind in ("SEMI", "ANTI", "POSITIONAL", "ASOF") or join.args.get("using"):
-            raise NotOnlineError(f"{join.method or join.kind or 'USING'} JOIN is not rewritten")
+            kind = join.method or join.kind or "USING"
+            raise NotOnlineError(f"{kind} JOIN {_WHOLE_JOINS.get(kind, 'is not rewritten')}")
         if join.side in ("RIGHT", "FULL"):
             nullable.update(id(node) for node in before)
         before.append(join.this)
@@ -99,14 +116,24 @@ def _source(draft: Draft, node: exp.Expr, nullable: bool) -> Source:
     if isinstance(node, exp.Subquery):
         sampled = [t for t in tables_in(node) if draft.catalog.table(t.name).is_sampled]
         if sampled:
-            return _local_derived_table(draft, node, nullable, sampled[0].name)
+            try:
+                return _local_derived_table(draft, node, nullable, sampled[0].name)
+            except AcrossPartitionsError:
+                if not draft.may_read_derived_whole or not _is_the_same_everywhere(node):
+                    raise
         return Source(node.alias, node, None, nullable, is_derived=True)
     raise NotOnlineError(f"{node.sql(DIALECT)} is not a table of the catalog")
 
 
+def _is_the_same_everywhere(node: exp.Subquery) -> bool:
+    """Whether each worker gets the same rows of a derived table: no ties decide about them."""
+    selects = node.find_all(exp.Select)
+    return not node.find(exp.TableSample) and not any(map(relates_all_rows, selects))
+
+
 def _local_derived_table(draft: Draft, node: exp.Subquery, nullable: bool, sampled: str) -> Source:
     """Return a derived table whose groups lie in one partition each, because it groups by a cluster key."""
-    refusal = NotOnlineError(
+    refusal = AcrossPartitionsError(
         f"the derived table {node.alias} groups, limits or selects distinct rows of the sampled table "
         f"{sampled} across partitions, before the outer query aggregates"
     )

@@ -52,6 +52,7 @@ from relaqs_engine.rewrite.draft import (
     NotOnlineError,
     aliases_in,
     conjuncts_of,
+    outer_columns,
     own_nodes,
     tables_in,
 )
@@ -157,7 +158,7 @@ class StageMaker:
         query.replace(exp.select(_column(stage, 0)).from_(stage.name))
 
     def _put_value(self, query: exp.Select) -> None:
-        if not _outer_columns(query):
+        if not outer_columns(query):
             stage = self._stage(query)
             query.replace(exp.select(_column(stage, 0)).from_(stage.name))
             return
@@ -258,14 +259,8 @@ def _column(stage: Stage, position: int) -> exp.Expr:
     return exp.cast(exp.column(f"o{position}"), stage.plan.outputs[position].type, dialect=DIALECT)
 
 
-def _outer_columns(query: exp.Expr) -> list[exp.Column]:
-    inside = {table.alias_or_name for table in tables_in(query)}
-    inside |= {derived.alias for derived in query.find_all(exp.Subquery) if derived.alias}
-    return [column for column in query.find_all(exp.Column) if column.table and column.table not in inside]
-
-
 def _refuse_correlation(query: exp.Select) -> None:
-    if columns := _outer_columns(query):
+    if columns := outer_columns(query):
         raise NotOnlineError(
             f"a subquery over all partitions depends on {columns[0].sql(DIALECT)} outside it"
         )
@@ -323,13 +318,13 @@ def _check_value_over_nothing(query: exp.Select, value: exp.Expr) -> None:
 
 
 def _is_correlated(query: exp.Select, condition: exp.Expr) -> bool:
-    outside = {id(column) for column in _outer_columns(query)}
+    outside = {id(column) for column in outer_columns(query)}
     return any(id(column) in outside for column in condition.find_all(exp.Column))
 
 
 def _equality(query: exp.Select, condition: exp.Expr) -> tuple[exp.Column, exp.Expr]:
     if isinstance(condition, exp.EQ):
-        outside = {id(column) for column in _outer_columns(query)}
+        outside = {id(column) for column in outer_columns(query)}
         for inner, outer in ((condition.left, condition.right), (condition.right, condition.left)):
             inner, outer = inner.unnest(), outer.unnest()
             columns = list(outer.find_all(exp.Column))

@@ -19,6 +19,7 @@ from relaqs_engine.rewrite.draft import (
     conjuncts_of,
     pairs_of,
     relates_all_rows,
+    tables_in,
 )
 from relaqs_engine.rewrite.sources import meet
 from relaqs_engine.sql.parse import DIALECT
@@ -34,7 +35,11 @@ def check_subqueries(draft: Draft) -> Draft:
     >>> refusal(check_subqueries, "SELECT count(*) FROM trips WHERE fare > (SELECT avg(fare) FROM trips)")
     'a subquery reads rows of the sampled table trips in all partitions'
     """
-    direct = {id(node) for source in draft.sources for node in source.node.find_all(exp.Table)}
+    read_before = {
+        id(table)
+        for node in (*(source.node for source in draft.sources), *draft.members_in(draft.select))
+        for table in tables_in(node)
+    }
     local = {
         draft.catalog.table(table.name).table
         for source in draft.streams
@@ -43,7 +48,7 @@ def check_subqueries(draft: Draft) -> Draft:
         if draft.catalog.table(table.name).is_sampled
     }
     for table in draft.select.find_all(exp.Table):
-        if id(table) in direct:
+        if id(table) in read_before:
             continue
         if not isinstance(table.this, exp.Identifier):
             raise NotOnlineError(f"{table.sql(DIALECT)} is not a table of the catalog")

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
+from functools import cached_property
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.schema import MappingSchema
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.constants import Parameters, at_one_moment, with_values
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.types_by_name import TypesByName
 
 _MEMORY_LIMIT_BYTES = 256 << 20
 
@@ -30,6 +33,7 @@ class Binder:
         self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
         self._cursor: Cursor = self._database.cursor()
         self.effort = Effort()
+        self._types = TypesByName(catalog)
         self._column_names = frozenset(
             column.name.lower() for layout in catalog.tables.values() for column in layout.columns
         )
@@ -55,6 +59,11 @@ class Binder:
         """Return (name, DuckDB type) of each output column. Raises SqlError where DuckDB would."""
         self.effort.spend(len(sql))
         return self._cursor.describe(sql)
+
+    @cached_property
+    def schema(self) -> MappingSchema:
+        """Return the tables and columns as sqlglot looks them up, with a memory for one statement."""
+        return self._types.schema()
 
     def with_constants(self, sql: str, parameters: Parameters | None = None) -> str:
         """Return the SQL with its parameters and the moment written as constants (see `sql/constants.py`).

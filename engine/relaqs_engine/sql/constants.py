@@ -68,7 +68,7 @@ def with_values(sql: str, parameters: Parameters | None, typed_text: Callable[[A
     >>> binder.with_constants("SELECT 1 WHERE 2 < ?")
     Traceback (most recent call last):
     relaqs_engine.errors.SqlError: the query has the parameter ? and no value for it; give one with
-    params=[…]; at line 1, column 20
+    params=[…], in the shell with --param 1=…; at line 1, column 20
     """
     if parameters is None and "?" not in sql and "$" not in sql:
         return sql
@@ -79,7 +79,7 @@ def with_values(sql: str, parameters: Parameters | None, typed_text: Callable[[A
             shape = "[…]" if isinstance(place.key, int) else f"{{{place.key!r}: …}}"
             raise SqlError(
                 f"the query has the parameter {sql[place.begin : place.end]} and no value for it; give one "
-                f"with params={shape}",
+                f"with params={shape}, in the shell with --param {place.key}=…",
                 _position(sql, place.begin),
             )
     if extra := [key for key in values if key not in {place.key for place in places}]:

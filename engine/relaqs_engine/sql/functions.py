@@ -89,6 +89,8 @@ def _written_out(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
     """Return the aggregate that another name stands for, None where it stands for itself."""
     if name == "count_star" and not arguments:
         return exp.Count(this=exp.Star())
+    if name in ("wavg", "weighted_avg") and len(arguments) == 2:
+        return _weighted_average(*arguments)
     if len(arguments) != 1:
         return None
     (argument,) = arguments
@@ -103,6 +105,12 @@ def _written_out(name: str, arguments: list[exp.Expr]) -> exp.Expr | None:
     if name in ("geomean", "geometric_mean"):
         return exp.Exp(this=exp.Avg(this=exp.Ln(this=argument)))
     return None
+
+
+def _weighted_average(value: exp.Expr, weight: exp.Expr) -> exp.Expr:
+    counted = exp.case().when(exp.paren(value.copy()).is_(exp.null()).not_(), weight.copy()).else_("0")
+    weighted = exp.Mul(this=exp.paren(value.copy()), expression=exp.paren(weight.copy()))
+    return exp.paren(exp.Div(this=exp.Sum(this=weighted), expression=exp.Sum(this=counted)))
 
 
 def volatile_function(query: exp.Expr) -> str | None:

@@ -15,10 +15,13 @@ from relaqs_engine.sql.read import read_statements
 _COMMENT = r"--[^\n]*\n|/\*.*?\*/"
 _BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:show|describe|desc|summarize)\b", re.IGNORECASE | re.DOTALL)
 
-Describe = Callable[[str], Sequence[tuple[str, str]]]
 
-
-def as_select(sql: str, tables: Iterable[str], describe: Describe, effort: Effort | None = None) -> str:
+def as_select(
+    sql: str,
+    tables: Iterable[str],
+    describe: Callable[[str], Sequence[tuple[str, str]]],
+    effort: Effort | None = None,
+) -> str:
     """Return a SELECT that answers SHOW TABLES, DESCRIBE or SUMMARIZE. Any other SQL comes back as it is.
 
     Args:

@@ -3,8 +3,9 @@
 import type { PanelSettings } from "../protocol";
 
 /** Return a program to paste; what the dashboard reads is not known to the page, so its folder is a guess to edit. */
-export function pythonOf(settings: Pick<PanelSettings, "sql" | "target" | "priority">): string {
+export function pythonOf(settings: Pick<PanelSettings, "sql" | "target" | "priority" | "params">): string {
   const options = [
+    ...(settings.params ? [`params=${literal(settings.params)}`] : []),
     ...(settings.target === null ? [] : [`target=${settings.target}`]),
     ...(settings.priority === 1 ? [] : [`priority=${settings.priority}`]),
   ];
@@ -17,6 +18,15 @@ export function pythonOf(settings: Pick<PanelSettings, "sql" | "target" | "prior
     "print(answer)",
     "",
   ].join("\n");
+}
+
+/** Return a value of JSON as Python writes it. */
+function literal(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const entries = Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`);
+  return `{${entries.join(", ")}}`;
 }
 
 /** Return the text as a Python literal that reads well, whatever is in it. */

@@ -17,6 +17,12 @@ export class SettingsForm {
     autocomplete: "off",
     spellcheck: "false",
   });
+  private readonly params = element("input", {
+    type: "text",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: '[1, 2] or {"name": 1}',
+  });
   private readonly selects: Readonly<Record<"chart" | "size" | "x" | "y" | "series", HTMLSelectElement>>;
 
   constructor() {
@@ -32,12 +38,14 @@ export class SettingsForm {
     ];
     this.selects = { chart, size, x, y, series };
     const title = element("label", { class: "field title" }, element("span", {}, "title"), this.title);
-    this.root.append(title, ...fields.map(([label]) => label));
+    const params = element("label", { class: "field title" }, element("span", {}, "parameters"), this.params);
+    this.root.append(title, params, ...fields.map(([label]) => label));
   }
 
   /** columns: names of the present answer's columns. charts: those to choose from. */
   fill(settings: Looks, columns: readonly string[], charts: readonly ChartChoice[]): void {
     this.title.value = settings.title;
+    this.params.value = settings.params ? JSON.stringify(settings.params) : "";
     setOptions(
       this.selects.chart,
       charts.map(({ kind, name }) => ({ value: kind, text: name })),
@@ -74,6 +82,7 @@ export class SettingsForm {
       x: this.selects.x.value || null,
       y: this.selects.y.value || null,
       series: this.selects.series.value || null,
+      params: paramsOf(this.params.value),
     };
   }
 
@@ -82,10 +91,21 @@ export class SettingsForm {
   }
 }
 
+/** Return the values that a text of JSON has. What is no JSON stays text, and the server says what is wrong. */
+export function paramsOf(text: string): PanelSettings["params"] {
+  if (!text.trim()) return null;
+  try {
+    return JSON.parse(text) as PanelSettings["params"];
+  } catch {
+    return text;
+  }
+}
+
 /** Return what differs, as an edit message wants it. */
 export function changedSettings(before: PanelSettings, after: PanelEdit): Partial<PanelEdit> {
-  const names = ["sql", "title", "chart", "size", "x", "y", "series"] as const;
+  const names = ["sql", "title", "chart", "size", "x", "y", "series", "params"] as const;
+  const text = (value: unknown): string => JSON.stringify(value ?? null);
   return Object.fromEntries(
-    names.filter((name) => before[name] !== after[name]).map((name) => [name, after[name]]),
+    names.filter((name) => text(before[name]) !== text(after[name])).map((name) => [name, after[name]]),
   );
 }

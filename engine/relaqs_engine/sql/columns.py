@@ -1,0 +1,69 @@
+"""COLUMNS(…) among the outputs of a query, written out as the columns that DuckDB takes it for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from sqlglot import exp
+
+Describe = Callable[[str], Sequence[tuple[str, str]]]
+
+
+def columns_written_out(tree: exp.Query, describe: Describe) -> exp.Query:
+    """Return the query with one output for each column that a COLUMNS(…) stands for.
+
+    It is the same query, unchanged, where COLUMNS(…) stands elsewhere than among the outputs of the outermost
+    SELECT, or where two tables have a column of one name.
+
+    Args:
+        tree: the query.
+        describe: gives the names and types of a query's columns, as DuckDB's binder has them.
+
+    >>> import sqlglot
+    >>> from relaqs_engine.planning.example import CATALOG
+    >>> from relaqs_engine.sql.binder import Binder
+    >>> query = sqlglot.parse_one("SELECT avg(COLUMNS('km|fare')) FROM trips", dialect="duckdb")
+    >>> print(columns_written_out(query, Binder(CATALOG).describe).sql())
+    SELECT AVG("km") AS "km", AVG("fare") AS "fare" FROM trips
+    """
+    if not isinstance(tree, exp.Select) or tree.find(exp.Columns) is None:
+        return tree
+    items = []
+    for item in tree.expressions:
+        found = list(item.find_all(exp.Columns))
+        if not found:
+            items.append(item)
+            continue
+        names = _names(tree, found[0].copy(), describe)
+        if any(each != found[0] or each.args.get("unpack") for each in found) or _repeats(names):
+            return tree
+        outputs = _names(tree, item.copy(), describe)
+        items += _for_each(item, names, outputs)
+    return tree.select(*items, append=False)
+
+
+def _names(tree: exp.Select, item: exp.Expr, describe: Describe) -> list[str]:
+    """Return the names that the columns of an output have in DuckDB."""
+    only = exp.Select(expressions=[item])
+    for part in ("with_", "from_", "joins"):
+        if (value := tree.args.get(part)) is not None:
+            only.set(part, [each.copy() for each in value] if isinstance(value, list) else value.copy())
+    return [name for name, _ in describe(only.sql("duckdb"))]
+
+
+def _repeats(names: Sequence[str]) -> bool:
+    return len({name.lower() for name in names}) < len(names)
+
+
+def _for_each(item: exp.Expr, names: Sequence[str], outputs: Sequence[str]) -> Iterator[exp.Expr]:
+    for name, output in zip(names, outputs, strict=True):
+        value = item.unalias().copy()
+        for columns in list(value.find_all(exp.Columns)):
+            star = columns.this
+            table = star.table if isinstance(star, exp.Column) else None
+            column = exp.column(name, table or None, quoted=True)
+            if columns is value:
+                value = column
+            else:
+                columns.replace(column)
+        yield exp.alias_(value, output, quoted=True)

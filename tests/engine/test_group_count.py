@@ -1,0 +1,48 @@
+"""A query around answers is computed as often as the number of their groups allows, which the run finds."""
+
+from __future__ import annotations
+
+import pytest
+from relaqs_engine.duck import Database, DatabaseConfig
+from relaqs_engine.errors import TooManyGroupsError
+from relaqs_engine.execution import around_budget
+from relaqs_engine.execution.group_count import GroupCount, count_groups
+from relaqs_engine.plans.merge import MergePlan
+
+from tests.engine.world import World
+
+SHARES = "SELECT l_shipmode, sum(l_tax) / sum(sum(l_tax)) OVER () AS share FROM lineitem GROUP BY 1"
+MOST = "SELECT max(n) AS most FROM (SELECT l_partkey, count(*) AS n FROM lineitem GROUP BY 1)"
+
+
+def test_few_groups_are_estimated_after_each_mini_batch(tpch: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(around_budget, "ALL_SECONDS", 0.0)
+    assert len(list(tpch.estimates(tpch.plan(SHARES), batches=5))) == 5
+
+
+def test_more_groups_are_estimated_as_often_as_it_pays(tpch: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(around_budget, "ALL_SECONDS", 0.0)
+    monkeypatch.setattr(around_budget, "FEW_ROWS", 100)
+    first, last = tpch.estimates(tpch.plan(MOST), batches=5)
+    assert first.fraction == pytest.approx(0.2, abs=0.02)
+    assert last.is_exact
+    tpch.check(MOST)
+
+
+def test_with_far_too_many_groups_it_ends_after_the_first_mini_batch(
+    tpch: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(around_budget, "MOST_ROWS", 1_000)
+    with pytest.raises(TooManyGroupsError, match=r"about [\d,]+ groups.*fallback=\"exact\""):
+        next(tpch.estimates(tpch.plan(MOST)))
+
+
+def test_groups_are_counted_across_blocks(tpch: World) -> None:
+    plan = tpch.plan("SELECT l_shipmode, l_linenumber, count(*) AS n FROM lineitem GROUP BY 1, 2")
+    assert isinstance(plan, MergePlan)
+    cursor = Database(DatabaseConfig((), 1 << 28)).cursor()
+    groups = "VALUES ('AIR', 1, 0, 1), ('AIR', 1, 1, 1), ('AIR', 2, 0, 1), ('RAIL', 1, 0, 1)"
+    cursor.run(f"CREATE TEMP TABLE state AS FROM ({groups}) AS t(k0, k1, r, m)")
+    assert count_groups(plan, cursor, fraction=1.0) == GroupCount(seen=3, in_all=3)
+    # Two groups met once, one met twice, half read: 2² / (2·1·4/3 + 2·0.5/0.5) = 0.86 more.
+    assert count_groups(plan, cursor, fraction=0.5) == GroupCount(seen=3, in_all=4)

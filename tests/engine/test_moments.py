@@ -1,0 +1,97 @@
+"""Correlations, regressions and higher moments: the end is DuckDB's answer, and certified intervals hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from relaqs_engine.plans.online_plan import Mode
+from relaqs_engine.plans.outputs import OutputKind
+
+from tests.engine.world import World
+from tests.rows import rows_of
+
+SEEDS = 25
+
+OF_PAIRS = (
+    *("corr", "covar_pop", "covar_samp", "regr_slope", "regr_intercept", "regr_r2", "regr_count"),
+    *("regr_avgx", "regr_avgy", "regr_sxx", "regr_syy", "regr_sxy"),
+)
+OF_ONE = ("skewness", "kurtosis", "kurtosis_pop", "sem", "var_pop", "stddev")
+
+
+@pytest.mark.parametrize("condition", ["true", "distance < 200", "distance < 0"])
+def test_all_functions_of_pairs_end_as_in_duckdb(flights: World, condition: str) -> None:
+    values = ", ".join(f"{name}(dep_delay, distance) AS {name}" for name in OF_PAIRS)
+    plan = flights.check(f"SELECT origin, {values} FROM flights WHERE {condition} GROUP BY origin")
+    assert {output.kind for output in plan.outputs[1:]} == {OutputKind.ESTIMATE}
+    flights.check(f"SELECT {values} FROM flights WHERE {condition}")
+
+
+@pytest.mark.parametrize("value", ["distance", "dep_delay"])
+def test_all_functions_of_one_value_end_as_in_duckdb(flights: World, value: str) -> None:
+    values = ", ".join(f"{name}({value}) AS {name}" for name in OF_ONE)
+    plan = flights.check(f"SELECT carrier, {values} FROM flights GROUP BY carrier")
+    assert {output.kind for output in plan.outputs[1:]} == {OutputKind.ESTIMATE}
+
+
+def test_values_far_from_zero_lose_no_digits(flights: World) -> None:
+    """Raw sums of third powers of numbers near a million would keep none of the digits compared here."""
+    near, far = (
+        ", ".join(f"{name}({value}) AS {name}" for name in OF_ONE) for value in ("hour", "1e6 + hour")
+    )
+    found = rows_of(flights.last(f"SELECT origin, {far} FROM flights GROUP BY 1 ORDER BY 1"))
+    wanted = flights.oracle.rows(f"SELECT origin, {near} FROM flights GROUP BY 1 ORDER BY 1")
+    for our, their in zip(found, wanted, strict=True):
+        assert our[0] == their[0]
+        assert our[1:] == pytest.approx(their[1:], rel=1e-8)
+
+
+def test_values_without_spread_have_no_correlation(flights: World) -> None:
+    """Adding 0.1 many times rounds, differently in each partition. This must not become a spread."""
+    constant = "0.1::DOUBLE"
+    values = f"corr(distance, {constant}) AS c, regr_r2(distance, {constant}) AS r, skewness({constant}) AS s"
+    flights.check(f"SELECT {values}, var_pop({constant}) AS v FROM flights")
+
+
+def test_conditions_of_aggregates_and_functions_of_them(flights: World) -> None:
+    flights.check("SELECT corr(dep_delay, distance) FILTER (WHERE origin = 'JFK') * 2 AS c FROM flights")
+    flights.check("SELECT weighted_avg(dep_delay, distance) AS w, wavg(distance, 2) AS v FROM flights")
+    flights.check(
+        "SELECT carrier, regr_slope(dep_delay, distance) AS s FROM flights GROUP BY 1 "
+        "HAVING regr_count(dep_delay, distance) > 5000 ORDER BY s DESC LIMIT 3",
+        ordered=True,
+    )
+
+
+def test_certified_intervals_hold(flights: World) -> None:
+    """25 seeds at a quarter of the table. Cells of one seed move together, so the seeds count.
+
+    95 % less 2.6 standard errors of 75 independent intervals, three airports a seed, is 88 %.
+    """
+    sql = (
+        "SELECT origin, corr(dep_delay, distance) AS a, regr_slope(distance, hour) AS b, "
+        "skewness(distance) AS c, kurtosis(distance) AS d FROM flights GROUP BY origin"
+    )
+    plan = flights.plan(sql)
+    truth = {row[0]: row[1:] for row in flights.oracle.rows(sql)}
+    held: dict[str, list[bool]] = {name: [] for name in "abcd"}
+    for seed in range(SEEDS):
+        first = next(flights.estimates(plan, seed=seed, batches=4))
+        for row in first.table.to_pylist():
+            for name, true in zip("abcd", truth[row["origin"]], strict=True):
+                if row[f"{name}_certified"]:
+                    held[name].append(row[f"{name}_low"] <= true <= row[f"{name}_high"])
+    for name in "bd":
+        assert len(held[name]) >= 0.6 * 3 * SEEDS, name
+    assert np.mean([each for name in held for each in held[name]]) >= 0.88
+
+
+def test_what_columns_stand_for_is_estimated(flights: World) -> None:
+    plan = flights.check("SELECT origin, avg(COLUMNS('^distance|^hour')) FROM flights GROUP BY origin")
+    assert [output.name for output in plan.outputs] == ["origin", "distance", "hour"]
+    assert [output.kind for output in plan.outputs[1:]] == [OutputKind.ESTIMATE] * 2
+    named = flights.check(
+        "SELECT max(COLUMNS(['distance', 'hour'])) AS \"most_\\0\", count(*) AS n FROM flights"
+    )
+    assert [output.name for output in named.outputs] == ["most_distance", "most_hour", "n"]
+    assert named.mode is Mode.MERGEABLE

@@ -1,0 +1,61 @@
+"""Queries that turn out to be computed from very many groups: run as a whole, or refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import relaqs
+from relaqs.session import Session
+
+ROWS, GROUPS = 400_000, 150_000
+SQL = "SELECT max(n) AS most, count(*) AS groups FROM (SELECT a, sum(b) AS n FROM t GROUP BY a)"
+# By its columns alone it could have 150,000 groups. It has twelve.
+FEW = (
+    "SELECT c, n, rank() OVER (ORDER BY n) AS place FROM "
+    "(SELECT a, c, d, sum(b) AS n FROM t WHERE a < 12 GROUP BY a, c, d)"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("many-groups")
+    columns = f"(i * 7919) % {GROUPS} AS a, i % 10 AS b, a % 1000 AS c, a % 3000 AS d"
+    duckdb.sql(f"SELECT {columns} FROM range({ROWS}) AS t(i)").to_parquet(str(folder / "t.parquet"))
+    relaqs.shuffle(str(folder / "t.parquet"), str(folder / "warehouse" / "t"), partitions=10)
+    return folder
+
+
+@pytest.fixture
+def db(folder: Path) -> Iterator[Session]:
+    with relaqs.connect(folder / "warehouse", threads=2) as session:
+        yield session
+
+
+def rows(folder: Path, sql: str) -> list[tuple[object, ...]]:
+    return duckdb.sql(sql.replace("FROM t ", f"FROM '{folder}/t.parquet' ")).fetchall()
+
+
+def test_it_runs_as_a_whole_once_its_groups_are_known(db: Session, folder: Path) -> None:
+    assert db.plan(SQL).mode == "mergeable"
+    *so_far, last = (query := db.online_sql(SQL))
+    assert [tuple(row.values()) for row in last.estimate.to_pylist()] == rows(folder, SQL)
+    assert not so_far
+    assert (last.is_exact, query.plan.mode) == (True, "exact")
+    assert "groups, too many" in last.warnings[0]
+
+
+def test_it_is_refused_where_it_must_not_run_as_a_whole(db: Session) -> None:
+    with pytest.raises(relaqs.TooManyGroupsError, match="computed from about"):
+        db.online_sql(SQL, fallback="error").result()
+
+
+def test_few_groups_are_estimated_however_many_there_could_be(db: Session, folder: Path) -> None:
+    assert db.plan(FEW).expected_groups > 100_000
+    *so_far, last = db.online_sql(FEW)
+    assert so_far
+    answer = sorted(tuple(row.values()) for row in last.estimate.to_pylist())
+    assert answer == sorted(rows(folder, FEW))
