@@ -203,20 +203,37 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     scan.set("joins", [_without_inner_condition(join) if moved else join for join in joins])
     if kept:
         scan = scan.where(*kept)
-    _read_hoists(draft, scan, work)
+    _read_members(draft, scan, work)
+    _hoist_subqueries(draft, scan, work)
+    _read_tables(draft, scan, work)
     return scan
 
 
+def _hoist_subqueries(draft: Draft, scan: exp.Select, work: _Work) -> None:
+    """Put prepared tables in the place of subqueries that have the same rows for all tasks."""
+    replaced = {*work.hoists, *(stream_token(layout.table) for layout in draft.catalog.layouts)}
+    for query in list(scan.find_all(exp.Select)):
+        is_inside = query is not scan and query.root() is scan  # and not in one that was prepared just now
+        if is_inside and _is_same_for_all_rows(draft, query, replaced):
+            _hoist_subquery(draft, query, work)
+
+
 def _read_hoists(draft: Draft, node: exp.Expr, work: _Work) -> None:
-    """Put hoists and stream tokens in the place of the tables that subqueries below a node read."""
+    """Put hoists and stream tokens in the place of all that subqueries below a node read."""
+    _read_members(draft, node, work)
+    _read_tables(draft, node, work)
+
+
+def _read_members(draft: Draft, node: exp.Expr, work: _Work) -> None:
+    """Put hoists in the place of the tables of members below a node."""
     for members in draft.members_in(node):
         name = exp.to_table(_hoist_members(draft, members, work))
         members.replace(exp.alias_(name, members.alias, quoted=True, table=True))
+
+
+def _read_tables(draft: Draft, node: exp.Expr, work: _Work) -> None:
+    """Put hoists and stream tokens in the place of the tables of the catalog below a node."""
     tokens = {stream_token(layout.table) for layout in draft.catalog.layouts}
-    for query in list(node.find_all(exp.Select)):
-        is_inside = query is not node and query.root() is node  # and not in one that was prepared just now
-        if is_inside and _is_same_for_all_rows(draft, query, {*work.hoists, *tokens}):
-            _hoist_subquery(draft, query, work)
     for table in list(tables_in(node)):
         if table.name not in work.hoists and table.name not in tokens:
             _replace_table_of_subquery(draft, table, work)
@@ -275,9 +292,9 @@ def _relations(select: exp.Select) -> set[str]:
 
 def _hoist_subquery(draft: Draft, query: exp.Select, work: _Work) -> None:
     """Put the rows of a prepared table in the place of a subquery."""
-    names = dict.fromkeys(table.name for table in tables_in(query))
+    tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(query))
     reads = _read_files(draft, query)
-    hoist = _add(work, query.sql(DIALECT), tuple(names), reads)
+    hoist = _add(work, query.sql(DIALECT), tuple(tables), reads)
     query.replace(exp.select("*").from_(hoist.name))
 
 
