@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -110,12 +111,12 @@ def test_one_users_plans_stop_nobody_elses(serve: Serve, monkeypatch: pytest.Mon
     plan, blocked, let = relaqs.Session.plan, threading.Semaphore(0), threading.Event()
     under_way: list[str] = []
 
-    def plan_or_block(session: relaqs.Session, sql: str, timeout: float) -> object:
+    def plan_or_block(session: relaqs.Session, sql: str, *, params: Any, timeout: float) -> object:
         if "stuck" in sql:
             under_way.append(sql)
             blocked.release()
             let.wait()
-        return plan(session, sql, timeout=timeout)
+        return plan(session, sql, params=params, timeout=timeout)
 
     monkeypatch.setattr(relaqs.Session, "plan", plan_or_block)
     text = "".join(panel(f"{MODES} -- stuck {i}", id=f"p{i}") for i in range(12))
@@ -132,7 +133,7 @@ def test_one_users_plans_stop_nobody_elses(serve: Serve, monkeypatch: pytest.Mon
 
 
 def test_a_failure_that_nobody_thought_of_is_said(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(session: relaqs.Session, sql: str, timeout: float) -> object:
+    def fail(session: relaqs.Session, sql: str, *, params: Any, timeout: float) -> object:
         raise RecursionError
 
     monkeypatch.setattr(relaqs.Session, "plan", fail)

@@ -118,7 +118,7 @@ STATEMENTS = [
     "SELECT 1 FROM region; SELECT 2 FROM region",
     "CALL pragma_version()",
     "EXPLAIN ANALYZE SELECT 1",
-    "SHOW TABLES",
+    "SHOW ALL TABLES",
     "SELECT ? FROM region",
     "SELECT $x FROM region",
     "(((" * 2000,

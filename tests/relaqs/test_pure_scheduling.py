@@ -51,6 +51,7 @@ HARMLESS = {
     "collections",
     "dataclasses",
     "difflib",
+    "functools",
     "enum",
     "inspect",
     "math",

@@ -154,11 +154,12 @@ def _texts(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Aro
 def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
     limited = any(_query(carved, level).args.get(part) for part in ("limit", "offset"))
     pairs = zip(outputs, level.values, strict=True)
+    so_far = any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs)
     return AroundRows(
         have_identity=level.query is not None,
         are_certain=level.is_certain and not limited,
         keep_groups=level.keeps_groups,
-        so_far=any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs),
+        so_far=so_far or not level.is_certain,  # a total that is scaled would pick rows by chance
     )
 
 

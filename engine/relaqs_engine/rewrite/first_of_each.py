@@ -22,7 +22,7 @@ def first_of_each(tree: exp.Select) -> exp.Select:
 
     >>> import sqlglot
     >>> sql = "SELECT DISTINCT ON (zone) zone AS zone, km AS km FROM trips ORDER BY zone, fare"
-    >>> print(first_of_each(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
+    >>> print(first_of_each(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb").replace('"', ""))
     SELECT zone AS zone, STRUCT_EXTRACT(FIRST({'f0': km, 'f1': fare} ORDER BY fare), 'f0') AS km
     FROM trips GROUP BY zone ORDER BY zone, STRUCT_EXTRACT(FIRST({'f0': km, 'f1': fare} ORDER BY fare), 'f1')
     """

@@ -93,15 +93,14 @@ def in_panels(groups: list[list[ScheduleRun]]) -> list[list[ScheduleRun]]:
 def styles(names: Sequence[str]) -> dict[str, tuple[str, str, str]]:
     """Return the colour's role, line and marker of each policy, in every figure the same.
 
-    Fair sharing is grey and dashed. A user's own policies come after those that have a name.
+    Fair sharing is grey and dashed. A user's own policies have the colours that those with a name leave.
     """
     known = [*COMMON, *(name for name in POLICIES if name not in (REFERENCE, *COMMON))]
+    places = {name: index % len(SERIES) for index, name in enumerate(known) if name in names}
     own = [name for name in names if name not in POLICIES]
-    found = {
-        name: (SERIES[index % len(SERIES)], "-", MARKERS[index % len(MARKERS)])
-        for index, name in enumerate([*known, *own])
-        if name in names
-    }
+    left = [place for place in range(len(SERIES)) if place not in places.values()] or [0]
+    places |= {name: left[index % len(left)] for index, name in enumerate(own)}
+    found = {name: (SERIES[place], "-", MARKERS[place % len(MARKERS)]) for name, place in places.items()}
     return {REFERENCE: ("muted", "--", "."), **found}
 
 
