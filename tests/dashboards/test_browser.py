@@ -84,7 +84,7 @@ def test_the_tpch_page_loads_and_its_panels_become_exact(
     panels = page.get_by_role("article")
     expect(panels).to_have_count(9)
     expect(page.locator("article[data-state=waiting]")).to_have_count(9)
-    turnstile.let(30)
+    turnstile.let(60)
     expect(page.locator("article[data-state=waiting]")).to_have_count(0)
     turnstile.let()
     expect(page.locator("article[data-state=exact]")).to_have_count(9)
