@@ -195,6 +195,14 @@ def column_pair(condition: exp.Expr) -> ColumnPair | None:
     return None
 
 
+def revive_rows(joins: Iterable[exp.Join]) -> bool:
+    """Whether one of the joins brings back rows that a condition before it has left out.
+
+    For example, a RIGHT JOIN keeps all its rows, and gives them NULLs where the row beside them is gone.
+    """
+    return any(join.side in ("RIGHT", "FULL") for join in joins)
+
+
 def relates_all_rows(select: exp.Select) -> bool:
     """Whether what the SELECT returns of one group depends on others: on their rank, number or order."""
     distinct = select.args.get("distinct")

@@ -29,9 +29,9 @@ from relaqs_engine.rewrite.draft import (
     column_pair,
     conjuncts_of,
     own_nodes,
+    revive_rows,
     tables_in,
 )
-from relaqs_engine.rewrite.sources import inner_conditions_hold_everywhere
 from relaqs_engine.sql.parse import DIALECT
 from relaqs_engine.sql.whole_table import rows_of, whole_table
 
@@ -199,7 +199,7 @@ def _scan(draft: Draft, kept: tuple[exp.Expr, ...], work: _Work) -> exp.Select:
     scan = exp.Select()
     scan.set("from_", select.args["from_"])
     joins = select.args.get("joins") or []
-    moved = inner_conditions_hold_everywhere(joins)
+    moved = not revive_rows(joins)
     scan.set("joins", [_without_inner_condition(join) if moved else join for join in joins])
     if kept:
         scan = scan.where(*kept)
@@ -215,7 +215,7 @@ def _hoist_subqueries(draft: Draft, scan: exp.Select, work: _Work) -> None:
     for query in list(scan.find_all(exp.Select)):
         is_inside = query is not scan and query.root() is scan  # and not in one that was prepared just now
         if is_inside and _is_same_for_all_rows(draft, query, replaced):
-            _hoist_subquery(draft, query, work)
+            query.replace(exp.select("*").from_(_prepared(draft, query, work)))
 
 
 def _read_hoists(draft: Draft, node: exp.Expr, work: _Work) -> None:
@@ -225,10 +225,10 @@ def _read_hoists(draft: Draft, node: exp.Expr, work: _Work) -> None:
 
 
 def _read_members(draft: Draft, node: exp.Expr, work: _Work) -> None:
-    """Put hoists in the place of the tables of members below a node."""
+    """Put hoists in the place of the tables of members below a node (see `rewrite/members.py`)."""
     for members in draft.members_in(node):
-        name = exp.to_table(_hoist_members(draft, members, work))
-        members.replace(exp.alias_(name, members.alias, quoted=True, table=True))
+        prepared = _prepared(draft, members.this, work)
+        members.replace(exp.alias_(prepared, members.alias, quoted=True, table=True))
 
 
 def _read_tables(draft: Draft, node: exp.Expr, work: _Work) -> None:
@@ -255,12 +255,12 @@ def over_hoists(draft: Draft, values: str) -> str:
     return select.sql(DIALECT).removeprefix("SELECT ")
 
 
-def _hoist_members(draft: Draft, members: exp.Subquery, work: _Work) -> str:
-    """Return the name of the hoist that a table of members becomes (see `rewrite/members.py`)."""
-    body = members.copy()
+def _prepared(draft: Draft, query: exp.Expr, work: _Work) -> exp.Table:
+    """Return the table that the rows of a query are prepared as. The query reads nothing from outside."""
+    body = exp.Subquery(this=query.copy())
     tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(body))
     reads = _read_files(draft, body)
-    return _add(work, body.this.sql(DIALECT), tuple(tables), reads).name
+    return exp.to_table(_add(work, body.this.sql(DIALECT), tuple(tables), reads).name)
 
 
 def _is_same_for_all_rows(draft: Draft, query: exp.Select, replaced: set[str]) -> bool:
@@ -288,14 +288,6 @@ def _relations(select: exp.Select) -> set[str]:
     """Return the names of what a SELECT has in its FROM."""
     first = [select.args["from_"].this] if select.args.get("from_") else []
     return {node.alias_or_name for node in (*first, *(join.this for join in select.args.get("joins") or []))}
-
-
-def _hoist_subquery(draft: Draft, query: exp.Select, work: _Work) -> None:
-    """Put the rows of a prepared table in the place of a subquery."""
-    tables = dict.fromkeys(draft.catalog.table(table.name).table for table in tables_in(query))
-    reads = _read_files(draft, query)
-    hoist = _add(work, query.sql(DIALECT), tuple(tables), reads)
-    query.replace(exp.select("*").from_(hoist.name))
 
 
 def _name_in_partial(source: Source, work: _Work) -> str:

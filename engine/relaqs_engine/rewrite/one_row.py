@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes, relates_all_rows
+from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes, relates_all_rows, revive_rows
 from relaqs_engine.sql.parse import DIALECT
 
 _ONE = "relaqs_one_"
@@ -98,7 +98,7 @@ def _crossed(query: exp.Select) -> list[exp.Subquery]:
     """Return the derived tables that are joined without a condition, so that each row meets theirs."""
     from_ = query.args.get("from_")
     joins: list[exp.Join] = query.args.get("joins") or []
-    if from_ is None or any(join.side in ("RIGHT", "FULL") or join.method for join in joins):
+    if from_ is None or revive_rows(joins) or any(join.method for join in joins):
         return []
     plain = [join.this for join in joins if not join.side and join.kind in ("", "CROSS", "INNER")]
     return [

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
+from relaqs_engine.rewrite.draft import revive_rows
 from relaqs_engine.sql.parse import referenced_cte
 
 _KINDS = ("SEMI", "ANTI")
@@ -31,13 +32,9 @@ def semi_joins_as_exists(tree: exp.Query, catalog: Catalog) -> exp.Query:
     for select in tree.find_all(exp.Select):
         joins = select.args.get("joins") or []
         for position in reversed(range(len(joins))):
-            if joins[position].kind in _KINDS and not _revives(joins[position + 1 :]):
+            if joins[position].kind in _KINDS and not revive_rows(joins[position + 1 :]):
                 _replace(select, position, catalog)
     return tree
-
-
-def _revives(joins: Sequence[exp.Join]) -> bool:
-    return any(join.side in ("RIGHT", "FULL") for join in joins)
 
 
 def _replace(select: exp.Select, position: int, catalog: Catalog) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.draft import own_nodes
+from relaqs_engine.rewrite.draft import own_nodes, revive_rows
 
 
 def shared_columns_as_left(tree: exp.Query) -> exp.Query:
@@ -20,7 +20,7 @@ def shared_columns_as_left(tree: exp.Query) -> exp.Query:
     """
     for select in list(tree.find_all(exp.Select)):
         joins = select.args.get("joins") or []
-        if joins and not any(join.side in ("RIGHT", "FULL") for join in joins):
+        if joins and not revive_rows(joins):
             _replace_shared(select, joins)
     return tree
 

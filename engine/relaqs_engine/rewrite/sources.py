@@ -22,6 +22,7 @@ from relaqs_engine.rewrite.draft import (
     conjuncts_of,
     pairs_of,
     relates_all_rows,
+    revive_rows,
     tables_in,
 )
 from relaqs_engine.sql.parse import DIALECT
@@ -54,7 +55,7 @@ def choose_streams(draft: Draft) -> Draft:
     joins: list[exp.Join] = select.args.get("joins") or []
     sources = tuple(_sources(draft, select, joins))
     conjuncts = conjuncts_of(where.this if (where := select.args.get("where")) else None)
-    if inner_conditions_hold_everywhere(joins):
+    if not revive_rows(joins):  # so that an inner join's condition can stand in WHERE
         for join in joins:
             if join.side not in _OUTER:
                 conjuncts += conjuncts_of(join.args.get("on"))
@@ -80,11 +81,6 @@ def _why_nothing_is_sampled(draft: Draft) -> str:
     if not sampled:
         return reason
     return f"{reason}; and a sample of {' and '.join(sampled)} cannot tell which of their rows have no match"
-
-
-def inner_conditions_hold_everywhere(joins: Iterable[exp.Join]) -> bool:
-    """Whether an inner join's condition can stand in WHERE: no later join revives rows that fail it."""
-    return not any(join.side in ("RIGHT", "FULL") for join in joins)
 
 
 def _sources(draft: Draft, select: exp.Select, joins: list[exp.Join]) -> Iterator[Source]:

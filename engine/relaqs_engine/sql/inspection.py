@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from sqlglot import exp
 
 from relaqs_engine.duck import quote_text
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.read import read_statements
 
@@ -19,7 +20,7 @@ _BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:show|describe|desc|summarize)\b"
 def as_select(
     sql: str,
     tables: Iterable[str],
-    describe: Callable[[str], Sequence[tuple[str, str]]],
+    describe: Describe,
     effort: Effort | None = None,
 ) -> str:
     """Return a SELECT that answers SHOW TABLES, DESCRIBE or SUMMARIZE. Any other SQL comes back as it is.
