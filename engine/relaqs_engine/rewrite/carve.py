@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
-from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, outer_columns, own_nodes, relates_all_rows
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
@@ -127,7 +126,7 @@ class _Carver:
         try:
             finer = self._below_union(query) or self._before_it_is_decided(query, deeper) or query
             cut = self._around(finer.copy())
-            if any(isinstance(part, RowsPlan) for part in self.parts[count:]):
+            if any(part.is_estimated and not part.tells_certain_rows for part in self.parts[count:]):
                 raise NotOnlineError("rows are combined that can only be combined when all of them are there")
             return cut
         except NotOnlineError:

@@ -100,10 +100,10 @@ def only_leaves_rows_out(query: exp.Query, is_sampled: Callable[[str], bool]) ->
 
 
 def _is_negated(table: exp.Table) -> bool:
-    asking = table.find_ancestor(exp.Exists, exp.In)
-    while asking is not None and isinstance(asking.parent, exp.Paren):
-        asking = asking.parent
-    return asking is not None and isinstance(asking.parent, exp.Not)
+    node: exp.Expr | None = table.find_ancestor(exp.Exists, exp.In)
+    while node is not None and isinstance(node.parent, exp.Paren):
+        node = node.parent
+    return node is not None and isinstance(node.parent, exp.Not)
 
 
 @dataclass(frozen=True, slots=True)
