@@ -52,6 +52,10 @@ MAY_IMPORT = {
         "sklearn",
         "threadpoolctl",
         "xgboost",
+        "sqlalchemy",
+        "ibis",
+        "sqlglot",
+        "matplotlib",
     },
     "relaqs_tpch": {
         "relaqs",

@@ -29,7 +29,8 @@ FLOORS = {
         {"pacing", "queries", "training"},
         {"session"},
         {"opening"},
-        {"cli"},
+        {"cli", "dbapi", "ibis"},
+        {"sqlalchemy"},
         {"__main__"},
     ),
     "relaqs_engine": (
