@@ -17,14 +17,54 @@ from collections.abc import Callable
 from typing import Any
 
 _NO_MODULES = ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "syslog", "readline", "curses")
-_NO_CALLS = ("fork", "getuid", "geteuid", "getgid", "pread", "pwrite", "sched_getaffinity", "setpriority", "nice")
+_NO_CALLS = (
+    "fork",
+    "getuid",
+    "geteuid",
+    "getgid",
+    "pread",
+    "pwrite",
+    "sched_getaffinity",
+    "setpriority",
+    "nice",
+)
 _NO_CALLS += ("killpg", "setsid", "getpgid", "getloadavg", "sysconf", "mkfifo", "chown", "fchmod")
-_NO_SIGNALS = ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGSTOP", "SIGCONT", "SIGPIPE")
+_NO_SIGNALS = (
+    "SIGKILL",
+    "SIGHUP",
+    "SIGUSR1",
+    "SIGUSR2",
+    "SIGALRM",
+    "SIGCHLD",
+    "SIGSTOP",
+    "SIGCONT",
+    "SIGPIPE",
+)
 _LOADED_BEFORE = (
-    "asyncio", "ctypes.util", "concurrent.futures.process", "dask.distributed", "duckdb", "getpass", "multiprocessing.pool", "psutil",
-    "portalocker", "pyarrow.dataset", "pyarrow.parquet", "rich.progress", "scipy.special", "scipy.stats", "sqlglot",
-    "subprocess", "tempfile", "uuid", "xxhash", "prompt_toolkit", "obstore", "obstore.store", "fsspec.implementations.local",
-)  # fmt: skip
+    "asyncio",
+    "concurrent.futures.process",
+    "ctypes.util",
+    "dask.distributed",
+    "duckdb",
+    "fsspec.implementations.local",
+    "getpass",
+    "multiprocessing.pool",
+    "obstore",
+    "obstore.store",
+    "portalocker",
+    "prompt_toolkit",
+    "psutil",
+    "pyarrow.dataset",
+    "pyarrow.parquet",
+    "rich.progress",
+    "scipy.special",
+    "scipy.stats",
+    "sqlglot",
+    "subprocess",
+    "tempfile",
+    "uuid",
+    "xxhash",
+)
 
 
 def pretend() -> None:

@@ -1,8 +1,8 @@
-"""Locks on files and folders, between the processes of one machine. The system drops those of a process that dies.
+"""Locks on files and folders, between the processes of one machine. They end with their process.
 
 A lock belongs to what lies at a path, and not to the name. So it holds through links and second names, and a
-folder that is renamed stays locked. Windows locks no folders, and renames nothing that is open. There the lock is
-on a small file in the folder for temporary files, which is named by the identity of what is locked.
+folder that is renamed stays locked. Windows locks no folders, and renames nothing that is open. There a small
+file in the folder for temporary files is locked. Its name is the identity of what the path leads to.
 """
 
 from __future__ import annotations

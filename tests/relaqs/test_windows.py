@@ -45,8 +45,9 @@ print(json.dumps([answer.table["n"][0].as_py(), in_use, len(cache.remove(cache.e
 
 _PROGRAM = """
 from relaqs.__main__ import main
-sys.argv = ["relaqs", "sql", "SELECT count(*) AS n FROM numbers", "--format", "jsonl", "--data", str(root / "numbers.parquet")]
-duckdb.sql("SELECT * FROM range(1000) AS t(i)").write_parquet(str(root / "numbers.parquet"))
+numbers = str(root / "numbers.parquet")
+duckdb.sql("SELECT * FROM range(1000) AS t(i)").write_parquet(numbers)
+sys.argv = ["relaqs", "sql", "SELECT count(*) AS n FROM numbers", "--format", "jsonl", "--data", numbers]
 main()
 """
 
