@@ -34,7 +34,7 @@ FLOORS = {
         {"__main__"},
     ),
     "relaqs_engine": (
-        {"arrow_arrays", "duck_words", "errors", "first_use", "old_paths"},
+        {"arrow_arrays", "duck_words", "errors", "file_locks", "first_use", "old_paths"},
         {"stores"},
         {"duck"},
         {"layouts"},
