@@ -48,6 +48,8 @@ MAY_IMPORT = {
         "rich",
         "click",
         "prompt_toolkit",
+        "IPython",
+        "mcp",
         "scipy",
         "sklearn",
         "threadpoolctl",
@@ -86,6 +88,8 @@ ONLY_IN = {
     "obstore": PACKAGES["relaqs_engine"] / "stores" / "folder.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",
     "distributed": PACKAGES["relaqs"] / "executors" / "dask",
+    "IPython": PACKAGES["relaqs"] / "notebook",
+    "mcp": PACKAGES["relaqs"] / "mcp",
 }
 
 LONGEST_FILE_LINES = 600

@@ -30,6 +30,7 @@ FLOORS = {
         {"session"},
         {"opening"},
         {"cli"},
+        {"mcp", "notebook"},
         {"__main__"},
     ),
     "relaqs_engine": (
