@@ -97,9 +97,7 @@ class Magic:
 def _parsed(line: str) -> dict[str, Any] | None:
     """Return what the magic's line says; None where it asked for help, which is printed."""
     try:
-        words: dict[str, Any] = _words.main(
-            shlex.split(line), prog_name="%%relaqs", standalone_mode=False
-        )
+        words: dict[str, Any] = _words.main(shlex.split(line), prog_name="%%relaqs", standalone_mode=False)
     except (click.ClickException, ValueError) as error:
         said = error.format_message() if isinstance(error, click.ClickException) else str(error)
         raise UsageError(f"{said} (%%relaqs --help lists what there is)") from None
