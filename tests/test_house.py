@@ -52,6 +52,8 @@ MAY_IMPORT = {
         "psutil",
         "prometheus_client",
         "opentelemetry",
+        "IPython",
+        "mcp",
         "scipy",
         "sklearn",
         "threadpoolctl",
@@ -96,6 +98,8 @@ ONLY_IN = {
     "psutil": PACKAGES["relaqs"] / "memory.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",
     "distributed": PACKAGES["relaqs"] / "executors" / "dask",
+    "IPython": PACKAGES["relaqs"] / "notebook",
+    "mcp": PACKAGES["relaqs"] / "mcp",
 }
 
 LONGEST_FILE_LINES = 600

@@ -31,6 +31,7 @@ FLOORS = {
         {"opening"},
         {"cli", "dbapi", "ibis"},
         {"sqlalchemy"},
+        {"mcp", "notebook"},
         {"__main__"},
     ),
     "relaqs_engine": (
