@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import reduce
 
 from sqlglot import exp
@@ -96,9 +96,22 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
     if not any(part.is_estimated for part in carved.parts):
         raise NotOnlineError("nothing of it is sampled")
     is_union = isinstance(carved.outer, exp.Union) and not carved.outer.args.get("distinct")
-    for part in carved.parts:
-        if isinstance(part, RowsPlan) and part.shows_every_group and not is_union:
-            raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+    rows = {
+        answer_name(index)
+        for index, part in enumerate(carved.parts)
+        if isinstance(part, RowsPlan) and part.shows_every_group
+    }
+    if rows and not is_union and not _picks_among(carved.outer, rows):
+        raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+
+
+def _picks_among(query: exp.Query, rows: Container[str]) -> bool:
+    """Whether each row of a query is one row of one answer, which no other part of it reads."""
+    if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("from_") is None:
+        return False
+    relates = query.find(exp.AggFunc, exp.Window, exp.Distinct, exp.UDTF, exp.Explode)
+    read = [table for table in query.find_all(exp.Table) if table.name in rows]
+    return not relates and [query.args["from_"].this] == read
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
