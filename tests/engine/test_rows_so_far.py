@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.plans.refined import RefinedPlan
 
 from tests.engine.world import World
@@ -49,6 +50,16 @@ def test_rows_that_are_found_in_sets_that_grow_stay(tpch: World, sql: str) -> No
 )
 def test_rows_that_may_leave_are_no_certain_ones(tpch: World, sql: str) -> None:
     assert not around(tpch, sql).rows.are_certain
+
+
+def test_values_beside_rows_keep_their_intervals(tpch: World) -> None:
+    sql = (
+        "SELECT l_orderkey, (SELECT avg(l_tax) FROM lineitem WHERE l_tax > 0) AS a FROM lineitem "
+        "WHERE l_quantity = (SELECT max(l_quantity) FROM lineitem) AND l_discount > 0.09"
+    )
+    plan = around(tpch, sql)
+    assert [output.kind for output in plan.outputs] == [OutputKind.KEY, OutputKind.ESTIMATE]
+    assert not plan.rows.are_certain
 
 
 def test_what_exists_is_one_value(tpch: World) -> None:

@@ -14,7 +14,7 @@ from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
-from relaqs_engine.rewrite.carve import Carved, answer_name
+from relaqs_engine.rewrite.carve import Carved, answer_index, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, level_of
 from relaqs_engine.rewrite.outputs import is_number
@@ -101,17 +101,20 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
         for index, part in enumerate(carved.parts)
         if isinstance(part, RowsPlan) and part.shows_every_group
     }
-    if rows and not is_union and not _picks_among(carved.outer, rows):
+    if rows and not is_union and not _picks_among(carved, rows):
         raise NotOnlineError("rows are combined that can only be combined when all of them are there")
 
 
-def _picks_among(query: exp.Query, rows: Container[str]) -> bool:
-    """Whether each row of a query is one row of one answer, which no other part of it reads."""
-    if not isinstance(query, exp.Select) or query.args.get("joins") or query.args.get("from_") is None:
+def _picks_among(carved: Carved, rows: Container[str]) -> bool:
+    """Whether each row of the query is one row of one answer, beside others that have one row each."""
+    query = carved.outer
+    if not isinstance(query, exp.Select) or query.args.get("from_") is None:
         return False
+    beside = [table for join in query.args.get("joins") or [] for table in join.find_all(exp.Table)]
     relates = query.find(exp.AggFunc, exp.Window, exp.Distinct, exp.UDTF, exp.Explode)
     read = [table for table in query.find_all(exp.Table) if table.name in rows]
-    return not relates and [query.args["from_"].this] == read
+    alone = all(carved.parts[answer_index(table.name)].has_one_row for table in beside)
+    return not relates and alone and [query.args["from_"].this] == read
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:

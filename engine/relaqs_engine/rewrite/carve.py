@@ -109,8 +109,11 @@ class _Carver:
         for column in found.around.find_all(exp.Column):
             if column.table == ROWS:
                 column.set("table", exp.to_identifier(answer))
-        self._cut_subqueries(found.around.args["where"])
-        return found.around.from_(exp.to_table(answer))
+        around = with_one_row_tables(found.around.from_(exp.to_table(answer)))
+        for joined in sources_of(around)[1:]:
+            joined.set("this", self.cut(joined.this))
+        self._cut_parts(around)
+        return around
 
     def _around(self, query: exp.Select) -> exp.Query:
         """Return the query with its derived tables cut. Its own tables are read whole."""
@@ -124,13 +127,16 @@ class _Carver:
                 source.replace(self._table(source, query))
             else:
                 raise NotOnlineError(f"{source.sql(DIALECT)} is not a table of the catalog")
+        self._cut_parts(query)
+        for join in query.args.get("joins") or []:
+            self._cut_subqueries(join.args.get("on"))
+        return query
+
+    def _cut_parts(self, query: exp.Select) -> None:
         for name, part in query.args.items():
             if name not in ("from_", "joins"):
                 for each in part if isinstance(part, list) else [part]:
                     self._cut_subqueries(each)
-        for join in query.args.get("joins") or []:
-            self._cut_subqueries(join.args.get("on"))
-        return query
 
     def _cut_subqueries(self, part: object) -> None:
         if isinstance(part, exp.Expr):
