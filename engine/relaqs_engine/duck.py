@@ -439,6 +439,20 @@ def translated_errors(sql: str) -> Iterator[None]:
         raise
 
 
+def syntax_error(sql: str) -> SqlError | None:
+    """Return why DuckDB cannot parse a text, and where. None where it can. Nothing is bound or run.
+
+    >>> print(syntax_error("SELECT 1 FORM x y"))
+    syntax error at or near "x"; at line 1, column 15
+    """
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        try:
+            connection.extract_statements(sql)
+        except duckdb.Error as error:
+            return _sql_error(str(error), sql)
+    return None
+
+
 def _failure(error: duckdb.Error) -> str:
     """Return whether the data failed, or an expression on a row. DuckDB has one class for both."""
     is_of_data = not isinstance(error, duckdb.InvalidInputException) or _OF_A_FILE.match(str(error))
