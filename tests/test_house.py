@@ -52,6 +52,9 @@ MAY_IMPORT = {
         "sklearn",
         "threadpoolctl",
         "xgboost",
+        "pygwire",
+        "scramp",
+        "tomli_w",
     },
     "relaqs_tpch": {
         "relaqs",

@@ -28,7 +28,7 @@ FLOORS = {
         {"simulation"},
         {"pacing", "queries", "training"},
         {"session"},
-        {"opening"},
+        {"opening", "serve"},
         {"cli"},
         {"__main__"},
     ),
@@ -41,7 +41,7 @@ FLOORS = {
         {"sql"},
         {"plans"},
         {"rewrite"},
-        {"execution", "planning"},
+        {"execution", "planning", "postgres"},
         {"advisor"},
     ),
 }

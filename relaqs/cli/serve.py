@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 
 from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size
 
@@ -70,7 +71,13 @@ def serve(
 
     door = _door(host, users, tls_cert, tls_key, allow_plain=allow_plain)
     bound_process_memory()
-    with connect(data, cluster=cluster, memory_limit=memory_limit, threads=threads) as session:
+    with connect(
+        data,
+        cluster=cluster,
+        memory_limit=memory_limit,
+        threads=threads,
+        exact_below_seconds=None if cluster else SOON_SECONDS,
+    ) as session:
         run(session, door, host, port, _say_address)
 
 
@@ -120,7 +127,7 @@ def _door(host: str, users: Path | None, cert: str | None, key: str | None, *, a
         raise click.UsageError("TLS needs both --tls-cert and --tls-key")
     if users is None and not is_loopback(host):
         raise click.UsageError(
-            f"on {host} others can connect; say who may with --users (relaqs serve add-user NAME --users FILE)"
+            f"on {host} others can connect; name who may with --users FILE, which relaqs serve add-user writes"
         )
     if cert is None and not allow_plain and not is_loopback(host):
         raise click.UsageError(

@@ -16,12 +16,22 @@ from relaqs_engine.errors import RelaqsError
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
+from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, without_schema
-from relaqs_engine.sql.constants import with_values
+from relaqs_engine.sql.constants import parameter_count, with_values
 
 from relaqs.queries.snapshot import Snapshot
-from relaqs.serve.column_types import BOOL, FLOAT8, TEXT, ColumnType, column_type, is_number
-from relaqs.serve.failures import CANCELED, Refusal
+from relaqs.serve.column_types import (
+    BOOL,
+    FLOAT8,
+    TEXT,
+    UNKNOWN,
+    ColumnType,
+    column_type,
+    is_number,
+    parameter_oid,
+)
+from relaqs.serve.failures import CANCELED, RefusedError
 from relaqs.serve.quotas import UserQuota
 from relaqs.serve.settings import SERVER_VERSION, Settings
 from relaqs.serve.statements import Select
@@ -32,10 +42,11 @@ _T = TypeVar("_T")
 
 METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
 _EXPLAINED = "QUERY PLAN"
+_OPEN = {0, UNKNOWN.oid}
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ReplyColumn:
     """A column of an answer as clients are told of it."""
 
     name: str
@@ -43,10 +54,10 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """An answer. notices: what its reader should know, in words."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[ReplyColumn, ...]
     table: pa.Table
     notices: tuple[str, ...] = ()
 
@@ -73,21 +84,36 @@ class Answering:
         self._session = session
         self._metadata = metadata
         self._threads = threads
+        self._column_types = _column_types(session)
 
-    async def columns(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[Column, ...]:
+    def parameter_oids(self, select: Select, given: Sequence[int]) -> tuple[int, ...]:
+        """Return the types of a query's parameters: those that were given, the others from their places.
+
+        given: OIDs, 0 or UNKNOWN where the client leaves one open. There may be fewer than parameters.
+        """
+        count = parameter_count(select.sql)
+        oids = [*given[:count], *(0,) * (count - len(given))]
+        if all(oid not in _OPEN for oid in oids):
+            return tuple(oids)
+        found = parameter_types(select.sql, self._column_types)
+        return tuple(
+            parameter_oid(found.get(place)) if oid in _OPEN else oid for place, oid in enumerate(oids, 1)
+        )
+
+    async def columns(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[ReplyColumn, ...]:
         """Return the columns that the answer will have.
 
         values: of its parameters, in order.
         """
         if select.is_explained:
-            return (Column(_EXPLAINED, TEXT),)
+            return (ReplyColumn(_EXPLAINED, TEXT),)
         rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
         if rewritten is not None:
             return await self._in_thread(self._metadata_columns, rewritten)
         plan = await self._in_thread(self._plan, select, values)
         return _columns(plan, asker.settings)
 
-    async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Answer:
+    async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         """Return the answer to a SELECT, or how it would be answered if that is what was asked.
 
         Raises:
@@ -96,20 +122,24 @@ class Answering:
         if select.is_explained:
             sql = self._own_sql(select)
             text = await self._in_thread(self._session.explain, sql, params=values or None)
-            return Answer((Column(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
+            return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
         rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
         if rewritten is not None:
             return await self._about_the_server(rewritten)
         async with asker.quota.running():
             return await self._about_tables(select, values, asker)
 
-    async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Answer:
+    async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
         plan = await self._in_thread(self._plan, select, values)
         columns = _columns(plan, asker.settings)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         options = asker.settings.options(asker.quota.weight)
         query = await self._in_thread(
-            self._session.submit, self._own_sql(select), options, params=values or None
+            self._session.submit,
+            self._own_sql(select),
+            options,
+            params=values or None,
+            intervals=not asker.settings.is_exact,
         )
         try:
             snapshot = None
@@ -121,15 +151,15 @@ class Answering:
             raise RelaqsError("the query was stopped before its answer was there; run it again")
         asker.quota.check_size(snapshot.table.nbytes)
         table = _table(snapshot, plan, columns, asker.settings)
-        return Answer(columns, table, tuple(_notices(snapshot, plan, asker.settings)))
+        return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)))
 
-    async def _about_the_server(self, rewritten: str) -> Answer:
+    async def _about_the_server(self, rewritten: str) -> Reply:
         cursor = self._metadata.cursor()
         stop = asyncio.get_running_loop().call_later(METADATA_SECONDS, cursor.interrupt)
         try:
             described, table = await self._in_thread(answer, cursor, rewritten)
         except Interrupted:
-            raise Refusal(
+            raise RefusedError(
                 CANCELED, f"a question about the server itself took more than {METADATA_SECONDS:g} s"
             ) from None
         except asyncio.CancelledError:
@@ -137,9 +167,9 @@ class Answering:
             raise
         finally:
             stop.cancel()
-        return Answer(_described(described), table)
+        return Reply(_described(described), table)
 
-    def _metadata_columns(self, rewritten: str) -> tuple[Column, ...]:
+    def _metadata_columns(self, rewritten: str) -> tuple[ReplyColumn, ...]:
         cursor = self._metadata.cursor()
         try:
             return _described(cursor.describe(rewritten))
@@ -168,6 +198,15 @@ class Answering:
         return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
 
 
+def _column_types(session: Session) -> dict[str, str]:
+    """Return the types of all columns by name in lower case, without names that stand for two types."""
+    found: dict[str, set[str]] = {}
+    for layout in session.tables.values():
+        for column in layout.columns:
+            found.setdefault(column.name.lower(), set()).add(column.type)
+    return {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
+
+
 def _constant(function: str, argument: str, asker: Asker) -> str | None:
     match function:
         case "version":
@@ -180,17 +219,17 @@ def _constant(function: str, argument: str, asker: Asker) -> str | None:
             return asker.name
     try:
         return asker.settings.show(argument)
-    except Refusal:
+    except RefusedError:
         return None
 
 
-def _described(described: Sequence[tuple[str, str]]) -> tuple[Column, ...]:
-    return tuple(Column(name, column_type(type_)) for name, type_ in described)
+def _described(described: Sequence[tuple[str, str]]) -> tuple[ReplyColumn, ...]:
+    return tuple(ReplyColumn(name, column_type(type_)) for name, type_ in described)
 
 
-def _columns(plan: OnlinePlan, settings: Settings) -> tuple[Column, ...]:
+def _columns(plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
     """Return the query's own columns, and those of its intervals if they are asked for."""
-    own = [Column(output.name, column_type(output.type)) for output in plan.outputs]
+    own = [ReplyColumn(output.name, column_type(output.type)) for output in plan.outputs]
     if not settings.wants_intervals:
         return tuple(own)
     taken = {column.name for column in own}
@@ -202,7 +241,7 @@ def _columns(plan: OnlinePlan, settings: Settings) -> tuple[Column, ...]:
             while name in taken:
                 name += "_"
             taken.add(name)
-            added.append(Column(name, kind))
+            added.append(ReplyColumn(name, kind))
     return (*own, *added)
 
 
@@ -213,7 +252,9 @@ def _estimated(plan: OnlinePlan) -> list[int]:
     return [place for place, output in enumerate(plan.outputs) if output.kind is not OutputKind.KEY]
 
 
-def _table(snapshot: Snapshot, plan: OnlinePlan, columns: Sequence[Column], settings: Settings) -> pa.Table:
+def _table(
+    snapshot: Snapshot, plan: OnlinePlan, columns: Sequence[ReplyColumn], settings: Settings
+) -> pa.Table:
     """Return the values in the order of the columns. An exact value without an interval is both its ends."""
     arrays = list(snapshot.estimate.columns)
     if settings.wants_intervals:
@@ -229,7 +270,7 @@ def _table(snapshot: Snapshot, plan: OnlinePlan, columns: Sequence[Column], sett
     return table.cast(_as_announced(table.schema, columns), safe=False) if settings.wants_intervals else table
 
 
-def _as_announced(schema: pa.Schema, columns: Sequence[Column]) -> pa.Schema:
+def _as_announced(schema: pa.Schema, columns: Sequence[ReplyColumn]) -> pa.Schema:
     """Return the schema with numbers as floats where floats were announced: ends of intervals of integers."""
     fields = [
         pa.field(each.name, pa.float64()) if column.kind is FLOAT8 and not _is_nested(each.type) else each

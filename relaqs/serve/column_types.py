@@ -102,6 +102,12 @@ _OF_DUCKDB = {
     "INTERVAL": INTERVAL,
     "UUID": UUID,
     "JSON": JSON,
+    # Further names that a cast in the SQL may have.
+    "INT": INT4,
+    "REAL": FLOAT4,
+    "TEXT": TEXT,
+    "DECIMAL": NUMERIC,
+    "TIMESTAMPTZ": TIMESTAMPTZ,
 }
 
 
@@ -118,6 +124,20 @@ def column_type(duckdb_type: str) -> ColumnType:
         return ColumnType(NUMERIC.oid, NUMERIC.name, NUMERIC.sql_name, modifier=(digits << 16 | scale) + 4)
     is_nested = duckdb_type.endswith("]") or duckdb_type.startswith(("STRUCT(", "MAP(", "UNION("))
     return JSON if is_nested else TEXT
+
+
+def parameter_oid(duckdb_type: str | None) -> int:
+    """Return the OID for a parameter of DuckDB's type, which may be a list. Where none is known it is text.
+
+    >>> parameter_oid("INTEGER"), parameter_oid("INTEGER[]"), parameter_oid(None)
+    (23, 1007, 25)
+    """
+    if duckdb_type is None:
+        return TEXT.oid
+    if duckdb_type.endswith("[]"):
+        element = column_type(duckdb_type.removesuffix("[]"))
+        return next((oid for oid, kind in ARRAYS.items() if kind.oid == element.oid), TEXT.oid)
+    return column_type(duckdb_type).oid
 
 
 def is_number(kind: ColumnType) -> bool:

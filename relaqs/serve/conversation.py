@@ -44,7 +44,7 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.constants import parameter_count
 
 from relaqs.serve import values
-from relaqs.serve.answering import Answer, Answering, Asker, Column
+from relaqs.serve.answering import Answering, Asker, Reply, ReplyColumn
 from relaqs.serve.column_types import TEXT
 from relaqs.serve.failures import (
     CANCELED,
@@ -54,7 +54,7 @@ from relaqs.serve.failures import (
     SYNTAX_ERROR,
     UNKNOWN_PORTAL,
     UNKNOWN_STATEMENT,
-    Refusal,
+    RefusedError,
     error_fields,
     notice_fields,
 )
@@ -75,27 +75,43 @@ from relaqs.serve.stream import Stream
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
+_FULL = "53000"
 _NO_VALUES: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prepared:
-    """A statement that a client may run again and again. type_oids: of its parameters, 0 where left open."""
+    """A statement that a client may run again and again.
+
+    Attributes:
+        request: None where the text is empty.
+        type_oids: of its parameters.
+        columns: of its answer, once the client was told.
+    """
 
     request: Request | None
     type_oids: tuple[int, ...] = ()
+    columns: tuple[ReplyColumn, ...] | None = None
 
 
 @dataclass(slots=True)
 class Portal:
-    """A prepared statement with values. rows: what is left of its answer, once it runs."""
+    """A prepared statement with values for its parameters.
+
+    Attributes:
+        prepared: the statement.
+        bound: the values.
+        formats: of the answer's columns, as the client gave them.
+        rows: what is left of the answer, once it runs.
+        waiting: rows that were encoded and are not sent yet.
+        sent: how many rows were sent.
+    """
 
     prepared: Prepared
-    values: tuple[Any, ...]
+    bound: tuple[Any, ...]
     formats: tuple[int, ...]
-    columns: tuple[Column, ...] | None = None
-    rows: Iterator[list[values.Row]] | None = None
-    waiting: list[values.Row] = field(default_factory=list)
+    rows: Iterator[list[values.RowBytes]] | None = None
+    waiting: list[values.RowBytes] = field(default_factory=list)
     sent: int = 0
 
 
@@ -121,24 +137,24 @@ class Conversation:
         """Answer until the client says goodbye or has gone.
 
         Raises:
-            Refusal: what came is no message of the protocol.
+            RefusedError: what came is no message of the protocol.
         """
-        inbox: asyncio.Queue[PGMessage | Refusal | None] = asyncio.Queue(_MESSAGES_AHEAD)
+        inbox: asyncio.Queue[PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
         reading = asyncio.create_task(self._read(inbox))
         try:
             while (message := await inbox.get()) is not None and not isinstance(message, Terminate):
-                if isinstance(message, Refusal):
+                if isinstance(message, RefusedError):
                     raise message
                 await self._answer(message)
         finally:
             reading.cancel()
 
-    async def _read(self, inbox: asyncio.Queue[PGMessage | Refusal | None]) -> None:
+    async def _read(self, inbox: asyncio.Queue[PGMessage | RefusedError | None]) -> None:
         message: PGMessage | None = None
         try:
             while (message := await self._stream.next()) is not None:
                 await inbox.put(message)
-        except Refusal as refusal:
+        except RefusedError as refusal:
             self.cancel()
             await inbox.put(refusal)
         else:
@@ -161,7 +177,7 @@ class Conversation:
                     self._skips_to_sync = not await self._guarded(self._extended(message), sql)
             case _:
                 name = type(message).__name__
-                raise Refusal(PROTOCOL_VIOLATION, f"{name} is not served here", is_fatal=True)
+                raise RefusedError(PROTOCOL_VIOLATION, f"{name} is not served here", is_fatal=True)
         await self._stream.flushed()
 
     async def _guarded(self, work: Coroutine[Any, Any, None], sql: str) -> bool:
@@ -174,7 +190,7 @@ class Conversation:
             if (own := asyncio.current_task()) is not None and own.cancelling():
                 self._running.cancel()
                 raise
-            error: BaseException = Refusal(CANCELED, "canceling statement due to user request")
+            error: BaseException = RefusedError(CANCELED, "canceling statement due to user request")
         except Exception as failure:
             error = failure
         finally:
@@ -190,7 +206,7 @@ class Conversation:
             async with asyncio.timeout(seconds):
                 await work
         except TimeoutError:
-            raise Refusal(
+            raise RefusedError(
                 CANCELED, f"canceling statement due to statement_timeout, which is {seconds:g} s"
             ) from None
 
@@ -206,13 +222,15 @@ class Conversation:
         for request in found:
             try:
                 if isinstance(request, Select) and request.sql and parameter_count(request.sql):
-                    raise Refusal(SYNTAX_ERROR, "the statement has a parameter and no value for it")
+                    raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
                 portal = Portal(Prepared(request), _NO_VALUES, ())
                 await self._execute(portal, 0, is_described=False)
             except SqlError as error:
-                raise request.where.placed(error) if isinstance(request, Select) else error
+                if isinstance(request, Select):
+                    raise request.where.placed(error) from error
+                raise
 
-    async def _extended(self, message: PGMessage) -> None:
+    async def _extended(self, message: Parse | Bind | Describe | Execute | Close) -> None:
         match message:
             case Parse():
                 self._parse(message)
@@ -230,20 +248,23 @@ class Conversation:
     def _parse(self, message: Parse) -> None:
         found = requests(message.query)
         if len(found) > 1:
-            raise Refusal(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
+            raise RefusedError(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
         if len(self._prepared) >= _MOST_PREPARED:
-            raise Refusal("53000", f"{_MOST_PREPARED} statements are prepared, the most allowed; close some")
+            raise RefusedError(
+                "53000", f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
+            )
         request = found[0] if found else None
-        count = parameter_count(request.sql) if isinstance(request, Select) else 0
-        given = tuple(message.param_types[:count])
-        self._prepared[message.statement] = Prepared(request, given + (0,) * (count - len(given)))
+        oids: tuple[int, ...] = ()
+        if isinstance(request, Select):
+            oids = self._answering.parameter_oids(request, message.param_types)
+        self._prepared[message.statement] = Prepared(request, oids)
         self._stream.send(ParseComplete())
 
     def _bind(self, message: Bind) -> None:
         prepared = self._statement(message.statement)
         oids = prepared.type_oids
         if len(message.param_values) != len(oids):
-            raise Refusal(
+            raise RefusedError(
                 PROTOCOL_VIOLATION,
                 f"{len(message.param_values)} values were given for {len(oids)} parameters",
             )
@@ -253,29 +274,29 @@ class Conversation:
             for raw, oid, format_ in zip(message.param_values, oids, formats, strict=True)
         )
         if len(self._portals) >= _MOST_PREPARED:
-            raise Refusal("53000", f"{_MOST_PREPARED} portals are open, the most allowed; close some")
+            raise RefusedError(_FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
         self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats))
         self._stream.send(BindComplete())
 
     async def _describe(self, message: Describe) -> None:
         if message.kind == "S":
             prepared = self._statement(message.name)
-            oids = [oid or TEXT.oid for oid in prepared.type_oids]
-            self._stream.send(ParameterDescription(oids))
-            portal = Portal(prepared, (None,) * len(oids), ())
+            self._stream.send(ParameterDescription(list(prepared.type_oids)))
+            portal = Portal(prepared, (None,) * len(prepared.type_oids), ())
         else:
             portal = self._portal(message.name)
         columns = await self._columns(portal)
         self._stream.send(NoData() if columns is None else _row_description(columns, portal.formats))
 
-    async def _columns(self, portal: Portal) -> tuple[Column, ...] | None:
+    async def _columns(self, portal: Portal) -> tuple[ReplyColumn, ...] | None:
         request = portal.prepared.request
         if isinstance(request, Show):
             return self._shown(request).columns
         if not isinstance(request, Select):
             return None
-        portal.columns = await self._answering.columns(request, portal.values, self._asker)
-        return portal.columns
+        columns = await self._answering.columns(request, portal.bound, self._asker)
+        portal.prepared.columns = columns
+        return columns
 
     async def _execute(self, portal: Portal, most_rows: int, *, is_described: bool) -> None:
         request = portal.prepared.request
@@ -283,19 +304,19 @@ class Conversation:
             self._stream.send(EmptyQueryResponse())
             return
         if self._status is TransactionStatus.ERROR_TRANSACTION and not _ends_transaction(request):
-            raise Refusal(
+            raise RefusedError(
                 IN_FAILED_TRANSACTION,
                 "current transaction is aborted, commands ignored until end of transaction block",
             )
         if portal.rows is None:
-            answer = await self._answer_of(request, portal.values)
+            answer = await self._answer_of(request, portal.bound)
             if isinstance(answer, str):
                 self._stream.send(CommandComplete(answer))
                 return
             self._begin_rows(portal, answer, is_described=is_described)
         await self._send_rows(portal, most_rows, "SHOW" if isinstance(request, Show) else "SELECT")
 
-    async def _answer_of(self, request: Request, bound: Sequence[Any]) -> Answer | str:
+    async def _answer_of(self, request: Request, bound: Sequence[Any]) -> Reply | str:
         """Return the answer, or the tag of a statement that has none."""
         settings = self._asker.settings
         match request:
@@ -326,13 +347,13 @@ class Conversation:
         if name.lower() == "timezone" and self._asker.settings.show(name).upper() not in _UTC:
             self._notice("dates and times are computed and shown in UTC, whatever the time zone", "WARNING")
 
-    def _shown(self, request: Show) -> Answer:
+    def _shown(self, request: Show) -> Reply:
         settings = self._asker.settings
         if request.name == "all":
             rows = {"name": [n for n, _ in settings], "setting": [v for _, v in settings]}
-            return Answer(tuple(Column(name, TEXT) for name in rows), pa.table(rows))
+            return Reply(tuple(ReplyColumn(name, TEXT) for name in rows), pa.table(rows))
         value = pa.table({request.name: [settings.show(request.name)]})
-        return Answer((Column(request.name, TEXT),), value)
+        return Reply((ReplyColumn(request.name, TEXT),), value)
 
     def _transaction(self, tag: str) -> str:
         if tag == "BEGIN":
@@ -351,11 +372,16 @@ class Conversation:
         if name is None:
             self._prepared.clear()
         elif self._prepared.pop(name, None) is None:
-            raise Refusal(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
+            raise RefusedError(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
 
-    def _begin_rows(self, portal: Portal, answer: Answer, *, is_described: bool) -> None:
-        if portal.columns is not None and portal.columns != answer.columns:
-            raise Refusal(NOT_SUPPORTED, "the columns changed since they were described; prepare it again")
+    def _begin_rows(self, portal: Portal, answer: Reply, *, is_described: bool) -> None:
+        told = portal.prepared.columns
+        if told is not None and [each.kind for each in told] != [each.kind for each in answer.columns]:
+            raise RefusedError(
+                NOT_SUPPORTED,
+                "the types of the columns are not those that were described; cast the parameters, as in "
+                "$1::INTEGER, or prepare the statement again",
+            )
         for notice in answer.notices:
             self._notice(notice)
         formats = _formats(portal.formats, len(answer.columns))
@@ -389,12 +415,12 @@ class Conversation:
 
     def _statement(self, name: str) -> Prepared:
         if name not in self._prepared:
-            raise Refusal(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
+            raise RefusedError(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
         return self._prepared[name]
 
     def _portal(self, name: str) -> Portal:
         if name not in self._portals:
-            raise Refusal(UNKNOWN_PORTAL, f"there is no portal {name!r}")
+            raise RefusedError(UNKNOWN_PORTAL, f"there is no portal {name!r}")
         return self._portals[name]
 
 
@@ -412,11 +438,11 @@ def _formats(given: Sequence[int], count: int) -> tuple[int, ...]:
     if len(given) == 1:
         return (given[0],) * count
     if len(given) != count:
-        raise Refusal(PROTOCOL_VIOLATION, f"{len(given)} formats were given for {count} values")
+        raise RefusedError(PROTOCOL_VIOLATION, f"{len(given)} formats were given for {count} values")
     return tuple(given)
 
 
-def _row_description(columns: Sequence[Column], formats: Sequence[int]) -> RowDescription:
+def _row_description(columns: Sequence[ReplyColumn], formats: Sequence[int]) -> RowDescription:
     return RowDescription(
         [
             FieldDescription(

@@ -26,7 +26,7 @@ from pygwire.messages import (
 )
 from scramp import ScramException, ScramMechanism
 
-from relaqs.serve.failures import NOT_LET_IN, PROTOCOL_VIOLATION, WRONG_PASSWORD, Refusal
+from relaqs.serve.failures import NOT_LET_IN, PROTOCOL_VIOLATION, WRONG_PASSWORD, RefusedError
 from relaqs.serve.settings import REPORTED, Settings
 from relaqs.serve.stream import Stream
 from relaqs.serve.users import User, Users
@@ -71,16 +71,16 @@ async def enter(stream: Stream, door: Door) -> Guest | CancelRequest | None:
     """Return who was let in, or the wish to cancel a query; None where the client has gone.
 
     Raises:
-        Refusal: they were not let in.
+        RefusedError: they were not let in.
     """
     startup = await _startup(stream, door)
     if not isinstance(startup, StartupMessage):
         return startup
     if door.demands_tls and not stream.is_encrypted:
-        raise Refusal(NOT_LET_IN, "this server demands TLS; connect with sslmode=require", is_fatal=True)
+        raise RefusedError(NOT_LET_IN, "this server demands TLS; connect with sslmode=require", is_fatal=True)
     name = startup.params.get("user", "")
     if not name:
-        raise Refusal(NOT_LET_IN, "the connection names no user; give one", is_fatal=True)
+        raise RefusedError(NOT_LET_IN, "the connection names no user; give one", is_fatal=True)
     settings = Settings(_settings_at_start(startup.params))  # a wrong one is told before the password
     user = User(name) if door.users is None else await _user_with_password(stream, door.users, name)
     if user is None:
@@ -106,7 +106,7 @@ async def _startup(stream: Stream, door: Door) -> StartupMessage | CancelRequest
     asked: set[type] = set()
     while isinstance(message := await stream.next(), SSLRequest | GSSEncRequest):
         if type(message) in asked:
-            raise Refusal(PROTOCOL_VIOLATION, "encryption is asked for twice", is_fatal=True)
+            raise RefusedError(PROTOCOL_VIOLATION, "encryption is asked for twice", is_fatal=True)
         asked.add(type(message))
         if isinstance(message, SSLRequest) and door.tls is not None and not stream.is_encrypted:
             await stream.encrypt(door.tls)
@@ -130,14 +130,14 @@ def _settings_at_start(parameters: Mapping[str, str]) -> dict[str, str]:
 async def _user_with_password(stream: Stream, users: Users, name: str) -> User | None:
     """Return the user who has shown that they know their password; None where the client has gone."""
     server = ScramMechanism(_SCRAM).make_server(lambda _: users.verifier(name))
-    wrong = Refusal(WRONG_PASSWORD, f"password authentication failed for user {name!r}", is_fatal=True)
+    wrong = RefusedError(WRONG_PASSWORD, f"password authentication failed for user {name!r}", is_fatal=True)
     stream.send(AuthenticationSASL([_SCRAM]))
     stream.phase = ConnectionPhase.AUTHENTICATING_SASL_INITIAL
     first = await stream.next()
     if first is None:
         return None
     if not isinstance(first, SASLInitialResponse) or first.mechanism != _SCRAM:
-        raise Refusal(NOT_LET_IN, f"a password is proved by {_SCRAM} here", is_fatal=True)
+        raise RefusedError(NOT_LET_IN, f"a password is proved by {_SCRAM} here", is_fatal=True)
     try:
         server.set_client_first(first.data.decode())
         stream.send(AuthenticationSASLContinue(server.get_server_first().encode()))

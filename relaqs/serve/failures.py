@@ -40,7 +40,7 @@ _CODES: tuple[tuple[type[Exception], str], ...] = (
 )
 
 
-class Refusal(RelaqsError):
+class RefusedError(RelaqsError):
     """A request that the server does not serve, with the code by which clients know why.
 
     Attributes:
@@ -57,8 +57,8 @@ class Refusal(RelaqsError):
         return _refusal, (self.code, str(self), self.is_fatal)
 
 
-def _refusal(code: str, message: str, is_fatal: bool) -> Refusal:
-    return Refusal(code, message, is_fatal=is_fatal)
+def _refusal(code: str, message: str, is_fatal: bool) -> RefusedError:
+    return RefusedError(code, message, is_fatal=is_fatal)
 
 
 def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
@@ -71,8 +71,8 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
     >>> fields["C"], fields["M"], fields["H"], fields["P"]
     ('42601', 'there is no column faer', "did you mean 'fare'?", '8')
     """
-    code = error.code if isinstance(error, Refusal) else _code(error)
-    severity = "FATAL" if isinstance(error, Refusal) and error.is_fatal else "ERROR"
+    code = error.code if isinstance(error, RefusedError) else _code(error)
+    severity = "FATAL" if isinstance(error, RefusedError) and error.is_fatal else "ERROR"
     fields = {"S": severity, "V": severity, "C": code, "M": _message(error)}
     if isinstance(error, SqlError):
         if error.candidates:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from relaqs_engine.errors import MemoryLimitError
 
-from relaqs.serve.failures import TOO_MANY, Refusal
+from relaqs.serve.failures import TOO_MANY, RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +48,9 @@ class UserQuota:
 
     @contextmanager
     def connected(self) -> Iterator[None]:
-        """Count a connection. Raises Refusal if there are too many."""
+        """Count a connection. Raises RefusedError if there are too many."""
         if self._connections >= self._limits.connections:
-            raise Refusal(
+            raise RefusedError(
                 TOO_MANY,
                 f"the user {self._name} has {self._connections} connections, the most allowed; close one",
                 is_fatal=True,
@@ -63,9 +63,9 @@ class UserQuota:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Wait for a turn, and count a query. Raises Refusal if too many wait already."""
+        """Wait for a turn, and count a query. Raises RefusedError if too many wait already."""
         if self._asked >= self._limits.running + self._limits.queued:
-            raise Refusal(
+            raise RefusedError(
                 TOO_MANY,
                 f"the user {self._name} has {self._limits.running} queries running and "
                 f"{self._limits.queued} waiting, the most allowed; ask again when one has ended",

@@ -17,7 +17,7 @@ from relaqs.serve.answering import Answering, Asker
 from relaqs.serve.column_types import ARRAYS, TYPES, column_type
 from relaqs.serve.conversation import Conversation
 from relaqs.serve.entry import Door, Guest, Key, enter, welcome
-from relaqs.serve.failures import PROTOCOL_VIOLATION, SHUTTING_DOWN, TOO_MANY, Refusal, error_fields
+from relaqs.serve.failures import PROTOCOL_VIOLATION, SHUTTING_DOWN, TOO_MANY, RefusedError, error_fields
 from relaqs.serve.quotas import UserQuota
 from relaqs.serve.settings import Settings
 from relaqs.serve.stream import Stream
@@ -73,9 +73,9 @@ class Server:
         try:
             await self._served(stream)
         except asyncio.CancelledError:
-            refusal = Refusal(SHUTTING_DOWN, "the server is stopping", is_fatal=True)
+            refusal = RefusedError(SHUTTING_DOWN, "the server is stopping", is_fatal=True)
             stream.send(_error(refusal))
-        except Refusal as refusal:
+        except RefusedError as refusal:
             stream.send(_error(refusal))
         except (OSError, TimeoutError):
             stream.abort()
@@ -85,12 +85,14 @@ class Server:
 
     async def _served(self, stream: Stream) -> None:
         if len(self._clients) > MOST_CONNECTIONS:
-            raise Refusal(TOO_MANY, f"there are {MOST_CONNECTIONS} connections, the most here", is_fatal=True)
+            raise RefusedError(
+                TOO_MANY, f"there are {MOST_CONNECTIONS} connections, the most here", is_fatal=True
+            )
         try:
             async with asyncio.timeout(ENTRY_SECONDS):
                 guest = await enter(stream, self._door)
         except TimeoutError:
-            raise Refusal(
+            raise RefusedError(
                 PROTOCOL_VIOLATION, f"nobody said who they are within {ENTRY_SECONDS:g} s", is_fatal=True
             ) from None
         if isinstance(guest, CancelRequest):
@@ -140,7 +142,7 @@ async def _run(
         await server.stop()
 
 
-def _error(refusal: Refusal) -> PGMessage:
+def _error(refusal: RefusedError) -> PGMessage:
     return ErrorResponse(error_fields(refusal))
 
 

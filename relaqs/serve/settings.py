@@ -19,7 +19,7 @@ from typing import Any
 
 from relaqs.arguments import ArgumentError, relative_error, share_of_weight
 from relaqs.queries.options import QueryOptions
-from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, Refusal
+from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, RefusedError
 
 SERVER_VERSION = "15.0"
 
@@ -202,11 +202,11 @@ class Settings:
         """Change a setting; None for its value at the start.
 
         Raises:
-            Refusal: there is no such setting, or the value is not accepted.
+            RefusedError: there is no such setting, or the value is not accepted.
         """
         key = self._key(name)
         if key in _FIXED:
-            raise Refusal("55P02", f"{name} cannot be changed; it is {_FIXED[key]}")
+            raise RefusedError("55P02", f"{name} cannot be changed; it is {_FIXED[key]}")
         self._now[key] = self._at_start[key] if value is None else _checked(name, value)
         if not is_local:
             self._of_session[key] = self._now[key]
@@ -216,7 +216,7 @@ class Settings:
         self._now, self._of_session = dict(self._at_start), dict(self._at_start)
 
     def show(self, name: str) -> str:
-        """Return a setting's value. Raises Refusal where there is no such setting."""
+        """Return a setting's value. Raises RefusedError where there is no such setting."""
         key = self._key(name)
         return _FIXED.get(key) or self._now[key]
 
@@ -266,12 +266,12 @@ class Settings:
         known = _OWN if key.startswith("relaqs.") else {**_FIXED, **_CHANGEABLE}
         near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_OWN)}"
-        raise Refusal(UNKNOWN_SETTING, f"there is no setting {name}; {hint}")
+        raise RefusedError(UNKNOWN_SETTING, f"there is no setting {name}; {hint}")
 
 
 def _checked(name: str, value: str) -> str:
     try:
-        return _CHANGEABLE[name.lower()].check(value.strip())
+        return _CHANGEABLE[name.lower()].check(value.strip().strip("'"))
     except (ValueError, ArgumentError) as error:
         words: Any = str(error)
         if isinstance(error, ArgumentError) or "could not convert" in words:
@@ -279,4 +279,4 @@ def _checked(name: str, value: str) -> str:
                 "relaqs.target": "it must be a relative error above 0, such as 5% or 0.05, or off",
                 "relaqs.confidence": "it must be between 50% and 100%, such as 95%",
             }.get(name.lower(), "it must be a time, such as 2s or 500ms, or off")
-        raise Refusal(BAD_VALUE, f"{name} is {value!r}; {words}") from None
+        raise RefusedError(BAD_VALUE, f"{name} is {value!r}; {words}") from None

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from relaqs_engine.sql.statements import Statement, statements_of
 
-from relaqs.serve.failures import NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, Refusal
+from relaqs.serve.failures import NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, RefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def requests(text: str) -> tuple[Request, ...]:
 
     Raises:
         SqlError: a quote or a comment is not closed.
-        Refusal: a statement is one that this server has not.
+        RefusedError: a statement is one that this server has not.
 
     >>> requests("BEGIN; SET relaqs.target TO '5%'")
     (Transaction(tag='BEGIN'), Set(name='relaqs.target', value='5%', is_local=False))
@@ -105,11 +105,13 @@ def _request(statement: Statement) -> Request:
     sql = statement.sql.strip()
     word = (re.match(r"\w*", sql) or [""])[0].lower()
     if word in _READ_ONLY_WORDS:
-        raise Refusal(
+        raise RefusedError(
             READ_ONLY, f"{word.upper()} would change data, and this server only reads; give a SELECT"
         )
     if word in _NOT_HERE:
-        raise Refusal(NOT_SUPPORTED, f"{word.upper()} is not served; give a SELECT, SET, SHOW or EXPLAIN")
+        raise RefusedError(
+            NOT_SUPPORTED, f"{word.upper()} is not served; give a SELECT, SET, SHOW or EXPLAIN"
+        )
     return _READERS.get(word, _select)(sql, statement)
 
 
@@ -120,7 +122,7 @@ def _select(sql: str, statement: Statement) -> Select:
 def _explain(sql: str, statement: Statement) -> Select:
     how, query = _EXPLAIN.fullmatch(sql).groups()  # type: ignore[union-attr]  # it begins with the word
     if how is not None and not re.fullmatch(r"\(\s*format\s+text\s*\)", how, re.I):
-        raise Refusal(
+        raise RefusedError(
             NOT_SUPPORTED, f"EXPLAIN {how} is not served; EXPLAIN SELECT … says how it would be answered"
         )
     return Select(query, statement, is_explained=True)
@@ -135,7 +137,7 @@ def _set(sql: str, statement: Statement) -> Request:
     if (names := _SET_NAMES.fullmatch(sql)) is not None:
         return Set("client_encoding", _value(names[1]))
     if (found := _SET.fullmatch(sql)) is None:
-        raise Refusal(SYNTAX_ERROR, f"{sql[:80]!r} sets nothing; write SET relaqs.target = '5%'")
+        raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} sets nothing; write SET relaqs.target = '5%'")
     return Set(found[2].strip('"'), _value(found[3]), is_local=_is_local(found[1]))
 
 
@@ -155,7 +157,7 @@ def _value(text: str) -> str | None:
 
 def _refuse_writing(sql: str) -> None:
     if _WRITES.search(sql):
-        raise Refusal(READ_ONLY, "a transaction that writes is not served; this server only reads")
+        raise RefusedError(READ_ONLY, "a transaction that writes is not served; this server only reads")
 
 
 def _reset(sql: str, statement: Statement) -> Request:

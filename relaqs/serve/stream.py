@@ -1,4 +1,4 @@
-"""Messages over one connection: bytes in, messages out, and back. Nothing a client sends is kept without bound."""
+"""Messages over one connection: bytes become messages, and messages bytes. What is kept has a bound."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pygwire import ConnectionPhase, FrontendMessageDecoder
 from pygwire.exceptions import PygwireError
 from pygwire.messages import PGMessage
 
-from relaqs.serve.failures import PROTOCOL_VIOLATION, Refusal
+from relaqs.serve.failures import PROTOCOL_VIOLATION, RefusedError
 
 _READ_BYTES = 1 << 16
 _MOST_BYTES_BEFORE_ENTRY = 10_000
@@ -48,7 +48,7 @@ class Stream:
         """Return the next message, None where the client has gone.
 
         Raises:
-            Refusal: the bytes are no message of the protocol, or too many.
+            RefusedError: the bytes are no message of the protocol, or too many.
         """
         while (message := self._decoded()) is None:
             received = await self._received()
@@ -67,9 +67,9 @@ class Stream:
         await self._writer.drain()
 
     async def encrypt(self, context: ssl.SSLContext) -> None:
-        """Speak TLS from now on. Raises Refusal if the client has sent something before."""
+        """Speak TLS from now on. Raises RefusedError if the client has sent something before."""
         if self._decoder.buffered:
-            raise Refusal(PROTOCOL_VIOLATION, "there are bytes after the request for TLS", is_fatal=True)
+            raise RefusedError(PROTOCOL_VIOLATION, "there are bytes after the request for TLS", is_fatal=True)
         self._writer.write(b"S")
         await self._writer.start_tls(context)
 
@@ -89,7 +89,7 @@ class Stream:
     async def _received(self) -> bytes:
         has_entered = self._decoder.phase is ConnectionPhase.READY
         if self._decoder.buffered > (_MOST_BYTES if has_entered else _MOST_BYTES_BEFORE_ENTRY):
-            raise Refusal(PROTOCOL_VIOLATION, "a message is too large", is_fatal=True)
+            raise RefusedError(PROTOCOL_VIOLATION, "a message is too large", is_fatal=True)
         try:
             return await self._reader.read(_READ_BYTES)
         except (OSError, ssl.SSLError):
@@ -99,7 +99,7 @@ class Stream:
         try:
             return next(iter(self._decoder), None)
         except PygwireError as error:
-            raise Refusal(PROTOCOL_VIOLATION, f"this is no message: {error}", is_fatal=True) from None
+            raise RefusedError(PROTOCOL_VIOLATION, f"this is no message: {error}", is_fatal=True) from None
 
 
 def is_loopback(host: str) -> bool:

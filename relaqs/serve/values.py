@@ -24,7 +24,7 @@ from relaqs.serve import column_types as types
 from relaqs.serve.column_types import ColumnType
 
 Encode: TypeAlias = Callable[[Any], bytes]
-Row: TypeAlias = list[bytes | None]
+RowBytes: TypeAlias = list[bytes | None]
 
 TEXT, BINARY = 0, 1
 ROWS_AT_ONCE = 1024
@@ -37,7 +37,7 @@ _MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
 _UNSENDABLE = re.compile(r"\b(BIT|BIGNUM|UHUGEINT)\b|\bTIME WITH TIME ZONE\b")
 
 
-def rows(table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int]) -> Iterator[list[Row]]:
+def rows(table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int]) -> Iterator[list[RowBytes]]:
     """Yield an answer's rows, some at once, with each value encoded.
 
     Args:
@@ -88,7 +88,7 @@ def _python_values(column: pa.Array) -> list[Any]:
 
 
 def _microseconds(column: pa.Array) -> pa.Array:
-    """Return a column of moments as microseconds since 1970. Nanoseconds are cut off, as Postgres has none."""
+    """Return moments as microseconds since 1970. Nanoseconds are cut off, because Postgres has none."""
     if column.type.unit != "us":
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     return column.view(pa.int64())

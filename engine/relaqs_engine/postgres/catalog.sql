@@ -138,6 +138,11 @@ CREATE MACRO format_type(o, m) AS (
 CREATE MACRO pg_table_is_visible(o) AS true;
 CREATE MACRO pg_type_is_visible(o) AS true;
 CREATE MACRO pg_function_is_visible(o) AS true;
+CREATE MACRO pg_operator_is_visible(o) AS true;
+CREATE MACRO pg_collation_is_visible(o) AS true;
+CREATE MACRO pg_ts_config_is_visible(o) AS true;
+CREATE MACRO pg_conversion_is_visible(o) AS true;
+CREATE MACRO pg_get_function_sqlbody(o) AS NULL::VARCHAR;
 CREATE MACRO pg_is_in_recovery() AS false;
 CREATE MACRO pg_backend_pid() AS 0;
 CREATE MACRO pg_my_temp_schema() AS 0;
@@ -187,4 +192,15 @@ CREATE MACRO to_regnamespace(n) AS (SELECT max(oid) FROM pg.pg_namespace WHERE n
 CREATE MACRO name_of_class(o) AS (SELECT max(name) FROM shown_table WHERE oid = o);
 CREATE MACRO name_of_type(o) AS (SELECT max(sql_name) FROM shown_type WHERE oid = o);
 CREATE MACRO name_of_namespace(o) AS (SELECT max(nspname) FROM pg.pg_namespace WHERE oid = o);
-CREATE MACRO cardinality_of(l) AS len(l);
+CREATE MACRO array_upper(l, d) AS nullif(len(l), 0);
+CREATE MACRO array_lower(l, d) AS CASE WHEN len(l) > 0 THEN 1 END;
+CREATE MACRO pg_size_pretty(n) AS (n::VARCHAR) || ' bytes';
+CREATE MACRO pg_get_partition_constraintdef(o) AS NULL::VARCHAR;
+CREATE MACRO pg_stat_get_numscans(o) AS 0;
+CREATE MACRO pg_get_keywords() AS NULL::VARCHAR;
+CREATE MACRO pg_typeof(v) AS lower(typeof(v));
+CREATE MACRO inet_server_addr() AS NULL::VARCHAR;
+CREATE MACRO inet_server_port() AS NULL::INTEGER;
+CREATE MACRO txid_current() AS 1;
+CREATE MACRO pg_is_wal_replay_paused() AS false;
+CREATE MACRO pg_has_role(r, p) AS true, (u, r, p) AS true;

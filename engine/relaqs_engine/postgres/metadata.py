@@ -48,6 +48,7 @@ _LOOKED_UP = {
     "regprocedure": ("", ""),
     "regrole": ("", ""),
 }
+_RENAMED = {"json_build_object": "json_object", "json_build_array": "json_array"}
 _PLAIN_TYPES = {"oid": "BIGINT", "name": "TEXT", "char": "TEXT", "int2vector": "BIGINT[]", "xid": "BIGINT"}
 
 
@@ -263,6 +264,8 @@ def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> ex
             if argument.lower().startswith("relaqs."):
                 raise UnsupportedError(f"set_config of {argument} is not served; use SET {argument} = …")
             return arguments[1] if len(arguments) > 1 else node
+        if name in _RENAMED:
+            return exp.Anonymous(this=_RENAMED[name], expressions=arguments)
     if name not in {"version", "current_database", "current_schema", "current_user", "current_setting"}:
         return node
     value = constant(name, argument)
