@@ -127,7 +127,7 @@ def _door(host: str, users: Path | None, cert: str | None, key: str | None, *, a
         raise click.UsageError("TLS needs both --tls-cert and --tls-key")
     if users is None and not is_loopback(host):
         raise click.UsageError(
-            f"on {host} others can connect; name who may with --users FILE, which relaqs serve add-user writes"
+            f"on {host} others can connect; say who may by --users FILE, as relaqs serve add-user writes it"
         )
     if cert is None and not allow_plain and not is_loopback(host):
         raise click.UsageError(
