@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.plans.around import AroundPlan
-from relaqs_engine.plans.online_plan import Mode
 from relaqs_engine.plans.outputs import OutputKind
 
 from tests.engine.world import World
@@ -63,11 +62,6 @@ def test_what_an_unread_row_may_decide_is_not_certified(tpch: World) -> None:
     sql = SHAPES["rows of a static table"]
     assert [output.kind for output in tpch.plan(sql).outputs] == [OutputKind.KEY, OutputKind.OPAQUE]
     assert not any(estimate.certified.any() for estimate in early(tpch, sql))
-
-
-def test_rows_that_leave_alone_are_no_early_answer(tpch: World) -> None:
-    sql = f"SELECT c_mktsegment, count(*) FROM customer WHERE NOT EXISTS ({URGENT}) GROUP BY 1"
-    assert tpch.check(sql).mode is Mode.EXACT
 
 
 def test_a_branch_that_is_read_whole_leaves_the_others_their_intervals(tpch: World) -> None:

@@ -174,10 +174,7 @@ def _online_or_over_derived_whole(draft: Draft, tables: frozenset[str]) -> Merge
 def _around_deeper(draft: Draft) -> AroundPlan | None:
     """Return the plan of a query with aggregations that other answers decide about, None if it is none."""
     from relaqs_engine.rewrite.carve import Deeper
-    from relaqs_engine.rewrite.undecided import only_leaves_rows_out
 
-    if only_leaves_rows_out(draft.tree, draft.catalog.is_sampled):
-        return None
     return _around(draft, Deeper(draft.catalog.is_sampled, lambda *query: _whole_part(draft, *query)))
 
 

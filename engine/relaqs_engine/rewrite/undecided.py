@@ -85,27 +85,6 @@ def before_it_is_decided(query: exp.Select, is_sampled: Callable[[str], bool]) -
     return _joined(merged, rows, above)
 
 
-def only_leaves_rows_out(query: exp.Query, is_sampled: Callable[[str], bool]) -> bool:
-    """Whether sampled tables stand in NOT EXISTS and NOT IN alone. Their rows so far say next to nothing.
-
-    >>> import sqlglot
-    >>> def asked(condition):
-    ...     tree = sqlglot.parse_one(f"SELECT 1 FROM zones WHERE {condition}", dialect="duckdb")
-    ...     return only_leaves_rows_out(tree, lambda table: table == "trips")
-    >>> asked("NOT EXISTS (SELECT 1 FROM trips)"), asked("zone IN (SELECT zone FROM trips)")
-    (True, False)
-    """
-    found = [table for table in tables_in(query) if isinstance(table.this, exp.Identifier)]
-    return all(_is_negated(table) for table in found if is_sampled(table.name))
-
-
-def _is_negated(table: exp.Table) -> bool:
-    node: exp.Expr | None = table.find_ancestor(exp.Exists, exp.In)
-    while node is not None and isinstance(node.parent, exp.Paren):
-        node = node.parent
-    return node is not None and isinstance(node.parent, exp.Not)
-
-
 @dataclass(frozen=True, slots=True)
 class _Rows:
     """What an aggregation reads. first: the tables that are aggregated first, with the conditions `known`."""
