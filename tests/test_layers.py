@@ -29,8 +29,8 @@ FLOORS = {
         {"pacing", "queries", "training"},
         {"session"},
         {"opening"},
-        {"cli", "dbapi", "ibis"},
-        {"sqlalchemy"},
+        {"cli", "dbapi"},
+        {"ibis", "sqlalchemy"},
         {"__main__"},
     ),
     "relaqs_engine": (
