@@ -21,7 +21,8 @@ from tests.test_house import PACKAGES, python_files
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
-PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs_bootstrap")
+PUBLIC = ("relaqs", "relaqs.dask", "relaqs.metrics", "relaqs.pacing", "relaqs.policies", "relaqs.training")
+PUBLIC += ("relaqs_bootstrap",)
 PROMISES = (Policy, Training, TrainingJob)  # what they say of a method holds for every class that has it
 
 # Errors that users do not meet as such: they catch the class above, or what the task is told instead.
