@@ -18,6 +18,7 @@ SESSION_TOPIC = "relaqs-session-"  # with the session's name behind it: what the
 CORE_SECONDS = "relaqs-core-seconds"  # in a task's metadata
 FOREIGN = "foreign"  # the one job of all tasks of other programs
 RELAQS_VERSION = version("relaqs")
+RELEASE = ".".join(RELAQS_VERSION.split(".")[:2])  # what must agree: patches of it understand each other
 
 
 def same_release(other: str) -> bool:
@@ -26,7 +27,7 @@ def same_release(other: str) -> bool:
     >>> same_release(RELAQS_VERSION), same_release("999.0.0")
     (True, False)
     """
-    return other.split(".")[:2] == RELAQS_VERSION.split(".")[:2]
+    return ".".join(other.split(".")[:2]) == RELEASE
 
 
 @dataclass(frozen=True, slots=True)
