@@ -1,4 +1,4 @@
-"""The files of `deploy/` and the workflow, as far as one machine can try them: read, checked, run as processes."""
+"""The files of `deploy/` and the workflow, as far as one machine can try them."""
 
 from __future__ import annotations
 
