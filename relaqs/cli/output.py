@@ -37,6 +37,7 @@ from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 if TYPE_CHECKING:
     from rich.console import Console
 
+LINE_VERSION = 1  # of JSON lines: it rises when a field goes, or means something else
 FORMATS = ("table", "jsonl", "csv", "markdown", "parquet")
 _SAID_OF_A_FILE = ("fraction", "error", "confidence", "interval", "is_exact", "warnings")
 _UNWRITTEN = ("widths", "course")  # of a snapshot: what its methods answer from
@@ -162,7 +163,7 @@ def json_line(snapshot: Snapshot, number: int | None = None) -> str:
         "certain_rows": None if snapshot.certain_rows is None else snapshot.certain_rows.to_pylist(),
     }
     numbered = {} if number is None else {"statement": number}
-    return json.dumps(plain(numbered | values), allow_nan=False)
+    return json.dumps(plain({"version": LINE_VERSION} | numbered | values), allow_nan=False)
 
 
 def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> None:
