@@ -73,6 +73,7 @@ MAY_IMPORT = {
         "pyarrow",
         "click",
         "anywidget",
+        "sqlglot",
         "traitlets",
     },
 }
