@@ -91,7 +91,7 @@ def reading_of(sql: str, tables: Tables) -> Reading:
     return Reading(names, _brushes(tree, tables) if isinstance(tree, exp.Select) else {})
 
 
-def parsed(sql: str) -> exp.Expression | None:
+def parsed(sql: str) -> exp.Expr | None:
     """Return the tree of a SELECT that was planned already; None where it cannot be read here."""
     try:
         return sqlglot.parse_one(sql, read=DIALECT)
