@@ -1,6 +1,6 @@
 """ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
 
-Five packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing` and
+Six packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing`, `relaqs.dbapi` and
 `relaqs_bootstrap`. The names in their `__all__` stay. Everything else may move. Names are loaded when they
 are first used, so that `import relaqs` and the command line start at once.
 
