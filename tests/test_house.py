@@ -62,6 +62,9 @@ MAY_IMPORT = {
         "ibis",
         "sqlglot",
         "matplotlib",
+        "pygwire",
+        "scramp",
+        "tomli_w",
     },
     "relaqs_tpch": {
         "relaqs",

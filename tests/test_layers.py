@@ -28,7 +28,7 @@ FLOORS = {
         {"simulation"},
         {"pacing", "queries", "training"},
         {"session"},
-        {"opening"},
+        {"opening", "serve"},
         {"cli", "dbapi", "ibis"},
         {"sqlalchemy"},
         {"mcp", "notebook"},
@@ -43,7 +43,7 @@ FLOORS = {
         {"sql"},
         {"plans"},
         {"rewrite"},
-        {"execution", "planning"},
+        {"execution", "planning", "postgres"},
         {"advisor"},
     ),
 }

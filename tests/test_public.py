@@ -27,7 +27,7 @@ PYTHONS_OWN = ("builtins", "datetime")  # homes of classes that are public under
 PROMISES = (Policy, Training, TrainingJob)  # what they say of a method holds for every class that has it
 
 # Errors that users do not meet as such: they catch the class above, or what the task is told instead.
-INTERNAL_ERRORS = {"Interrupted", "MissingObjectError", "NoRangesError", "UnseenFileError"}
+INTERNAL_ERRORS = {"Interrupted", "MissingObjectError", "NoRangesError", "RefusedError", "UnseenFileError"}
 MOVED = relaqs.old_paths.MOVED | relaqs_engine.old_paths.MOVED
 
 

@@ -159,16 +159,22 @@ def format_option(
     )
 
 
-data_option = click.option(
-    "--data",
-    required=True,
-    type=PathOrAddress(path_type=Path),
-    callback=_there,
-    metavar="PATH",
-    help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
-    "pattern, a Delta or Iceberg table, or a folder of such. Or the address of one in an object store: "
-    "s3://bucket/folder.",
-)
+def _data_option(*, required: bool) -> Callable[[Decorated], Decorated]:
+    return click.option(
+        "--data",
+        required=required,
+        type=PathOrAddress(path_type=Path),
+        callback=_there,
+        metavar="PATH",
+        help="Folder of tables laid out with `relaqs shuffle`; or a Parquet, CSV, JSON or DuckDB file, a "
+        "pattern, a Delta or Iceberg table, or a folder of such. Or the address of one in an object store: "
+        "s3://bucket/folder.",
+    )
+
+
+data_option = _data_option(required=True)
+data_option_of_a_group = _data_option(required=False)
+"""For a command that has others below it, which need no data: it asks for `--data` where it runs itself."""
 
 
 def tls_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -33,7 +33,7 @@ RUN = {"python", "ipython", "console", "bash", "sql", "toml", "json"}
 SHOWN = {"text", "ts", ""}  # drawings, output, and TypeScript, whose own tests compile it
 DIRECTIVE = re.compile(r"^\{[\w-]+\}")  # of the site's generator
 MOST_NOT_RUN = 9
-PORTS = ("8786", "8765", "8766")  # what pages name; a test takes free ones
+PORTS = ("8786", "8765", "8766", "5433")  # what pages name; a test takes free ones
 SMALLER = {"--scale 1": "--scale 0.001", "--jobs 12": "--jobs 2", "--seeds 3": "--seeds 1"}
 STARTED_SECONDS = 30.0
 # The tools of this environment first, and this checkout in the place of whatever is installed.
@@ -165,6 +165,7 @@ SLOW = {
     "benchmarks.md",
     "guide/cluster.md",
     "guide/dashboard.md",
+    "guide/serve.md",
     "guide/tpch.md",
     "guide/your-data.md",
     "robustness.md",

@@ -53,6 +53,7 @@ from relaqs_engine.rewrite.aggregates import split_aggregates
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.flatten import flatten
+from relaqs_engine.rewrite.heavy_groups import read_heavy_groups
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.kept_values import check_kept_values
 from relaqs_engine.rewrite.members import read_members_whole
@@ -86,6 +87,7 @@ AGGREGATING: tuple[Rule, ...] = (
     hoist_statics,
     choose_method,
     read_outliers_apart,
+    read_heavy_groups,
     say_what_is_unbounded,
     check_kept_values,
 )
