@@ -84,6 +84,7 @@ MAY_IMPORT = {
         "pyarrow",
         "click",
         "anywidget",
+        "sqlglot",
         "traitlets",
     },
 }
