@@ -60,6 +60,8 @@ MIN_ROWS = 30
 # What is decided at this confidence needs no correction for how many groups were compared. The groups that
 # are still open share what the confidence asked for leaves.
 STRICT_CONFIDENCE = 0.9999
+# How often groups that are decided leave more of the confidence to those that are still open.
+MOST_ROUNDS = 4
 # How often the bound fails on the total of a group that is too small to be judged, or was not seen yet.
 FEW_ROWS_TAIL = 1e-6
 # Where there is no bound: if the smallest group seen has this many rows, a group of its size is missed once
@@ -167,11 +169,15 @@ class Membership:
         if not rules.deciders or not count:
             return Places.alike(count, certain=True)
         usual = at(self._confidence)
-        strict = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count)
-        level = 1.0 - 2.0 * (1.0 - self._confidence) / max(2, strict.open)  # one side of each decides
-        if level >= STRICT_CONFIDENCE:
-            return strict
-        return self._decided(candidates, usual, at(level), fraction, count)
+        found = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count)
+        for _ in range(MOST_ROUNDS):
+            level = 1.0 - 2.0 * (1.0 - self._confidence) / max(2, found.open)  # one side of each decides
+            if level >= STRICT_CONFIDENCE:
+                return found
+            before, found = found, self._decided(candidates, usual, at(level), fraction, count)
+            if found.open >= before.open:
+                return found
+        return found
 
     @np.errstate(divide="ignore", invalid="ignore")  # what is known exactly has no width
     def _decided(
