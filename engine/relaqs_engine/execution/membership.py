@@ -22,19 +22,22 @@ bar. At a slack of 0.44 the row's intervals would have to be more than twice as 
 **Many statements.** All statements of one estimate should hold together. What holds at 99.99 % is taken as
 decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged by
 its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decides, so each is wrong with a
-chance of 0.05/40.
+chance of 0.05/40. The groups that this leaves open share the confidence again, and are decided once more.
 
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
 A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
 same bound, with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table
 was read.
 
+**Complete groups.** A group that lies in one partition is known exactly once it was seen, and one that was
+not seen may come first. Only an index of heavy units bounds it (`layouts/heavy_units.py`).
+
 What is ugly. Groups compared are the first 500 beyond LIMIT and the 500 nearest to the thresholds of HAVING,
 and what lies beyond both is bounded by their last ones. One confidence is used for all open groups, so the
-number of them must be known first: everything is decided twice.
+number of them must be known first: everything is decided two times or more.
 
-The decisions: docs/decisions/0019-certain-rows.md; why no cell is certified by its sample alone, in
-0016-heavy-tails.md.
+The decisions: docs/decisions/0019-certain-rows.md, and 00ranks.md for complete groups; why no cell is
+certified by its sample alone, in 0016-heavy-tails.md.
 """
 
 from __future__ import annotations
