@@ -13,6 +13,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
 _SMALLEST_BYTES = 256 << 20
+_SHARE_OF_A_SERVER = 0.8  # of the machine's
 
 
 def memory_bytes(amount: int | str) -> int:
@@ -44,9 +45,16 @@ def amount_bytes(text: str) -> int:
 
 def machine_memory_bytes() -> int:
     """Return the memory this process may use: the machine's, or less where its container has a limit."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = (path.read_text(encoding="ascii").strip() for path in _CGROUP_LIMITS if path.is_file())
-    return min([physical, *(int(limit) for limit in limits if limit.isdigit())])
+    return min([_physical_bytes(), *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def _physical_bytes() -> int:
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    import psutil  # Windows
+
+    return int(psutil.virtual_memory().total)
 
 
 def _parsed(text: str) -> int | None:
@@ -56,3 +64,18 @@ def _parsed(text: str) -> int | None:
     number, unit, binary_unit = match.groups()
     factor = _BINARY_UNITS[binary_unit.lower()] if binary_unit else _UNITS[(unit or "").lower()]
     return int(float(number) * factor)
+
+
+def bound_process_memory() -> None:
+    """Let a query of a server that needs more memory than there is fail, and not the process or the machine.
+
+    DuckDB's own limit does not count the texts that a function makes of one vector of rows.
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = int(machine_memory_bytes() * _SHARE_OF_A_SERVER)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

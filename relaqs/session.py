@@ -105,6 +105,18 @@ class Session:
         """
         return self._catalog.tables
 
+    @property
+    def views(self) -> Mapping[str, str]:
+        """The views' SELECTs by name.
+
+        >>> import duckdb, relaqs
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", views={"few": "SELECT x FROM numbers WHERE x < 9"}, threads=1)
+        >>> list(db.views)
+        ['few']
+        """
+        return dict(self._views)
+
     def measured_tables(self) -> Mapping[str, Layout]:
         """Return the tables' layouts by name, with the statistics of all columns.
 

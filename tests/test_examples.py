@@ -13,6 +13,7 @@ import relaqs_bootstrap
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
 
 import relaqs
+import relaqs.dbapi
 import relaqs.pacing
 import relaqs.policies
 import relaqs.training
@@ -80,7 +81,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "algorithms": tuple(f"{each.__module__}.{each.__name__}" for each in ALGORITHMS.values()),
     "calls": tuple(
         f"{package.__name__}.{name}"
-        for package in (relaqs, relaqs.policies, relaqs.training, relaqs.pacing)
+        for package in (relaqs, relaqs.policies, relaqs.training, relaqs.pacing, relaqs.dbapi)
         for name in package.__all__
         if inspect.isfunction(getattr(package, name))
     ),

@@ -11,6 +11,7 @@ and these modules hold the rest:
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
         unions          moves aggregates below a UNION ALL, for `carve`
+        late_conditions finds rows before the subqueries that they are compared with, for `carve`
         one_row         makes one query of inner aggregates over the same rows, for `carve`
         levels          says what is known of the query around the answers
         trust           says how far an estimate of its columns can be trusted
@@ -34,6 +35,7 @@ and these modules hold the rest:
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
+        existence       EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
         semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes
