@@ -19,7 +19,6 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts.manifest import Layout, rows_in_words
 from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.planner import plan_query
-from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.flatten import flatten
@@ -251,7 +250,7 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> L
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,
-        ranks_groups=isinstance(plan, MergePlan) and plan.membership.ranking is not None,
+        ranks_groups=plan.ranks_groups,
         is_two_level=plan.is_two_level,
         rows_are_counted=all(layout.rows_are_counted for layout in layouts),
     )
