@@ -36,8 +36,8 @@ What is ugly. Groups compared are the first 500 beyond LIMIT and the 500 nearest
 and what lies beyond both is bounded by their last ones. One confidence is used for all open groups, so the
 number of them must be known first: everything is decided two times or more.
 
-The decisions: docs/decisions/0019-certain-rows.md, and 0044-heavy-units.md for complete groups; why no cell is
-certified by its sample alone, in 0016-heavy-tails.md.
+The decisions: docs/decisions/0019-certain-rows.md, and 0044-heavy-units.md for complete groups. Why no cell
+is certified by its sample alone, is in 0016-heavy-tails.md.
 """
 
 from __future__ import annotations
