@@ -13,6 +13,7 @@ _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
 _SMALLEST_BYTES = 256 << 20
+_SHARE_OF_A_SERVER = 0.8  # of the machine's
 
 
 def memory_bytes(amount: int | str) -> int:
@@ -63,3 +64,18 @@ def _parsed(text: str) -> int | None:
     number, unit, binary_unit = match.groups()
     factor = _BINARY_UNITS[binary_unit.lower()] if binary_unit else _UNITS[(unit or "").lower()]
     return int(float(number) * factor)
+
+
+def bound_process_memory() -> None:
+    """Let a query of a server that needs more memory than there is fail, and not the process or the machine.
+
+    DuckDB's own limit does not count the texts that a function makes of one vector of rows.
+    """
+    try:
+        import resource
+    except ModuleNotFoundError:  # Windows
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = int(machine_memory_bytes() * _SHARE_OF_A_SERVER)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

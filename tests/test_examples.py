@@ -14,6 +14,7 @@ from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
 
 import relaqs
 import relaqs.dask
+import relaqs.dbapi
 import relaqs.metrics
 import relaqs.pacing
 import relaqs.policies
@@ -23,6 +24,7 @@ from relaqs.policies import POLICIES
 from relaqs.training import ALGORITHMS
 from tests.test_house import product_files
 
+PUBLIC = (relaqs, relaqs.policies, relaqs.training, relaqs.pacing, relaqs.dbapi, relaqs.metrics, relaqs.dask)
 PROMPT = ">>> "
 RULES = dict.fromkeys((*READING, *SAMPLING, *AGGREGATING, *LISTING))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -82,7 +84,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "algorithms": tuple(f"{each.__module__}.{each.__name__}" for each in ALGORITHMS.values()),
     "calls": tuple(
         f"{package.__name__}.{name}"
-        for package in (relaqs, relaqs.policies, relaqs.training, relaqs.pacing, relaqs.metrics, relaqs.dask)
+        for package in PUBLIC
         for name in package.__all__
         if inspect.isfunction(getattr(package, name))
     ),

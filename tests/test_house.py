@@ -52,10 +52,19 @@ MAY_IMPORT = {
         "psutil",
         "prometheus_client",
         "opentelemetry",
+        "IPython",
+        "mcp",
         "scipy",
         "sklearn",
         "threadpoolctl",
         "xgboost",
+        "sqlalchemy",
+        "ibis",
+        "sqlglot",
+        "matplotlib",
+        "pygwire",
+        "scramp",
+        "tomli_w",
     },
     "relaqs_tpch": {
         "relaqs",
@@ -92,6 +101,8 @@ ONLY_IN = {
     "psutil": PACKAGES["relaqs"] / "memory.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",
     "distributed": PACKAGES["relaqs"] / "executors" / "dask",
+    "IPython": PACKAGES["relaqs"] / "notebook",
+    "mcp": PACKAGES["relaqs"] / "mcp",
 }
 
 LONGEST_FILE_LINES = 600

@@ -30,8 +30,10 @@ FLOORS = {
         {"pacing", "queries", "training"},
         {"session"},
         {"metrics"},
-        {"opening"},
-        {"cli"},
+        {"opening", "serve"},
+        {"cli", "dbapi", "ibis"},
+        {"sqlalchemy"},
+        {"mcp", "notebook"},
         {"__main__"},
     ),
     "relaqs_engine": (
@@ -43,7 +45,7 @@ FLOORS = {
         {"sql"},
         {"plans"},
         {"rewrite"},
-        {"execution", "planning"},
+        {"execution", "planning", "postgres"},
         {"advisor"},
     ),
 }

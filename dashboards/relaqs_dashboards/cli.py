@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 _SMALLEST_PORT, _LARGEST_PORT = 0, 65_535
 _RESULT_LIMIT_BYTES = 64 << 20
-_MEMORY_SHARE = 0.8  # of the machine's, for this process
 
 
 @click.command("dashboard", short_help="Serve pages of queries that sharpen.")
@@ -96,12 +95,13 @@ def dashboard(
             f"the dashboard needs the package {error.name}; install it with pip install 'relaqs[dashboard]'"
         ) from None
     from relaqs import connect
+    from relaqs.memory import bound_process_memory
     from relaqs_dashboards.dashboard import Dashboard
     from relaqs_dashboards.settings import check_name
 
     for user in users:
         check_name("user", user)
-    _bound_memory()
+    bound_process_memory()
     place = state or default_state(data)
     with ExitStack() as open_now:
         session = open_now.enter_context(
@@ -129,20 +129,3 @@ def _watch(
 
         server = open_now.enter_context(serve_metrics(session, metrics_port, host=host))
         click.echo(f"Metrics: http://{host}:{server.port}/metrics")
-
-
-def _bound_memory() -> None:
-    """Let a query that needs more memory than there is fail, and not the process or the machine.
-
-    DuckDB's own limit does not count the texts that a function makes of one vector of rows.
-    """
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return
-    from relaqs.memory import machine_memory_bytes
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = int(machine_memory_bytes() * _MEMORY_SHARE)
-    if soft == resource.RLIM_INFINITY or soft > most:
-        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))

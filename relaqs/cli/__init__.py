@@ -34,8 +34,10 @@ COMMANDS = {
     "append": ("relaqs.cli.append:append", "Add rows to a table that was laid out."),
     "compact": ("relaqs.cli.append:compact", "Make one file of the many that appends leave."),
     "verify": ("relaqs.cli.data:verify", "Check tables that were laid out."),
+    "serve": ("relaqs.cli.serve:serve", "Answer many users over the protocol of Postgres."),
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
+    "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
 }
 ADDED: Plugins[click.Command] = Plugins(

@@ -225,6 +225,13 @@ class OnlineQuery(Handle[Snapshot]):
             raise no_snapshot_within(seconds)
         raise RelaqsError("the query was stopped before its first snapshot; run it again, or stop it later")
 
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        from relaqs.rendering.notebook import cell_forms
+
+        return cell_forms(self)
+
     def _checked_target(self, target: Any) -> float | None:
         return relative_error(target)
 

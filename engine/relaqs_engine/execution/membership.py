@@ -81,12 +81,14 @@ class Candidates:
         rows: the joined rows seen of each, shape (groups,).
         least_rows: the fewest rows seen of any group.
         outliers: what the outlier index adds to each total, by its column, shape (groups,).
+        unseen_most: the most that the ranked total of a group not seen can be, where heavy groups were read.
     """
 
     passes: BoolArray
     rows: FloatArray
     least_rows: float
     outliers: Mapping[str, FloatArray] = field(default_factory=dict)
+    unseen_most: float = np.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,10 +296,7 @@ class Membership:
         best, decider = -np.inf, self._rules.ranking
         assert decider is not None
         if not self._all_are_seen(candidates) and not self._unseen_fail(fraction):
-            column = self._bounded(decider)
-            if column is None or self._plan.groups_are_local:
-                return np.inf
-            best = float(self._most(column, np.zeros(1), fraction)[0]) if decider.descends else 0.0
+            best = self._most_unseen(decider, candidates, fraction)
         comparable = decider.value.total is not None or candidates.least_rows >= MIN_ROWS
         passing = int(candidates.passes.sum())
         if passing == (self._rules.shown_rows or 0) + RIVALS:
@@ -308,6 +307,15 @@ class Membership:
         if len(out) - passing == RIVALS and not (comparable and out[-1]):
             return np.inf
         return best
+
+    def _most_unseen(self, decider: Decider, candidates: Candidates, fraction: float) -> float:
+        """Return the best value of a group that was not seen, inf where nothing bounds it."""
+        if self._plan.groups_are_local:
+            return candidates.unseen_most if self._plan.groups_are_final else np.inf
+        column = self._bounded(decider)
+        if column is None:
+            return np.inf
+        return float(self._most(column, np.zeros(1), fraction)[0]) if decider.descends else 0.0
 
     def _unseen_fail(self, fraction: float) -> bool:
         """Whether HAVING asks for more than a group can have if nothing was seen of it."""

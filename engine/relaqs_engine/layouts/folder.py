@@ -213,6 +213,8 @@ def _named_by(manifest: Path) -> set[str] | None:
     try:
         entries = json.loads(manifest.read_bytes())
         partitions = [*entries["partitions"], *filter(None, [entries.get("outliers")])]
+        partitions += [each["rows"] for each in entries.get("companions", ())]
+        partitions += [heavy["index"]] if (heavy := entries.get("heavy")) else []
         files = (file for partition in partitions for file in partition.get("files", [partition]))
         return {str(file["file"]).split("/")[0] for file in files}
     except FileNotFoundError:

@@ -88,6 +88,17 @@ def with_values(sql: str, parameters: Parameters | None, typed_text: Callable[[A
     return _replaced(sql, places, [_constant(typed_text(values[place.key])) for place in places])
 
 
+def parameter_count(sql: str) -> int:
+    """Return how many values the parameters `?` and `$1` need: the highest place among them.
+
+    >>> parameter_count("SELECT $2, '$3'"), parameter_count("SELECT ? + ?"), parameter_count("SELECT 1")
+    (2, 2, 0)
+    """
+    if "?" not in sql and "$" not in sql:
+        return 0
+    return max((place.key for place in _parameters(_tokens(sql)) if isinstance(place.key, int)), default=0)
+
+
 def tells_the_time(sql: str) -> bool:
     """Return whether the text has the name of a function such as now(), be it in a comment."""
     return _MOMENT.search(sql) is not None

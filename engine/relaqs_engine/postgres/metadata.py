@@ -1,0 +1,324 @@
+"""Questions of tools about the server itself, rewritten for DuckDB and answered from names and types alone.
+
+    SELECT relname FROM pg_catalog.pg_class      →  SELECT relname FROM pg.pg_class
+    SELECT 'trips'::regclass::oid                →  SELECT to_regclass('trips')
+    SELECT current_database(), version()         →  SELECT 'relaqs', 'PostgreSQL 15.0 …'
+
+Only the relations of `catalog.sql` and `empty_relations.txt` can be read, only known functions called, and
+what could make anything of one row is guarded as in any query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+import pyarrow as pa
+from sqlglot import exp
+
+from relaqs_engine.duck import Cursor, Database, DatabaseConfig, quote_name, quote_text
+from relaqs_engine.errors import SqlError, UnsupportedError
+from relaqs_engine.postgres.wording import DATABASE, without_postgres_words
+from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.functions import VOLATILE_NAMES, allowed_functions
+from relaqs_engine.sql.guards import guard_functions
+from relaqs_engine.sql.parse import DIALECT, is_cte_reference
+from relaqs_engine.sql.read import read_statements
+
+_MEMORY_LIMIT_BYTES, _RESULT_LIMIT_BYTES = 256 << 20, 32 << 20
+_FIRST_TABLE = 16384  # OIDs below are Postgres's own
+_ROW_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.Explode)
+_REFUSED = (exp.ReadCSV, exp.ReadParquet, exp.CurrentTimestampLTZ)
+_OF_FUNCTIONS: dict[type[exp.Expr], str] = {
+    exp.CurrentVersion: "version",
+    exp.CurrentDatabase: "current_database",
+    exp.CurrentCatalog: "current_database",
+    exp.CurrentSchema: "current_schema",
+    exp.CurrentUser: "current_user",
+    exp.CurrentRole: "current_user",
+    exp.SessionUser: "current_user",
+}
+_LOOKED_UP = {
+    "regclass": ("to_regclass", "name_of_class"),
+    "regtype": ("to_regtype", "name_of_type"),
+    "regnamespace": ("to_regnamespace", "name_of_namespace"),
+    "regproc": ("", ""),
+    "regprocedure": ("", ""),
+    "regrole": ("", ""),
+}
+_RENAMED = {"json_build_object": "json_object", "json_build_array": "json_array"}
+_PLAIN_TYPES = {"oid": "BIGINT", "name": "TEXT", "char": "TEXT", "int2vector": "BIGINT[]", "xid": "BIGINT"}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownColumn:
+    """A column of a table as Postgres has it. modifier: of a numeric its digits, else -1."""
+
+    name: str
+    type_oid: int
+    modifier: int
+    sql_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """A table that tools may see."""
+
+    name: str
+    row_count: int
+    columns: tuple[ShownColumn, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownType:
+    """A type that tools may see. array_oid: of arrays of it, 0 for none."""
+
+    oid: int
+    name: str
+    sql_name: str
+    size: int
+    array_oid: int
+
+
+class Metadata:
+    """Answers what tools ask about tables, columns and types. It has no table's data.
+
+    Args:
+        tables: what there is to see.
+        types: the types that columns may have.
+        users: who may connect.
+        settings: name → value, for pg_settings.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[ShownTable],
+        types: Sequence[ShownType],
+        users: Sequence[str],
+        settings: Mapping[str, str],
+    ) -> None:
+        self._tables = frozenset(table.name.lower() for table in tables)
+        limits = DatabaseConfig((), _MEMORY_LIMIT_BYTES, result_limit_bytes=_RESULT_LIMIT_BYTES)
+        self._database = Database(limits)
+        with_ddl = self._database.cursor()
+        with_ddl.run(_resource("catalog.sql"))
+        for statement in _empty_relations():
+            with_ddl.run(statement)
+        _fill(with_ddl, tables, types, users, settings)
+        self._relations = frozenset(
+            f"{schema}.{name}"
+            for schema, name in with_ddl.rows(
+                "SELECT schema_name, table_name FROM duckdb_tables() UNION ALL "
+                "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal"
+            )
+        )
+        self._functions = allowed_functions() | {
+            name
+            for (name,) in with_ddl.rows(
+                "SELECT DISTINCT lower(function_name) FROM duckdb_functions() "
+                "WHERE NOT internal AND function_type = 'macro'"
+            )
+        }
+        self._own_functions = self._functions - allowed_functions()
+        with_ddl.close()
+
+    def rewritten(self, sql: str, constant: Callable[[str, str], str | None]) -> str | None:
+        """Return SQL for `table`, or None where the question is one about tables of the warehouse.
+
+        Args:
+            sql: one SELECT.
+            constant: (function, argument) → what it gives in this connection, such as ("current_user", "")
+                and ("current_setting", "search_path"). None where there is no such value.
+
+        Raises:
+            SqlError: it does not parse, or names a table or function that is not there.
+            UnsupportedError: it reads tables of both kinds.
+        """
+        trees = read_statements(without_postgres_words(sql), Effort())
+        if len(trees) != 1 or not isinstance(trees[0], exp.Query):
+            return None
+        tree = trees[0]
+        others = [table.name for table in _tables(tree) if not self._place(table)]
+        reads_own = any("." in self._qualified(table) for table in _tables(tree))
+        if not reads_own and (others or not self._calls_own(tree)):
+            return None
+        if others and others[0].lower() in self._tables:
+            raise UnsupportedError(
+                f"a query about {others[0]} and about the server itself is not answered; ask one at a time"
+            )
+        if others:
+            raise SqlError(f"there is no relation {others[0]} in the catalog of this server")
+        return self._as_duckdb(tree, constant).sql(DIALECT)
+
+    def cursor(self) -> Cursor:
+        """Return a cursor for one thread, on which the rewritten SQL is run."""
+        return self._database.cursor()
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._database.close()
+
+    def _qualified(self, table: exp.Table) -> str:
+        """Return the relation's name here, "" where it has none."""
+        schema = {"information_schema": "info", "": "pg"}.get(table.db.lower(), table.db)
+        name = f"{schema}.{table.name.lower()}"
+        return name if name in self._relations else ""
+
+    def _place(self, table: exp.Table) -> bool:
+        return bool(self._qualified(table))
+
+    def _calls_own(self, tree: exp.Expr) -> bool:
+        """Whether a function is called that only the server itself has."""
+        own = self._own_functions | {"current_setting", "set_config", "version", "current_schemas"}
+        if any(isinstance(node, (*_OF_FUNCTIONS, exp.CurrentSchemas)) for node in tree.walk()):
+            return True
+        if any(node.name.lower() in own for node in tree.find_all(exp.Anonymous)):
+            return True
+        return any(_looked_up(node) is not None for node in tree.find_all(exp.Cast))
+
+    def _as_duckdb(self, tree: exp.Query, constant: Callable[[str, str], str | None]) -> exp.Expr:
+        for table in list(_tables(tree)):
+            schema, _, name = self._qualified(table).partition(".")
+            alias = table.alias or table.name
+            table.replace(_aliased(exp.table_(name, db=schema), table, alias))
+        whole = tree.transform(_without_postgres_types).transform(lambda node: _constants(node, constant))
+        self._check_functions(whole)
+        guard_functions(whole)
+        return whole
+
+    def _check_functions(self, tree: exp.Expr) -> None:
+        for node in tree.find_all(exp.Func):
+            if isinstance(node, _REFUSED):
+                raise SqlError(f"the function {node.sql_name().lower()} is not allowed in a query")
+            if isinstance(node, exp.Anonymous):
+                name = node.name.lower()
+                if name not in self._functions and name not in VOLATILE_NAMES:
+                    raise SqlError(f"the function {name!r} is not known or not allowed in a query")
+
+
+def answer(cursor: Cursor, sql: str) -> tuple[list[tuple[str, str]], pa.Table]:
+    """Return the columns of rewritten SQL, names and DuckDB's types, and its rows."""
+    return cursor.describe(sql), cursor.table(sql)
+
+
+def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
+    """Yield what is read, without CTEs. Raises SqlError for a table function that may not be called."""
+    for table in tree.find_all(exp.Table):
+        if isinstance(table.this, exp.Identifier):
+            if table.db or not is_cte_reference(table):
+                yield table
+        elif not isinstance(table.this, _ROW_FUNCTIONS):
+            text = table.this.sql(DIALECT)
+            raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
+
+
+def _aliased(relation: exp.Table, before: exp.Table, alias: str) -> exp.Table:
+    for key in ("joins", "laterals", "pivots", "sample", "ordinality"):
+        if before.args.get(key):
+            relation.set(key, before.args[key])
+    kept = before.args.get("alias")
+    relation.set("alias", kept or exp.TableAlias(this=exp.to_identifier(alias)))
+    return relation
+
+
+def _looked_up(cast: exp.Cast) -> tuple[str, str] | None:
+    """Return the functions for a cast to a type such as regclass: from a name, and from an OID."""
+    return _LOOKED_UP.get(_type_name(cast))
+
+
+def _type_name(cast: exp.Cast) -> str:
+    return cast.to.sql("postgres").lower().strip('"')
+
+
+def _without_postgres_types(node: exp.Expr) -> exp.Expr:
+    if not isinstance(node, exp.Cast):
+        return node
+    name = _type_name(node)
+    if name in _PLAIN_TYPES:
+        if isinstance(node.this, exp.Cast) and _looked_up(node.this) is not None:
+            return _without_postgres_types(node.this)
+        return exp.cast(node.this, _PLAIN_TYPES[name], dialect=DIALECT)
+    if name not in _LOOKED_UP:
+        return node
+    from_name, from_oid = _LOOKED_UP[name]
+    is_name = isinstance(node.this, exp.Literal) and node.this.is_string and not node.this.name.isdecimal()
+    if not from_name:
+        return exp.cast(node.this, "TEXT")
+    if is_name or isinstance(node.this, exp.Literal):
+        return exp.Anonymous(this=from_name, expressions=[node.this]) if is_name else node.this
+    return exp.Anonymous(this=from_oid, expressions=[node.this])
+
+
+def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> exp.Expr:
+    """Return what a function of the connection gives, in the place of its call."""
+    if isinstance(node, exp.CurrentSchemas):
+        return exp.array(exp.Literal.string("pg_catalog"), exp.Literal.string("public"))
+    name = _OF_FUNCTIONS.get(type(node), "")
+    argument = ""
+    if isinstance(node, exp.Anonymous):
+        name, arguments = node.name.lower(), node.expressions
+        argument = arguments[0].name if arguments else ""
+        if name == "set_config":
+            if argument.lower().startswith("relaqs."):
+                raise UnsupportedError(f"set_config of {argument} is not served; use SET {argument} = …")
+            return arguments[1] if len(arguments) > 1 else node
+        if name in _RENAMED:
+            return exp.Anonymous(this=_RENAMED[name], expressions=arguments)
+    if name not in {"version", "current_database", "current_schema", "current_user", "current_setting"}:
+        return node
+    value = constant(name, argument)
+    literal = exp.null() if value is None else exp.Literal.string(value)
+    if isinstance(node.parent, exp.Select):  # an output keeps the name that Postgres gives it
+        return exp.alias_(literal, name)
+    return literal
+
+
+@cache
+def _resource(name: str) -> str:
+    return files("relaqs_engine.postgres").joinpath(name).read_text(encoding="utf-8")
+
+
+def _empty_relations() -> Iterator[str]:
+    """Yield the statements that make what is always empty. `#` marks numbers, `?` switches, `[]` lists."""
+    for line in _resource("empty_relations.txt").splitlines():
+        relation, *columns = line.split()
+        yield f"CREATE TABLE {relation} ({', '.join(map(_declared, columns))})"
+
+
+def _declared(column: str) -> str:
+    name = column.rstrip("[]#?")
+    kind = "BIGINT" if "#" in column else "BOOLEAN" if "?" in column else "VARCHAR"
+    return f"{quote_name(name)} {kind}{'[]' if column.endswith('[]') else ''}"
+
+
+def _fill(
+    cursor: Cursor,
+    tables: Sequence[ShownTable],
+    types: Sequence[ShownType],
+    users: Sequence[str],
+    settings: Mapping[str, str],
+) -> None:
+    shown = [(_FIRST_TABLE + i, each) for i, each in enumerate(tables)]
+    _insert(cursor, "shown_table", [(oid, each.name, each.row_count) for oid, each in shown])
+    columns = [
+        (oid, place, column.name, column.type_oid, column.modifier, column.sql_type)
+        for oid, each in shown
+        for place, column in enumerate(each.columns, 1)
+    ]
+    _insert(cursor, "shown_column", columns)
+    _insert(cursor, "shown_type", [(t.oid, t.name, t.sql_name, t.size, t.array_oid) for t in types])
+    _insert(cursor, "shown_user", [(10 + i, name) for i, name in enumerate(users)])
+    _insert(cursor, "shown_setting", list(settings.items()))
+
+
+def _insert(cursor: Cursor, table: str, rows: Collection[Sequence[int | str]]) -> None:
+    if rows:
+        written = (
+            f"({', '.join(str(v) if isinstance(v, int) else quote_text(v) for v in row)})" for row in rows
+        )
+        cursor.run(f"INSERT INTO {table} VALUES {', '.join(written)}")
+
+
+__all__ = ["DATABASE", "Metadata", "ShownColumn", "ShownTable", "ShownType", "answer"]

@@ -1,0 +1,91 @@
+"""Which types parameters have, from where they stand: clients of Postgres ask before they give values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from relaqs_engine.errors import SqlError
+from relaqs_engine.postgres.wording import without_postgres_words
+from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.sql.read import read_statements
+
+_WRAPPERS = (exp.Paren, exp.Any, exp.All, exp.Tuple)
+
+
+def parameter_types(sql: str, columns: Mapping[str, str]) -> dict[int, str]:
+    """Return DuckDB's types of parameters `$1`, by place, as far as the text tells them.
+
+    A parameter has the type that it is cast to, or that of the column it is compared with. Beside LIMIT and
+    OFFSET it is a whole number.
+
+    Args:
+        sql: one statement. Of one that does not parse nothing is known.
+        columns: names in lower case → types. A name that stands for two types is left out.
+
+    >>> parameter_types("SELECT $1::DATE FROM t WHERE fare < $2 AND zone = ANY($3) LIMIT $4",
+    ...     {"fare": "DOUBLE", "zone": "INTEGER"})
+    {1: 'DATE', 2: 'DOUBLE', 3: 'INTEGER[]', 4: 'BIGINT'}
+    """
+    try:
+        trees = read_statements(without_postgres_words(sql), Effort())
+    except SqlError:
+        return {}
+    found: dict[int, str] = {}
+    for tree in trees:
+        for node, place in _parameters(tree):
+            type_ = _type_of_place(node, columns)
+            if type_ is not None:
+                found.setdefault(place, type_)
+    return dict(sorted(found.items()))
+
+
+def _parameters(tree: exp.Expr) -> Iterator[tuple[exp.Expr, int]]:
+    for node in tree.find_all(exp.Parameter, exp.Placeholder):
+        name = node.name or (node.this.name if isinstance(node.this, exp.Expr) else "")
+        if name.isdecimal():
+            yield node, int(name)
+
+
+def _type_of_place(node: exp.Expr, columns: Mapping[str, str]) -> str | None:
+    child, parent = node, node.parent
+    is_list = False
+    while isinstance(parent, _WRAPPERS):
+        is_list = is_list or isinstance(parent, exp.Any | exp.All)
+        child, parent = parent, parent.parent
+    if isinstance(parent, exp.Cast):
+        return parent.to.sql(DIALECT)
+    if isinstance(parent, exp.Limit | exp.Offset | exp.Fetch):
+        return "BIGINT"
+    if isinstance(parent, exp.Like | exp.ILike):
+        return "VARCHAR"
+    if isinstance(parent, exp.Binary | exp.Between | exp.In):
+        others = [each for each in parent.iter_expressions() if each is not child]
+        known = next(filter(None, (_type_of_value(each, columns) for each in others)), None)
+        return f"{known}[]" if known is not None and is_list else known
+    return None
+
+
+def _type_of_value(node: exp.Expr, columns: Mapping[str, str]) -> str | None:
+    match node:
+        case exp.Paren():
+            return _type_of_value(node.this, columns)
+        case exp.Column():
+            return columns.get(node.name.lower())
+        case exp.Cast():
+            return node.to.sql(DIALECT)
+        case exp.Literal():
+            return "VARCHAR" if node.is_string else "BIGINT" if node.is_int else "DOUBLE"
+        case exp.Count():
+            return "BIGINT"
+        case exp.Max() | exp.Min():
+            return _type_of_value(node.this, columns)
+        case exp.Sum() | exp.Avg():
+            return "DOUBLE"
+        case exp.Lower() | exp.Upper() | exp.Substring() | exp.Concat():
+            return "VARCHAR"
+        case exp.Binary() if not isinstance(node, exp.Predicate):
+            return _type_of_value(node.this, columns) or _type_of_value(node.expression, columns)
+    return None

@@ -1,0 +1,153 @@
+"""`relaqs serve`: answer many users over the wire protocol of Postgres."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from relaqs_engine.layouts.scan_cost import SOON_SECONDS
+
+from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size
+
+if TYPE_CHECKING:
+    from relaqs.serve.entry import Door
+
+_FILE = click.Path(exists=True, dir_okay=False)
+_USERS = click.option(
+    "--users",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Who may connect. `relaqs serve add-user` writes it. Without it, anybody on this machine may.",
+)
+
+
+@click.group("serve", invoke_without_command=True)
+@data_option_of_a_group
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to serve on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=5433,
+    show_default=True,
+    help="0 takes any that is free.",
+)
+@_USERS
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="The server's certificate, in PEM.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="The key of the certificate.")
+@click.option("--allow-plain", is_flag=True, help="Let clients in without TLS. Their answers can be read.")
+@click.option("--memory-limit", type=memory_size, metavar="SIZE", help="Of all queries, such as 4GB.")
+@click.option("--threads", type=click.IntRange(min=1), help="That answer queries. One for each core.")
+@cluster_option
+@click.pass_context
+def serve(
+    context: click.Context,
+    data: str | Path | None,
+    host: str,
+    port: int,
+    users: Path | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    allow_plain: bool,
+    memory_limit: int | None,
+    threads: int | None,
+    cluster: str | None,
+) -> None:
+    """Answer many users over the wire protocol of Postgres: psql, Superset, Metabase, Grafana, any driver.
+
+    A SELECT is answered exactly. After SET relaqs.target = '5%' or SET relaqs.within = '2s' the first answer
+    that is good enough is sent, and a NOTICE says how good it is. Ctrl-C stops.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if data is None:
+        raise click.UsageError("Missing option '--data'; name the folder of tables to serve")
+    _need_packages()
+    from relaqs.memory import bound_process_memory
+    from relaqs.opening import connect
+    from relaqs.serve.server import run
+
+    door = _door(host, users, tls_cert, tls_key, allow_plain=allow_plain)
+    bound_process_memory()
+    with connect(
+        data,
+        cluster=cluster,
+        memory_limit=memory_limit,
+        threads=threads,
+        exact_below_seconds=None if cluster else SOON_SECONDS,
+    ) as session:
+        run(session, door, host, port, _say_address)
+
+
+@serve.command("add-user")
+@click.argument("name")
+@_USERS
+@click.option(
+    "--password-stdin", is_flag=True, help="Read the password from standard input, one line, without asking."
+)
+def add_user(name: str, users: Path | None, password_stdin: bool) -> None:
+    """Add the user NAME to the file of --users, or give them another password.
+
+    The password is asked for. The file has only what proves it, and may be edited: it has the user's limits,
+    too.
+    """
+    _need_packages()
+    from relaqs.serve.users import add_user as add
+
+    if users is None:
+        raise click.UsageError("Missing option '--users'; name the file to add the user to")
+    if password_stdin:
+        password = sys.stdin.readline().rstrip("\r\n")
+    else:
+        password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    is_new = add(users, name, password)
+    click.echo(f"{name} {'was added to' if is_new else 'has another password in'} {users}")
+
+
+def _need_packages() -> None:
+    try:
+        import pygwire  # noqa: F401
+        import scramp  # noqa: F401
+        import tomli_w  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"serving needs the package {error.name}; install it with pip install 'relaqs[serve]'"
+        ) from None
+
+
+def _door(host: str, users: Path | None, cert: str | None, key: str | None, *, allow_plain: bool) -> Door:
+    """Return who may come in. What would let strangers in, or show answers to them, must be said."""
+    from relaqs.serve.entry import Door
+    from relaqs.serve.stream import is_loopback
+    from relaqs.serve.users import Users
+
+    if (cert is None) != (key is None):
+        raise click.UsageError("TLS needs both --tls-cert and --tls-key")
+    if users is None and not is_loopback(host):
+        raise click.UsageError(
+            f"on {host} others can connect; say who may by --users FILE, as relaqs serve add-user writes it"
+        )
+    if cert is None and not allow_plain and not is_loopback(host):
+        raise click.UsageError(
+            f"on {host} others can read what is sent; give --tls-cert and --tls-key, or --allow-plain"
+        )
+    who = None if users is None else Users.read(users)
+    return Door(who, _tls(cert, key), demands_tls=cert is not None and not allow_plain)
+
+
+def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:
+    if cert is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    try:
+        context.load_cert_chain(cert, key)
+    except (ssl.SSLError, OSError) as error:
+        raise click.UsageError(f"{cert} and {key} are no certificate and its key: {error}") from None
+    return context
+
+
+def _say_address(host: str, port: int) -> None:
+    click.echo(f"Serving on {host}:{port}. Connect with psql -h {host} -p {port} relaqs. Ctrl-C stops.")
+    sys.stdout.flush()

@@ -1,0 +1,310 @@
+"""A SELECT becomes an answer: exact, or the first that is as good as the connection's settings ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from relaqs_engine.duck import Cursor, Interrupted
+from relaqs_engine.errors import RelaqsError
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
+from relaqs_engine.postgres.parameter_types import parameter_types
+from relaqs_engine.postgres.wording import may_ask_metadata, without_schema
+from relaqs_engine.sql.constants import parameter_count, with_values
+
+from relaqs.queries.snapshot import Snapshot
+from relaqs.serve.column_types import (
+    BOOL,
+    FLOAT8,
+    TEXT,
+    UNKNOWN,
+    ColumnType,
+    column_type,
+    is_number,
+    parameter_oid,
+)
+from relaqs.serve.failures import CANCELED, RefusedError
+from relaqs.serve.quotas import UserQuota
+from relaqs.serve.settings import SERVER_VERSION, Settings
+from relaqs.serve.statements import Select
+from relaqs.serve.values import check_columns
+from relaqs.session import Session
+
+_T = TypeVar("_T")
+
+METADATA_SECONDS = 10.0  # a question about names and types takes milliseconds
+_EXPLAINED = "QUERY PLAN"
+_OPEN = {0, UNKNOWN.oid}
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyColumn:
+    """A column of an answer as clients are told of it."""
+
+    name: str
+    kind: ColumnType
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer. notices: what its reader should know, in words."""
+
+    columns: tuple[ReplyColumn, ...]
+    table: pa.Table
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: their name, the settings of their connection, and what they may use."""
+
+    name: str
+    settings: Settings
+    quota: UserQuota = field(default_factory=UserQuota)
+
+
+class Answering:
+    """Answers the SELECTs of all connections with one session.
+
+    Args:
+        session: has the tables and the cores.
+        metadata: answers what is asked about the server itself.
+        threads: plan and look up. Queries run on the session's own.
+    """
+
+    def __init__(self, session: Session, metadata: Metadata, threads: Executor) -> None:
+        self._session = session
+        self._metadata = metadata
+        self._threads = threads
+        self._column_types = _column_types(session)
+
+    def parameter_oids(self, select: Select, given: Sequence[int]) -> tuple[int, ...]:
+        """Return the types of a query's parameters: those that were given, the others from their places.
+
+        given: OIDs, 0 or UNKNOWN where the client leaves one open. There may be fewer than parameters.
+        """
+        count = parameter_count(select.sql)
+        oids = [*given[:count], *(0,) * (count - len(given))]
+        if all(oid not in _OPEN for oid in oids):
+            return tuple(oids)
+        found = parameter_types(select.sql, self._column_types)
+        return tuple(
+            parameter_oid(found.get(place)) if oid in _OPEN else oid for place, oid in enumerate(oids, 1)
+        )
+
+    async def columns(self, select: Select, values: Sequence[Any], asker: Asker) -> tuple[ReplyColumn, ...]:
+        """Return the columns that the answer will have.
+
+        values: of its parameters, in order.
+        """
+        if select.is_explained:
+            return (ReplyColumn(_EXPLAINED, TEXT),)
+        rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
+        if rewritten is not None:
+            return await self._in_thread(self._metadata_columns, rewritten)
+        plan = await self._in_thread(self._plan, select, values)
+        return _columns(plan, asker.settings)
+
+    async def answer(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
+        """Return the answer to a SELECT, or how it would be answered if that is what was asked.
+
+        Raises:
+            RelaqsError: it is wrong or cannot be answered, or its user has no room for it.
+        """
+        if select.is_explained:
+            sql = self._own_sql(select)
+            text = await self._in_thread(self._session.explain, sql, params=values or None)
+            return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
+        rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
+        if rewritten is not None:
+            return await self._about_the_server(rewritten)
+        async with asker.quota.running():
+            return await self._about_tables(select, values, asker)
+
+    async def _about_tables(self, select: Select, values: Sequence[Any], asker: Asker) -> Reply:
+        plan = await self._in_thread(self._plan, select, values)
+        columns = _columns(plan, asker.settings)
+        check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
+        options = asker.settings.options(asker.quota.weight)
+        query = await self._in_thread(
+            self._session.submit,
+            self._own_sql(select),
+            options,
+            params=values or None,
+            intervals=not asker.settings.is_exact,
+        )
+        try:
+            snapshot = None
+            async for snapshot in query:  # noqa: B007 - the last is the answer
+                pass
+        finally:
+            query.stop()
+        if snapshot is None or (asker.settings.is_exact and not snapshot.is_exact):
+            raise RelaqsError("the query was stopped before its answer was there; run it again")
+        asker.quota.check_size(snapshot.table.nbytes)
+        table = _table(snapshot, plan, columns, asker.settings)
+        return Reply(columns, table, tuple(_notices(snapshot, plan, asker.settings)))
+
+    async def _about_the_server(self, rewritten: str) -> Reply:
+        cursor = self._metadata.cursor()
+        stop = asyncio.get_running_loop().call_later(METADATA_SECONDS, cursor.interrupt)
+        try:
+            described, table = await self._in_thread(answer, cursor, rewritten)
+        except Interrupted:
+            raise RefusedError(
+                CANCELED, f"a question about the server itself took more than {METADATA_SECONDS:g} s"
+            ) from None
+        except asyncio.CancelledError:
+            cursor.interrupt()
+            raise
+        finally:
+            stop.cancel()
+        return Reply(_described(described), table)
+
+    def _metadata_columns(self, rewritten: str) -> tuple[ReplyColumn, ...]:
+        cursor = self._metadata.cursor()
+        try:
+            return _described(cursor.describe(rewritten))
+        finally:
+            cursor.close()
+
+    def _metadata_sql(self, select: Select, values: Sequence[Any], asker: Asker) -> str | None:
+        """Return the SQL for a question about the server itself, None for one about tables."""
+        if not may_ask_metadata(select.sql):
+            return None
+        cursor: Cursor = self._metadata.cursor()
+        try:
+            sql = with_values(select.sql, list(values) or None, cursor.typed_text)
+        finally:
+            cursor.close()
+        return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))
+
+    def _plan(self, select: Select, values: Sequence[Any]) -> OnlinePlan:
+        return self._session.plan(self._own_sql(select), params=values or None)
+
+    def _own_sql(self, select: Select) -> str:
+        return without_schema(select.sql, self._session.tables)
+
+    async def _in_thread(self, function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: function(*arguments, **named))
+
+
+def _column_types(session: Session) -> dict[str, str]:
+    """Return the types of all columns by name in lower case, without names that stand for two types."""
+    found: dict[str, set[str]] = {}
+    for layout in session.tables.values():
+        for column in layout.columns:
+            found.setdefault(column.name.lower(), set()).add(column.type)
+    return {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
+
+
+def _constant(function: str, argument: str, asker: Asker) -> str | None:
+    match function:
+        case "version":
+            return f"PostgreSQL {SERVER_VERSION} (ReLAQS)"
+        case "current_database":
+            return DATABASE
+        case "current_schema":
+            return "public"
+        case "current_user":
+            return asker.name
+    try:
+        return asker.settings.show(argument)
+    except RefusedError:
+        return None
+
+
+def _described(described: Sequence[tuple[str, str]]) -> tuple[ReplyColumn, ...]:
+    return tuple(ReplyColumn(name, column_type(type_)) for name, type_ in described)
+
+
+def _columns(plan: OnlinePlan, settings: Settings) -> tuple[ReplyColumn, ...]:
+    """Return the query's own columns, and those of its intervals if they are asked for."""
+    own = [ReplyColumn(output.name, column_type(output.type)) for output in plan.outputs]
+    if not settings.wants_intervals:
+        return tuple(own)
+    taken = {column.name for column in own}
+    added = []
+    for place in _estimated(plan):
+        end = FLOAT8 if is_number(own[place].kind) else own[place].kind
+        for suffix, kind in (("low", end), ("high", end), ("certified", BOOL)):
+            name = f"{own[place].name}_{suffix}"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            added.append(ReplyColumn(name, kind))
+    return (*own, *added)
+
+
+def _estimated(plan: OnlinePlan) -> list[int]:
+    """Return the places of the columns that have intervals before the end."""
+    if not plan.is_estimated:
+        return []
+    return [place for place, output in enumerate(plan.outputs) if output.kind is not OutputKind.KEY]
+
+
+def _table(
+    snapshot: Snapshot, plan: OnlinePlan, columns: Sequence[ReplyColumn], settings: Settings
+) -> pa.Table:
+    """Return the values in the order of the columns. An exact value without an interval is both its ends."""
+    arrays = list(snapshot.estimate.columns)
+    if settings.wants_intervals:
+        known = {column.position: column for column in snapshot.columns}
+        for place in _estimated(plan):
+            if place in known:
+                column = known[place]
+                arrays += [snapshot.table[name] for name in (column.low, column.high, column.certified)]
+            else:
+                arrays += [arrays[place], arrays[place], pa.array([True] * snapshot.table.num_rows)]
+    names = [f"c{place}" for place in range(len(columns))]  # a query may give two columns one name
+    table = pa.Table.from_arrays(arrays, names)
+    return table.cast(_as_announced(table.schema, columns), safe=False) if settings.wants_intervals else table
+
+
+def _as_announced(schema: pa.Schema, columns: Sequence[ReplyColumn]) -> pa.Schema:
+    """Return the schema with numbers as floats where floats were announced: ends of intervals of integers."""
+    fields = [
+        pa.field(each.name, pa.float64()) if column.kind is FLOAT8 and not _is_nested(each.type) else each
+        for each, column in zip(schema, columns, strict=True)
+    ]
+    return pa.schema(fields)
+
+
+def _is_nested(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(type_))
+
+
+def _notices(snapshot: Snapshot, plan: OnlinePlan, settings: Settings) -> list[str]:
+    """Return what the reader should know. Nothing is said of an exact answer that was asked for."""
+    if settings.is_exact:
+        return []
+    if snapshot.is_exact:
+        return ["exact: all rows that count were read"]
+    said = [_quality(snapshot, plan)]
+    if snapshot.target is not None and snapshot.error > snapshot.target:
+        said.append(f"relaqs.target is {_percent(snapshot.target)}; time was up before it was reached")
+    if snapshot.unseen_groups:
+        said.append(f"about {snapshot.unseen_groups} groups have not been seen yet")
+    return [*said, *snapshot.warnings]
+
+
+def _quality(snapshot: Snapshot, plan: OnlinePlan) -> str:
+    error = "no error bar yet"
+    if math.isfinite(snapshot.error):
+        error = f"±{_percent(snapshot.error)} at {_percent(snapshot.confidence)} confidence"
+    said = f"approximate: {error}, after {_percent(snapshot.fraction)} of {plan.leading or 'the rows'}"
+    unsure, numbers = int(np.isinf(snapshot.widths).sum()), int((~np.isnan(snapshot.widths)).sum())
+    return f"{said}; {unsure} of {numbers} numbers are not certified" if unsure else said
+
+
+def _percent(share: float) -> str:
+    return f"{share:.2g}" if share == 0 else f"{100 * share:.3g} %"

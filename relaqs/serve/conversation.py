@@ -1,0 +1,457 @@
+"""One connection, message by message: statements in, rows out.
+
+A statement runs as a task of its own, so that it can be stopped from outside: by the client's wish on another
+connection, and when the client has gone. After an error in the extended protocol all is skipped until Sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pygwire import TransactionStatus
+from pygwire.messages import (
+    Bind,
+    BindComplete,
+    Close,
+    CloseComplete,
+    CommandComplete,
+    DataRow,
+    Describe,
+    EmptyQueryResponse,
+    ErrorResponse,
+    Execute,
+    FieldDescription,
+    Flush,
+    NoData,
+    NoticeResponse,
+    ParameterDescription,
+    ParameterStatus,
+    Parse,
+    ParseComplete,
+    PGMessage,
+    PortalSuspended,
+    Query,
+    ReadyForQuery,
+    RowDescription,
+    Sync,
+    Terminate,
+)
+from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.constants import parameter_count
+
+from relaqs.serve import values
+from relaqs.serve.answering import Answering, Asker, Reply, ReplyColumn
+from relaqs.serve.column_types import TEXT
+from relaqs.serve.failures import (
+    CANCELED,
+    IN_FAILED_TRANSACTION,
+    NOT_SUPPORTED,
+    PROTOCOL_VIOLATION,
+    SYNTAX_ERROR,
+    UNKNOWN_PORTAL,
+    UNKNOWN_STATEMENT,
+    RefusedError,
+    error_fields,
+    notice_fields,
+)
+from relaqs.serve.parameters import parameter_value
+from relaqs.serve.settings import REPORTED
+from relaqs.serve.statements import (
+    Deallocate,
+    Nothing,
+    Request,
+    Reset,
+    Select,
+    Set,
+    Show,
+    Transaction,
+    requests,
+)
+from relaqs.serve.stream import Stream
+
+_MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
+_MOST_PREPARED = 1000
+_FULL = "53000"
+_NO_VALUES: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A statement that a client may run again and again.
+
+    Attributes:
+        request: None where the text is empty.
+        type_oids: of its parameters.
+        columns: of its answer, once the client was told.
+    """
+
+    request: Request | None
+    type_oids: tuple[int, ...] = ()
+    columns: tuple[ReplyColumn, ...] | None = None
+
+
+@dataclass(slots=True)
+class Portal:
+    """A prepared statement with values for its parameters.
+
+    Attributes:
+        prepared: the statement.
+        bound: the values.
+        formats: of the answer's columns, as the client gave them.
+        rows: what is left of the answer, once it runs.
+        waiting: rows that were encoded and are not sent yet.
+        sent: how many rows were sent.
+    """
+
+    prepared: Prepared
+    bound: tuple[Any, ...]
+    formats: tuple[int, ...]
+    rows: Iterator[list[values.RowBytes]] | None = None
+    waiting: list[values.RowBytes] = field(default_factory=list)
+    sent: int = 0
+
+
+class Conversation:
+    """What one client asks and is answered, after they were let in."""
+
+    def __init__(self, stream: Stream, asker: Asker, answering: Answering) -> None:
+        self._stream = stream
+        self._asker = asker
+        self._answering = answering
+        self._prepared: dict[str, Prepared] = {}
+        self._portals: dict[str, Portal] = {}
+        self._status = TransactionStatus.IDLE
+        self._running: asyncio.Task[None] | None = None
+        self._skips_to_sync = False
+
+    def cancel(self) -> None:
+        """Stop the statement that runs, if one does."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def hold(self) -> None:
+        """Answer until the client says goodbye or has gone.
+
+        Raises:
+            RefusedError: what came is no message of the protocol.
+        """
+        inbox: asyncio.Queue[PGMessage | RefusedError | None] = asyncio.Queue(_MESSAGES_AHEAD)
+        reading = asyncio.create_task(self._read(inbox))
+        try:
+            while (message := await inbox.get()) is not None and not isinstance(message, Terminate):
+                if isinstance(message, RefusedError):
+                    raise message
+                await self._answer(message)
+        finally:
+            reading.cancel()
+
+    async def _read(self, inbox: asyncio.Queue[PGMessage | RefusedError | None]) -> None:
+        message: PGMessage | None = None
+        try:
+            while (message := await self._stream.next()) is not None:
+                await inbox.put(message)
+        except RefusedError as refusal:
+            self.cancel()
+            await inbox.put(refusal)
+        else:
+            self.cancel()
+            await inbox.put(None)
+
+    async def _answer(self, message: PGMessage) -> None:
+        match message:
+            case Query():
+                await self._guarded(self._simple(message.query_string), message.query_string)
+                self._ready()
+            case Sync():
+                self._skips_to_sync = False
+                self._ready()
+            case Flush():
+                pass
+            case Parse() | Bind() | Describe() | Execute() | Close():
+                if not self._skips_to_sync:
+                    sql = message.query if isinstance(message, Parse) else ""
+                    self._skips_to_sync = not await self._guarded(self._extended(message), sql)
+            case _:
+                name = type(message).__name__
+                raise RefusedError(PROTOCOL_VIOLATION, f"{name} is not served here", is_fatal=True)
+        await self._stream.flushed()
+
+    async def _guarded(self, work: Coroutine[Any, Any, None], sql: str) -> bool:
+        """Return whether the work succeeded. If not, the client has been told why."""
+        self._running = asyncio.create_task(self._in_time(work))
+        try:
+            await self._running
+            return True
+        except asyncio.CancelledError:
+            if (own := asyncio.current_task()) is not None and own.cancelling():
+                self._running.cancel()
+                raise
+            error: BaseException = RefusedError(CANCELED, "canceling statement due to user request")
+        except Exception as failure:
+            error = failure
+        finally:
+            self._running = None
+        if self._status is TransactionStatus.IN_TRANSACTION:
+            self._status = TransactionStatus.ERROR_TRANSACTION
+        self._stream.send(ErrorResponse(error_fields(error, sql)))
+        return False
+
+    async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
+        seconds = self._asker.settings.statement_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await work
+        except TimeoutError:
+            raise RefusedError(
+                CANCELED, f"canceling statement due to statement_timeout, which is {seconds:g} s"
+            ) from None
+
+    def _ready(self) -> None:
+        if self._status is TransactionStatus.IDLE:
+            self._portals.clear()
+        self._stream.send(ReadyForQuery(self._status))
+
+    async def _simple(self, sql: str) -> None:
+        found = requests(sql)
+        if not found:
+            self._stream.send(EmptyQueryResponse())
+        for request in found:
+            try:
+                if isinstance(request, Select) and request.sql and parameter_count(request.sql):
+                    raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
+                portal = Portal(Prepared(request), _NO_VALUES, ())
+                await self._execute(portal, 0, is_described=False)
+            except SqlError as error:
+                if isinstance(request, Select):
+                    raise request.where.placed(error) from error
+                raise
+
+    async def _extended(self, message: Parse | Bind | Describe | Execute | Close) -> None:
+        match message:
+            case Parse():
+                self._parse(message)
+            case Bind():
+                self._bind(message)
+            case Describe():
+                await self._describe(message)
+            case Execute():
+                await self._execute(self._portal(message.portal), message.max_rows, is_described=True)
+            case Close():
+                kept: dict[str, Any] = self._prepared if message.kind == "S" else self._portals
+                kept.pop(message.name, None)
+                self._stream.send(CloseComplete())
+
+    def _parse(self, message: Parse) -> None:
+        found = requests(message.query)
+        if len(found) > 1:
+            raise RefusedError(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
+        if len(self._prepared) >= _MOST_PREPARED:
+            raise RefusedError(
+                "53000", f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
+            )
+        request = found[0] if found else None
+        oids: tuple[int, ...] = ()
+        if isinstance(request, Select):
+            oids = self._answering.parameter_oids(request, message.param_types)
+        self._prepared[message.statement] = Prepared(request, oids)
+        self._stream.send(ParseComplete())
+
+    def _bind(self, message: Bind) -> None:
+        prepared = self._statement(message.statement)
+        oids = prepared.type_oids
+        if len(message.param_values) != len(oids):
+            raise RefusedError(
+                PROTOCOL_VIOLATION,
+                f"{len(message.param_values)} values were given for {len(oids)} parameters",
+            )
+        formats = _formats(message.param_formats, len(oids))
+        bound = tuple(
+            parameter_value(raw, oid, format_)
+            for raw, oid, format_ in zip(message.param_values, oids, formats, strict=True)
+        )
+        if len(self._portals) >= _MOST_PREPARED:
+            raise RefusedError(_FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
+        self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats))
+        self._stream.send(BindComplete())
+
+    async def _describe(self, message: Describe) -> None:
+        if message.kind == "S":
+            prepared = self._statement(message.name)
+            self._stream.send(ParameterDescription(list(prepared.type_oids)))
+            portal = Portal(prepared, (None,) * len(prepared.type_oids), ())
+        else:
+            portal = self._portal(message.name)
+        columns = await self._columns(portal)
+        self._stream.send(NoData() if columns is None else _row_description(columns, portal.formats))
+
+    async def _columns(self, portal: Portal) -> tuple[ReplyColumn, ...] | None:
+        request = portal.prepared.request
+        if isinstance(request, Show):
+            return self._shown(request).columns
+        if not isinstance(request, Select):
+            return None
+        columns = await self._answering.columns(request, portal.bound, self._asker)
+        portal.prepared.columns = columns
+        return columns
+
+    async def _execute(self, portal: Portal, most_rows: int, *, is_described: bool) -> None:
+        request = portal.prepared.request
+        if request is None:
+            self._stream.send(EmptyQueryResponse())
+            return
+        if self._status is TransactionStatus.ERROR_TRANSACTION and not _ends_transaction(request):
+            raise RefusedError(
+                IN_FAILED_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            )
+        if portal.rows is None:
+            answer = await self._answer_of(request, portal.bound)
+            if isinstance(answer, str):
+                self._stream.send(CommandComplete(answer))
+                return
+            self._begin_rows(portal, answer, is_described=is_described)
+        await self._send_rows(portal, most_rows, "SHOW" if isinstance(request, Show) else "SELECT")
+
+    async def _answer_of(self, request: Request, bound: Sequence[Any]) -> Reply | str:
+        """Return the answer, or the tag of a statement that has none."""
+        settings = self._asker.settings
+        match request:
+            case Select():
+                return await self._answering.answer(request, bound, self._asker)
+            case Show():
+                return self._shown(request)
+            case Set():
+                settings.set(request.name, request.value, is_local=request.is_local)
+                self._report(request.name)
+                return "SET" if request.value is not None else "RESET"
+            case Reset():
+                settings.reset_all()
+                if request.tag == "DISCARD ALL":
+                    self._prepared.clear()
+                return request.tag
+            case Transaction():
+                return self._transaction(request.tag)
+            case Deallocate():
+                self._deallocate(request.name)
+                return "DEALLOCATE"
+            case Nothing():
+                return request.tag
+
+    def _report(self, name: str) -> None:
+        if (shown := REPORTED.get(name.lower())) is not None:
+            self._stream.send(ParameterStatus(shown, self._asker.settings.show(name)))
+        if name.lower() == "timezone" and self._asker.settings.show(name).upper() not in _UTC:
+            self._notice("dates and times are computed and shown in UTC, whatever the time zone", "WARNING")
+
+    def _shown(self, request: Show) -> Reply:
+        settings = self._asker.settings
+        if request.name == "all":
+            rows = {"name": [n for n, _ in settings], "setting": [v for _, v in settings]}
+            return Reply(tuple(ReplyColumn(name, TEXT) for name in rows), pa.table(rows))
+        value = pa.table({request.name: [settings.show(request.name)]})
+        return Reply((ReplyColumn(request.name, TEXT),), value)
+
+    def _transaction(self, tag: str) -> str:
+        if tag == "BEGIN":
+            if self._status is TransactionStatus.IDLE:
+                self._asker.settings.begin()
+                self._status = TransactionStatus.IN_TRANSACTION
+            return tag
+        has_failed = self._status is TransactionStatus.ERROR_TRANSACTION
+        ends_as = "ROLLBACK" if has_failed else tag
+        if self._status is not TransactionStatus.IDLE:
+            self._asker.settings.end(is_rolled_back=ends_as == "ROLLBACK")
+        self._status = TransactionStatus.IDLE
+        return ends_as
+
+    def _deallocate(self, name: str | None) -> None:
+        if name is None:
+            self._prepared.clear()
+        elif self._prepared.pop(name, None) is None:
+            raise RefusedError(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
+
+    def _begin_rows(self, portal: Portal, answer: Reply, *, is_described: bool) -> None:
+        told = portal.prepared.columns
+        if told is not None and [each.kind for each in told] != [each.kind for each in answer.columns]:
+            raise RefusedError(
+                NOT_SUPPORTED,
+                "the types of the columns are not those that were described; cast the parameters, as in "
+                "$1::INTEGER, or prepare the statement again",
+            )
+        for notice in answer.notices:
+            self._notice(notice)
+        formats = _formats(portal.formats, len(answer.columns))
+        if not is_described:
+            self._stream.send(_row_description(answer.columns, formats))
+        kinds = [column.kind for column in answer.columns]
+        portal.rows = values.rows(answer.table, kinds, formats)
+
+    async def _send_rows(self, portal: Portal, most_rows: int, tag: str) -> None:
+        assert portal.rows is not None
+        left = most_rows or -1
+        while left:
+            if not portal.waiting:
+                portal.waiting = next(portal.rows, [])
+            if not portal.waiting:
+                break
+            now = portal.waiting if left < 0 else portal.waiting[:left]
+            portal.waiting = portal.waiting[len(now) :]
+            self._stream.send(*map(DataRow, now))
+            await self._stream.flushed()
+            portal.sent += len(now)
+            left -= len(now) if left > 0 else 0
+        if left == 0:
+            self._stream.send(PortalSuspended())
+            return
+        count = f" {portal.sent}" if tag == "SELECT" else ""
+        self._stream.send(CommandComplete(tag + count))
+
+    def _notice(self, message: str, severity: str = "NOTICE") -> None:
+        self._stream.send(NoticeResponse(notice_fields(message, severity)))
+
+    def _statement(self, name: str) -> Prepared:
+        if name not in self._prepared:
+            raise RefusedError(UNKNOWN_STATEMENT, f"there is no prepared statement {name!r}")
+        return self._prepared[name]
+
+    def _portal(self, name: str) -> Portal:
+        if name not in self._portals:
+            raise RefusedError(UNKNOWN_PORTAL, f"there is no portal {name!r}")
+        return self._portals[name]
+
+
+_UTC = {"UTC", "ETC/UTC", "GMT", "Z", "0", "+00:00", "ETC/UCT", "UCT", "ZULU"}
+
+
+def _ends_transaction(request: Request) -> bool:
+    return isinstance(request, Transaction) and request.tag != "BEGIN"
+
+
+def _formats(given: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return a format for each of so many values: none given is text, one given is for all."""
+    if not given:
+        return (values.TEXT,) * count
+    if len(given) == 1:
+        return (given[0],) * count
+    if len(given) != count:
+        raise RefusedError(PROTOCOL_VIOLATION, f"{len(given)} formats were given for {count} values")
+    return tuple(given)
+
+
+def _row_description(columns: Sequence[ReplyColumn], formats: Sequence[int]) -> RowDescription:
+    return RowDescription(
+        [
+            FieldDescription(
+                name=column.name.replace("\0", " "),
+                type_oid=column.kind.oid,
+                type_size=column.kind.size_bytes,
+                type_modifier=column.kind.modifier,
+                format_code=format_,
+            )
+            for column, format_ in zip(columns, _formats(formats, len(columns)), strict=True)
+        ]
+    )

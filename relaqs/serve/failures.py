@@ -1,0 +1,108 @@
+"""What went wrong, as clients of Postgres know it: an error of ours becomes a code, a message and a hint."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+from relaqs_engine.errors import (
+    ClusterError,
+    DataError,
+    LayoutError,
+    MemoryLimitError,
+    RelaqsError,
+    SqlError,
+    StoreError,
+    UnsupportedError,
+)
+
+from relaqs.arguments import ArgumentError
+from relaqs.queries.publisher import QueryTimeoutError
+
+SYNTAX_ERROR, UNKNOWN_TABLE, UNKNOWN_SETTING, UNKNOWN_STATEMENT = "42601", "42P01", "42704", "26000"
+UNKNOWN_PORTAL, UNKNOWN_FUNCTION = "34000", "42883"
+BAD_VALUE, READ_ONLY, NOT_SUPPORTED, IN_FAILED_TRANSACTION = "22023", "25006", "0A000", "25P02"
+WRONG_PASSWORD, NOT_LET_IN, PROTOCOL_VIOLATION = "28P01", "28000", "08P01"
+TOO_MANY, TOO_LARGE, CANCELED, SHUTTING_DOWN, INTERNAL = "53300", "53200", "57014", "57P01", "XX000"
+
+# The first that fits counts: classes stand before those that they are kinds of.
+_CODES: tuple[tuple[type[Exception], str], ...] = (
+    (SqlError, SYNTAX_ERROR),
+    (UnsupportedError, NOT_SUPPORTED),
+    (ArgumentError, BAD_VALUE),
+    (QueryTimeoutError, CANCELED),
+    (MemoryLimitError, TOO_LARGE),
+    (StoreError, "58030"),
+    (DataError, "22000"),
+    (LayoutError, "58030"),
+    (ClusterError, "58000"),
+    (RelaqsError, INTERNAL),
+)
+
+
+class RefusedError(RelaqsError):
+    """A request that the server does not serve, with the code by which clients know why.
+
+    Attributes:
+        code: SQLSTATE, five characters.
+        is_fatal: whether the connection ends with it.
+    """
+
+    def __init__(self, code: str, message: str, *, is_fatal: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.is_fatal = is_fatal
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _refusal, (self.code, str(self), self.is_fatal)
+
+
+def _refusal(code: str, message: str, is_fatal: bool) -> RefusedError:
+    return RefusedError(code, message, is_fatal=is_fatal)
+
+
+def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
+    """Return the fields of an error message: severity, code, message, hint, and the place in the SQL.
+
+    An error that is none of ours is a fault of the server. Its traceback goes to standard error, and the
+    client gets no part of it.
+
+    >>> fields = error_fields(SqlError("there is no column faer", (1, 8), ("fare",)), "SELECT faer")
+    >>> fields["C"], fields["M"], fields["H"], fields["P"]
+    ('42601', 'there is no column faer', "did you mean 'fare'?", '8')
+    """
+    code = error.code if isinstance(error, RefusedError) else _code(error)
+    severity = "FATAL" if isinstance(error, RefusedError) and error.is_fatal else "ERROR"
+    fields = {"S": severity, "V": severity, "C": code, "M": _message(error)}
+    if isinstance(error, SqlError):
+        if error.candidates:
+            fields["H"] = f"did you mean {' or '.join(map(repr, error.candidates))}?"
+        if error.position is not None and (place := _place(sql, *error.position)):
+            fields["P"] = str(place)
+    return {key: value.replace("\0", " ") for key, value in fields.items()}
+
+
+def notice_fields(message: str, severity: str = "NOTICE", code: str = "00000") -> dict[str, str]:
+    """Return the fields of a message that is no error."""
+    return {"S": severity, "V": severity, "C": code, "M": message.replace("\0", " ")}
+
+
+def _code(error: BaseException) -> str:
+    return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SqlError):
+        return error.message
+    if isinstance(error, RelaqsError):
+        return str(error)
+    traceback.print_exception(error, file=sys.stderr)
+    return "the server failed at this statement; its log has the reason"
+
+
+def _place(sql: str, line: int, column: int) -> int:
+    """Return a place as Postgres counts it, in characters from 1; 0 where the text has no such place."""
+    lines = sql.split("\n")
+    if line > len(lines) or column > len(lines[line - 1]) + 1:
+        return 0
+    return sum(len(each) + 1 for each in lines[: line - 1]) + column

@@ -1,0 +1,215 @@
+"""Values of parameters as clients send them, text or binary, as Python's own."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import Any, TypeAlias
+
+from relaqs.arguments import ArgumentError
+from relaqs.serve import column_types as types
+from relaqs.serve.column_types import ARRAYS, ColumnType
+from relaqs.serve.values import BINARY
+
+Decode: TypeAlias = Callable[[bytes], Any]
+
+_EPOCH = datetime(2000, 1, 1)
+_NAMES = {each.oid: each.name for each in types.TYPES}
+_TRUE, _FALSE = {"t", "true", "y", "yes", "on", "1"}, {"f", "false", "n", "no", "off", "0"}
+
+
+def parameter_value(raw: bytes | None, oid: int, format_: int) -> Any:
+    """Return the value of one parameter.
+
+    Args:
+        raw: its bytes; None for NULL.
+        oid: of its type; 0 where the client leaves it open, which makes it a text.
+        format_: TEXT or BINARY.
+
+    Raises:
+        ArgumentError: the bytes are no value of the type.
+
+    >>> parameter_value(b"12", 23, 0), parameter_value(b"\\0\\0\\0\\x0c", 23, 1)
+    (12, 12)
+    """
+    if raw is None:
+        return None
+    try:
+        if oid in ARRAYS:
+            read_array = _binary_array if format_ == BINARY else _text_array
+            return read_array(raw, ARRAYS[oid])
+        return _decoder(oid, format_)(raw)
+    except (ValueError, ArithmeticError, InvalidOperation, struct.error, IndexError, KeyError) as error:
+        shown = raw[:40] + (b"..." if len(raw) > 40 else b"")
+        raise ArgumentError(
+            f"a parameter is {shown!r}, which is no value of the type {_NAMES.get(oid, oid)}"
+        ) from error
+
+
+def _decoder(oid: int, format_: int) -> Decode:
+    if format_ == BINARY:
+        if oid not in _BINARY:
+            raise ArgumentError(
+                f"a parameter has the type with the OID {oid} in binary; send it as text, or as one of "
+                f"{', '.join(sorted(_NAMES.values()))}"
+            )
+        return _BINARY[oid]
+    return _TEXT.get(oid, bytes.decode)
+
+
+def _bool(raw: bytes) -> bool:
+    word = raw.decode().strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(word)
+    return word in _TRUE
+
+
+def _bytea(raw: bytes) -> bytes:
+    if not raw.startswith(b"\\x"):
+        raise ValueError("a blob is written in hexadecimal digits after \\x")
+    return bytes.fromhex(raw[2:].decode())
+
+
+def _number(raw: bytes) -> Decimal:
+    value = Decimal(raw.decode().strip())
+    if not value.is_finite():
+        raise ValueError("DuckDB's decimals are finite")
+    return value
+
+
+def _moment(raw: bytes) -> datetime:
+    return datetime.fromisoformat(raw.decode().strip())
+
+
+def _moment_with_zone(raw: bytes) -> datetime:
+    value = _moment(raw)
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+def _date_binary(raw: bytes) -> date:
+    return _EPOCH.date() + timedelta(days=struct.unpack("!i", raw)[0])
+
+
+def _timestamp_binary(raw: bytes) -> datetime:
+    return _EPOCH + timedelta(microseconds=struct.unpack("!q", raw)[0])
+
+
+def _timestamptz_binary(raw: bytes) -> datetime:
+    return _timestamp_binary(raw).replace(tzinfo=UTC)
+
+
+def _time_binary(raw: bytes) -> time:
+    return (_EPOCH + timedelta(microseconds=struct.unpack("!q", raw)[0])).time()
+
+
+def _interval_binary(raw: bytes) -> timedelta:
+    microseconds, days, months = struct.unpack("!qii", raw)
+    if months:
+        raise ValueError("an interval with months has no fixed length; write it in the SQL")
+    return timedelta(days=days, microseconds=microseconds)
+
+
+def _numeric_binary(raw: bytes) -> Decimal:
+    count, weight, sign, scale = struct.unpack_from("!hhHh", raw)
+    if sign not in (0, 0x4000):
+        raise ValueError("DuckDB's decimals are finite")
+    digits = struct.unpack_from(f"!{count}h", raw, 8)
+    whole = 0
+    for digit in digits:
+        whole = whole * 10_000 + digit
+    value = Decimal(whole).scaleb(4 * (weight - count + 1)) if count else Decimal(0)
+    value = value.quantize(Decimal(1).scaleb(-scale))
+    return -value if sign else value
+
+
+def _unpacker(layout: str) -> Decode:
+    whole = struct.Struct(layout)
+    return lambda raw: whole.unpack(raw)[0]
+
+
+def _binary_array(raw: bytes, element: ColumnType) -> list[Any]:
+    dimensions, _, oid = struct.unpack_from("!iiI", raw)
+    if dimensions == 0:
+        return []
+    if dimensions != 1:
+        raise ValueError("an array of more than one dimension")
+    (count,) = struct.unpack_from("!i", raw, 12)
+    values: list[Any] = []
+    offset = 20
+    for _ in range(count):
+        (size,) = struct.unpack_from("!i", raw, offset)
+        offset += 4
+        values.append(parameter_value(None if size < 0 else raw[offset : offset + size], oid, BINARY))
+        offset += max(0, size)
+    return values
+
+
+def _text_array(raw: bytes, element: ColumnType) -> list[Any]:
+    text = raw.decode().strip()
+    if not (text.startswith("{") and text.endswith("}")):
+        raise ValueError("an array is written as {1,2}")
+    decode = _TEXT.get(element.oid, bytes.decode)
+    return [None if each is None else decode(each.encode()) for each in _elements(text[1:-1])]
+
+
+def _elements(text: str) -> Sequence[str | None]:
+    """Return the texts between the commas, without their quotes. NULL without quotes is None."""
+    found: list[str | None] = []
+    i = 0
+    while i < len(text):
+        if text[i] == '"':
+            end = i + 1
+            while text[end] != '"':
+                end += 2 if text[end] == "\\" else 1
+            found.append(json.loads(text[i : end + 1]))
+            i = end + 2
+        else:
+            end = text.find(",", i)
+            end = len(text) if end < 0 else end
+            word = text[i:end]
+            found.append(None if word.upper() == "NULL" else word)
+            i = end + 1
+    return found
+
+
+_TEXT: dict[int, Decode] = {
+    types.BOOL.oid: _bool,
+    types.BYTEA.oid: _bytea,
+    types.INT2.oid: int,
+    types.INT4.oid: int,
+    types.INT8.oid: int,
+    types.OID.oid: int,
+    types.FLOAT4.oid: float,
+    types.FLOAT8.oid: float,
+    types.NUMERIC.oid: _number,
+    types.DATE.oid: lambda raw: date.fromisoformat(raw.decode().strip()),
+    types.TIME.oid: lambda raw: time.fromisoformat(raw.decode().strip()),
+    types.TIMESTAMP.oid: _moment,
+    types.TIMESTAMPTZ.oid: _moment_with_zone,
+    types.UUID.oid: lambda raw: uuid.UUID(raw.decode()),
+}
+
+_BINARY: dict[int, Decode] = {
+    types.BOOL.oid: _unpacker("!?"),
+    types.BYTEA.oid: bytes,
+    types.INT2.oid: _unpacker("!h"),
+    types.INT4.oid: _unpacker("!i"),
+    types.INT8.oid: _unpacker("!q"),
+    types.OID.oid: _unpacker("!I"),
+    types.FLOAT4.oid: _unpacker("!f"),
+    types.FLOAT8.oid: _unpacker("!d"),
+    types.NUMERIC.oid: _numeric_binary,
+    types.DATE.oid: _date_binary,
+    types.TIME.oid: _time_binary,
+    types.TIMESTAMP.oid: _timestamp_binary,
+    types.TIMESTAMPTZ.oid: _timestamptz_binary,
+    types.INTERVAL.oid: _interval_binary,
+    types.UUID.oid: lambda raw: uuid.UUID(bytes=raw),
+    **{each.oid: bytes.decode for each in (types.TEXT, types.VARCHAR, types.BPCHAR, types.NAME)},
+    **{each.oid: bytes.decode for each in (types.UNKNOWN, types.JSON)},
+    0: bytes.decode,
+}

@@ -1,0 +1,87 @@
+"""How much one user may ask at once: queries that run, queries that wait, connections, an answer's size."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+from relaqs_engine.errors import MemoryLimitError
+
+from relaqs.serve.failures import TOO_MANY, RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one user may use.
+
+    Attributes:
+        weight: of each query beside those of others. 2.0 gets twice the cores of 1.0.
+        running: how many queries may run at once.
+        queued: how many more may wait for their turn.
+        connections: how many connections there may be.
+        answer_bytes: how large one answer may be.
+    """
+
+    weight: float = 1.0
+    running: int = 4
+    queued: int = 32
+    connections: int = 64
+    answer_bytes: int = 1 << 30
+
+
+class UserQuota:
+    """What one user has in use, over all connections. It belongs to one event loop."""
+
+    def __init__(self, name: str = "", limits: Limits | None = None) -> None:
+        self._name = name
+        self._limits = limits or Limits()
+        self._slots = asyncio.Semaphore(self._limits.running)
+        self._asked = 0
+        self._connections = 0
+
+    @property
+    def weight(self) -> float:
+        """The priority of each query."""
+        return self._limits.weight
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """Count a connection. Raises RefusedError if there are too many."""
+        if self._connections >= self._limits.connections:
+            raise RefusedError(
+                TOO_MANY,
+                f"the user {self._name} has {self._connections} connections, the most allowed; close one",
+                is_fatal=True,
+            )
+        self._connections += 1
+        try:
+            yield
+        finally:
+            self._connections -= 1
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Wait for a turn, and count a query. Raises RefusedError if too many wait already."""
+        if self._asked >= self._limits.running + self._limits.queued:
+            raise RefusedError(
+                TOO_MANY,
+                f"the user {self._name} has {self._limits.running} queries running and "
+                f"{self._limits.queued} waiting, the most allowed; ask again when one has ended",
+            )
+        self._asked += 1
+        try:
+            async with self._slots:
+                yield
+        finally:
+            self._asked -= 1
+
+    def check_size(self, answer_bytes: int) -> None:
+        """Raise MemoryLimitError if an answer is larger than the user may have."""
+        most = self._limits.answer_bytes
+        if answer_bytes > most:
+            raise MemoryLimitError(
+                f"the answer takes {answer_bytes / 2**20:.1f} MiB, and the user {self._name} may have "
+                f"{most / 2**20:g}; aggregate, or add a LIMIT"
+            )

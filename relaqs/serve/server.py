@@ -1,0 +1,168 @@
+"""The process that answers: it listens, holds a conversation with each client, and ends cleanly."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import signal
+import socket
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from pygwire.messages import CancelRequest, ErrorResponse, PGMessage
+from relaqs_engine.postgres.metadata import Metadata, ShownColumn, ShownTable, ShownType
+
+from relaqs.serve.answering import Answering, Asker
+from relaqs.serve.column_types import ARRAYS, TYPES, column_type
+from relaqs.serve.conversation import Conversation
+from relaqs.serve.entry import Door, Guest, Key, enter, welcome
+from relaqs.serve.failures import PROTOCOL_VIOLATION, SHUTTING_DOWN, TOO_MANY, RefusedError, error_fields
+from relaqs.serve.quotas import UserQuota
+from relaqs.serve.settings import Settings
+from relaqs.serve.stream import Stream
+from relaqs.session import Session
+
+ENTRY_SECONDS = 30.0  # from connecting to being let in
+GOODBYE_SECONDS = 3.0  # for clients to take what was sent
+PLANNING_THREADS = 8
+MOST_CONNECTIONS = 500
+
+
+class Server:
+    """Answers clients of Postgres's protocol with one session, inside one event loop.
+
+    Args:
+        session: the tables and cores. It stays open when the server ends.
+        door: who may come in.
+    """
+
+    def __init__(self, session: Session, door: Door) -> None:
+        self._door = door
+        self._metadata = _metadata(session, door)
+        self._threads = ThreadPoolExecutor(PLANNING_THREADS, "relaqs-serve")
+        self._answering = Answering(session, self._metadata, self._threads)
+        self._quotas: dict[str, UserQuota] = {}
+        self._conversations: dict[Key, Conversation] = {}
+        self._clients: set[asyncio.Task[None]] = set()
+        self._listening: asyncio.Server | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen, and return the address. Port 0 lets the system choose one. Raises OSError."""
+        self._listening = await asyncio.start_server(self._client, host, port)
+        address = self._listening.sockets[0].getsockname()
+        return str(address[0]), int(address[1])
+
+    async def stop(self) -> None:
+        """End: no more clients, and those that are there are told so. Their queries stop."""
+        if self._listening is not None:
+            self._listening.close()
+        for client in self._clients:
+            client.cancel()
+        if self._clients:
+            await asyncio.wait(self._clients, timeout=GOODBYE_SECONDS)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._metadata.close()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        stream = Stream(reader, writer)
+        _keep_alive(writer)
+        try:
+            await self._served(stream)
+        except asyncio.CancelledError:
+            refusal = RefusedError(SHUTTING_DOWN, "the server is stopping", is_fatal=True)
+            stream.send(_error(refusal))
+        except RefusedError as refusal:
+            stream.send(_error(refusal))
+        except (OSError, TimeoutError):
+            stream.abort()
+        finally:
+            self._clients.discard(task)
+            stream.close()
+
+    async def _served(self, stream: Stream) -> None:
+        if len(self._clients) > MOST_CONNECTIONS:
+            raise RefusedError(
+                TOO_MANY, f"there are {MOST_CONNECTIONS} connections, the most here", is_fatal=True
+            )
+        try:
+            async with asyncio.timeout(ENTRY_SECONDS):
+                guest = await enter(stream, self._door)
+        except TimeoutError:
+            raise RefusedError(
+                PROTOCOL_VIOLATION, f"nobody said who they are within {ENTRY_SECONDS:g} s", is_fatal=True
+            ) from None
+        if isinstance(guest, CancelRequest):
+            self._cancel(guest)
+        elif guest is not None:
+            await self._with_guest(stream, guest)
+
+    async def _with_guest(self, stream: Stream, guest: Guest) -> None:
+        quota = self._quotas.setdefault(guest.user.name, UserQuota(guest.user.name, guest.user.limits))
+        key = Key()
+        with quota.connected():
+            asker = Asker(guest.user.name, guest.settings, quota)
+            conversation = self._conversations[key] = Conversation(stream, asker, self._answering)
+            try:
+                welcome(stream, guest, key)
+                await conversation.hold()
+            finally:
+                del self._conversations[key]
+
+    def _cancel(self, request: CancelRequest) -> None:
+        """Stop the statement of the connection that has this key. A wrong key does nothing."""
+        for key, conversation in self._conversations.items():
+            is_secret = hmac.compare_digest(key.secret, request.secret_key)
+            if key.process_id == request.process_id and is_secret:
+                conversation.cancel()
+                return
+
+
+def run(session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]) -> None:
+    """Serve until ctrl-C or SIGTERM. listening: called with the address once clients may connect."""
+    asyncio.run(_run(session, door, host, port, listening))
+
+
+async def _run(
+    session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]
+) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with suppress(NotImplementedError):  # Windows has ctrl-C only, which ends the loop
+            loop.add_signal_handler(number, ended.set)
+    server = Server(session, door)
+    try:
+        listening(*await server.start(host, port))
+        await ended.wait()
+    finally:
+        await server.stop()
+
+
+def _error(refusal: RefusedError) -> PGMessage:
+    return ErrorResponse(error_fields(refusal))
+
+
+def _keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Let the system find out when a client's machine is gone."""
+    connection = writer.get_extra_info("socket")
+    with suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _metadata(session: Session, door: Door) -> Metadata:
+    arrays = {kind.oid: oid for oid, kind in ARRAYS.items()}
+    types = [
+        ShownType(kind.oid, kind.name, kind.sql_name, kind.size_bytes, arrays.get(kind.oid, 0))
+        for kind in TYPES
+    ]
+    tables = []
+    for name, layout in session.tables.items():
+        kinds = [(column.name, column_type(column.type)) for column in layout.columns]
+        shown = (ShownColumn(column, kind.oid, kind.modifier, kind.sql_name) for column, kind in kinds)
+        tables.append(ShownTable(name, layout.row_count, tuple(shown)))
+    users = [user.name for user in door.users] if door.users is not None else ["relaqs"]
+    return Metadata(tables, types, users, dict(Settings({})))

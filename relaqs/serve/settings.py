@@ -1,0 +1,282 @@
+"""The settings of one connection: how good answers must be, and what drivers of Postgres set and ask.
+
+    SET relaqs.target = '5%'        the first answer with this error is enough
+    SET relaqs.within = '2s'        the best answer after this time is enough
+    SET relaqs.intervals = on       more columns: NAME_low, NAME_high
+    SET relaqs.confidence = '99%'   of the intervals
+
+Without one of the first two every answer is exact. A setting that is changed in a transaction is as before
+when the transaction is rolled back.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relaqs.arguments import ArgumentError, relative_error, share_of_weight
+from relaqs.queries.options import QueryOptions
+from relaqs.serve.failures import BAD_VALUE, UNKNOWN_SETTING, RefusedError
+
+SERVER_VERSION = "15.0"
+
+_OFF = {"", "off", "none", "default", "0"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """A setting that may be changed. check: returns the value as it is shown, or raises an error."""
+
+    default: str
+    check: Callable[[str], str]
+
+
+def _any(text: str) -> str:
+    return text
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text.lower() not in map(str.lower, values):
+            raise ValueError(f"this server has {' or '.join(values)} only")
+        return values[0]
+
+    return check
+
+
+def _switch(text: str) -> str:
+    word = text.lower()
+    if word in {"on", "true", "yes", "1"}:
+        return "on"
+    if word in {"off", "false", "no", "0"}:
+        return "off"
+    raise ValueError("it must be on or off")
+
+
+def _target(text: str) -> str:
+    if text.lower() in _OFF:
+        return "off"
+    relative_error(text)
+    return text
+
+
+def _confidence(text: str) -> str:
+    share = share_of_weight(text)
+    if not 0.5 < share < 1:
+        raise ValueError("it must be between 50% and 100%, such as 95%")
+    return text
+
+
+def _duration(text: str) -> str:
+    """Return a time as it was given, "off" for none."""
+    if text.lower() not in _OFF and not 0 < seconds_of(text) < math.inf:
+        raise ValueError("it must be a time above 0, such as 2s or 500ms")
+    return "off" if text.lower() in _OFF else text
+
+
+def _milliseconds(text: str) -> str:
+    """Return a time of Postgres, which is in milliseconds without a unit. 0 is no limit."""
+    value = float(text) if _is_number(text) else seconds_of(text) * 1000
+    if not 0 <= value < math.inf:
+        raise ValueError("it must be a time such as 5000 or 5s; 0 is no limit")
+    return str(int(value))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def seconds_of(text: str) -> float:
+    """Return a time in seconds, of 2s, 500ms, 1min or 2. Raises ValueError for what is none."""
+    word = text.strip().lower()
+    for unit, size in (("ms", 0.001), ("min", 60.0), ("s", 1.0)):
+        if word.endswith(unit):
+            return float(word.removesuffix(unit)) * size
+    return float(word)
+
+
+_OWN = {
+    "relaqs.target": _Setting("off", _target),
+    "relaqs.within": _Setting("off", _duration),
+    "relaqs.intervals": _Setting("off", _switch),
+    "relaqs.confidence": _Setting("95%", _confidence),
+}
+
+_FIXED = {
+    "server_version": SERVER_VERSION,
+    "server_version_num": "150000",
+    "server_encoding": "UTF8",
+    "integer_datetimes": "on",
+    "is_superuser": "off",
+    "in_hot_standby": "off",
+    "max_index_keys": "32",
+    "max_identifier_length": "63",
+    "lc_collate": "C",
+    "lc_ctype": "C",
+    "transaction_read_only": "on",
+    "wal_level": "minimal",
+}
+
+_OF_POSTGRES = {
+    "client_encoding": _Setting("UTF8", _one_of("UTF8", "UTF-8", "UNICODE")),
+    "datestyle": _Setting("ISO, MDY", _one_of("ISO, MDY", "ISO", "ISO,MDY", "ISO, DMY", "ISO, YMD")),
+    "intervalstyle": _Setting("postgres", _one_of("postgres")),
+    "standard_conforming_strings": _Setting("on", _one_of("on", "true", "1")),
+    "bytea_output": _Setting("hex", _one_of("hex")),
+    "default_transaction_read_only": _Setting("on", _switch),
+    "statement_timeout": _Setting("0", _milliseconds),
+    **{
+        name: _Setting(default, _any)
+        for name, default in (
+            ("timezone", "UTC"),
+            ("application_name", ""),
+            ("search_path", '"$user", public'),
+            ("extra_float_digits", "1"),
+            ("client_min_messages", "notice"),
+            ("transaction_isolation", "read committed"),
+            ("default_transaction_isolation", "read committed"),
+            ("idle_in_transaction_session_timeout", "0"),
+            ("lock_timeout", "0"),
+            ("row_security", "on"),
+            ("jit", "off"),
+            ("synchronize_seqscans", "on"),
+            ("default_tablespace", ""),
+            ("default_table_access_method", "heap"),
+            ("session_authorization", ""),
+            ("role", "none"),
+            ("xmloption", "content"),
+            ("check_function_bodies", "on"),
+            ("geqo", "on"),
+            ("enable_seqscan", "on"),
+            ("work_mem", "4MB"),
+        )
+    },
+}
+
+_CHANGEABLE = {**_OWN, **_OF_POSTGRES}
+
+# What clients are told at the beginning, and again when it changes.
+REPORTED = {
+    "server_version": "server_version",
+    "server_encoding": "server_encoding",
+    "client_encoding": "client_encoding",
+    "application_name": "application_name",
+    "datestyle": "DateStyle",
+    "intervalstyle": "IntervalStyle",
+    "timezone": "TimeZone",
+    "integer_datetimes": "integer_datetimes",
+    "standard_conforming_strings": "standard_conforming_strings",
+    "is_superuser": "is_superuser",
+    "default_transaction_read_only": "default_transaction_read_only",
+    "in_hot_standby": "in_hot_standby",
+    "session_authorization": "session_authorization",
+}
+
+
+class Settings:
+    """The settings of one connection. at_start: what the client gave when it connected.
+
+    >>> settings = Settings({})
+    >>> settings.set("relaqs.target", "5%")
+    >>> settings.show("relaqs.target"), settings.options(1.0).target
+    ('5%', 0.05)
+    """
+
+    def __init__(self, at_start: Mapping[str, str]) -> None:
+        self._at_start = {name: setting.default for name, setting in _CHANGEABLE.items()}
+        for name, value in at_start.items():
+            if name.lower() in _CHANGEABLE:
+                self._at_start[name.lower()] = _checked(name, value)
+        self._now = dict(self._at_start)
+        self._of_session = dict(self._at_start)  # without SET LOCAL
+        self._before: dict[str, str] | None = None  # at BEGIN
+
+    def set(self, name: str, value: str | None, *, is_local: bool = False) -> None:
+        """Change a setting; None for its value at the start.
+
+        Raises:
+            RefusedError: there is no such setting, or the value is not accepted.
+        """
+        key = self._key(name)
+        if key in _FIXED:
+            raise RefusedError("55P02", f"{name} cannot be changed; it is {_FIXED[key]}")
+        self._now[key] = self._at_start[key] if value is None else _checked(name, value)
+        if not is_local:
+            self._of_session[key] = self._now[key]
+
+    def reset_all(self) -> None:
+        """Give every setting its value at the start."""
+        self._now, self._of_session = dict(self._at_start), dict(self._at_start)
+
+    def show(self, name: str) -> str:
+        """Return a setting's value. Raises RefusedError where there is no such setting."""
+        key = self._key(name)
+        return _FIXED.get(key) or self._now[key]
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(sorted({**_FIXED, **self._now}.items()))
+
+    def begin(self) -> None:
+        """Remember the settings, for a rollback."""
+        self._before = dict(self._of_session)
+
+    def end(self, *, is_rolled_back: bool) -> None:
+        """End a transaction. Settings that were local to it, or are rolled back, are as before."""
+        if is_rolled_back and self._before is not None:
+            self._of_session = self._before
+        self._now, self._before = dict(self._of_session), None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing but exact answers is allowed."""
+        return self._now["relaqs.target"] == self._now["relaqs.within"] == "off"
+
+    @property
+    def wants_intervals(self) -> bool:
+        """Whether answers have columns for their intervals."""
+        return self._now["relaqs.intervals"] == "on"
+
+    @property
+    def statement_seconds(self) -> float | None:
+        """How long one statement may take; None for any time."""
+        return float(self._now["statement_timeout"]) / 1000 or None
+
+    def options(self, priority: float) -> QueryOptions:
+        """Return what a query is asked for. priority: of its user."""
+        within = self._now["relaqs.within"]
+        target = self._now["relaqs.target"]
+        return QueryOptions(
+            target=None if target == "off" else relative_error(target),
+            timeout=None if within == "off" else seconds_of(within),
+            confidence=share_of_weight(self._now["relaqs.confidence"]),
+            priority=priority,
+        )
+
+    def _key(self, name: str) -> str:
+        key = name.lower()
+        if key in _FIXED or key in _CHANGEABLE:
+            return key
+        known = _OWN if key.startswith("relaqs.") else {**_FIXED, **_CHANGEABLE}
+        near = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(_OWN)}"
+        raise RefusedError(UNKNOWN_SETTING, f"there is no setting {name}; {hint}")
+
+
+def _checked(name: str, value: str) -> str:
+    try:
+        return _CHANGEABLE[name.lower()].check(value.strip().strip("'"))
+    except (ValueError, ArgumentError) as error:
+        words: Any = str(error)
+        if isinstance(error, ArgumentError) or "could not convert" in words:
+            words = {
+                "relaqs.target": "it must be a relative error above 0, such as 5% or 0.05, or off",
+                "relaqs.confidence": "it must be between 50% and 100%, such as 95%",
+            }.get(name.lower(), "it must be a time, such as 2s or 500ms, or off")
+        raise RefusedError(BAD_VALUE, f"{name} is {value!r}; {words}") from None

@@ -1,0 +1,219 @@
+"""What the statements of a text ask for: an answer, a setting, a transaction, or what this server has not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from relaqs_engine.sql.statements import Statement, statements_of
+
+from relaqs.serve.failures import NOT_SUPPORTED, READ_ONLY, SYNTAX_ERROR, RefusedError
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query. where: its place in the text, for errors. is_explained: how it is answered is asked for."""
+
+    sql: str
+    where: Statement
+    is_explained: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """A setting's new value; None for the value at the start."""
+
+    name: str
+    value: str | None
+    is_local: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """RESET ALL and DISCARD ALL. tag: what the client is told at the end."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """A setting's value; "all" for all of them."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """The begin or end of a transaction. tag: BEGIN, COMMIT or ROLLBACK."""
+
+    tag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deallocate:
+    """A prepared statement is not needed any more; None for all of them."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """A statement that changes nothing here. tag: what the client is told at its end."""
+
+    tag: str
+
+
+Request: TypeAlias = Select | Set | Reset | Show | Transaction | Deallocate | Nothing
+_Read: TypeAlias = Callable[[str, Statement], Request]
+
+_NAME = r'[\w.]+|"[^"]+"'
+_SET = re.compile(rf"set\s+(?:(session|local)\s+)?({_NAME})\s*(?:=|\bto\b)\s*(.+)", re.I | re.S)
+_SET_ZONE = re.compile(r"set\s+(?:(session|local)\s+)?time\s+zone\s+(.+)", re.I | re.S)
+_SET_NAMES = re.compile(r"set\s+names\s+(.+)", re.I | re.S)
+_SET_TRANSACTION = re.compile(
+    r"set\s+(?:(?:session|local)\s+)?(?:transaction|session\s+characteristics|constraints)\b", re.I
+)
+_EXPLAIN = re.compile(r"explain\s*(\([^)]*\)|(?:analyze|verbose)\b)?\s*(.*)", re.I | re.S)
+_WRITES = re.compile(r"\b(read\s+write)\b", re.I)
+
+_READ_ONLY_WORDS = (
+    *("insert", "update", "delete", "merge", "truncate", "create", "alter", "drop", "grant", "revoke"),
+    *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
+)
+_NOT_HERE = (
+    *("copy", "declare", "fetch", "move", "listen", "notify", "lock", "prepare", "execute", "call", "do"),
+    *("load", "checkpoint", "attach", "detach", "install", "pragma", "use", "export"),
+)
+
+
+def requests(text: str) -> tuple[Request, ...]:
+    """Return what a text asks for, statement by statement.
+
+    Raises:
+        SqlError: a quote or a comment is not closed.
+        RefusedError: a statement is one that this server has not.
+
+    >>> requests("BEGIN; SET relaqs.target TO '5%'")
+    (Transaction(tag='BEGIN'), Set(name='relaqs.target', value='5%', is_local=False))
+    """
+    return tuple(_request(each) for each in statements_of(text))
+
+
+def _request(statement: Statement) -> Request:
+    sql = statement.sql.strip()
+    word = (re.match(r"\w*", sql) or [""])[0].lower()
+    if word in _READ_ONLY_WORDS:
+        raise RefusedError(
+            READ_ONLY, f"{word.upper()} would change data, and this server only reads; give a SELECT"
+        )
+    if word in _NOT_HERE:
+        raise RefusedError(
+            NOT_SUPPORTED, f"{word.upper()} is not served; give a SELECT, SET, SHOW or EXPLAIN"
+        )
+    return _READERS.get(word, _select)(sql, statement)
+
+
+def _select(sql: str, statement: Statement) -> Select:
+    return Select(statement.sql, statement)
+
+
+def _explain(sql: str, statement: Statement) -> Select:
+    how, query = _EXPLAIN.fullmatch(sql).groups()  # type: ignore[union-attr]  # it begins with the word
+    if how is not None and not re.fullmatch(r"\(\s*format\s+text\s*\)", how, re.I):
+        raise RefusedError(
+            NOT_SUPPORTED, f"EXPLAIN {how} is not served; EXPLAIN SELECT … says how it would be answered"
+        )
+    return Select(query, statement, is_explained=True)
+
+
+def _set(sql: str, statement: Statement) -> Request:
+    if _SET_TRANSACTION.match(sql):
+        _refuse_writing(sql)
+        return Nothing("SET")
+    if (zone := _SET_ZONE.fullmatch(sql)) is not None:
+        return Set("timezone", _value(zone[2]), is_local=_is_local(zone[1]))
+    if (names := _SET_NAMES.fullmatch(sql)) is not None:
+        return Set("client_encoding", _value(names[1]))
+    if (found := _SET.fullmatch(sql)) is None:
+        raise RefusedError(SYNTAX_ERROR, f"{sql[:80]!r} sets nothing; write SET relaqs.target = '5%'")
+    return Set(found[2].strip('"'), _value(found[3]), is_local=_is_local(found[1]))
+
+
+def _is_local(scope: str | None) -> bool:
+    return scope is not None and scope.lower() == "local"
+
+
+def _value(text: str) -> str | None:
+    """Return a value without its quotes, None for DEFAULT."""
+    text = text.strip()
+    if text.lower() in ("default", "local"):
+        return None
+    if re.fullmatch(r"'(?:[^']|'')*'", text):
+        return text[1:-1].replace("''", "'")
+    return text
+
+
+def _refuse_writing(sql: str) -> None:
+    if _WRITES.search(sql):
+        raise RefusedError(READ_ONLY, "a transaction that writes is not served; this server only reads")
+
+
+def _reset(sql: str, statement: Statement) -> Request:
+    name = sql[len("reset") :].strip().strip('"')
+    return Reset("RESET") if name.lower() == "all" else Set(name, None)
+
+
+def _show(sql: str, statement: Statement) -> Request:
+    name = re.sub(r"\s+", " ", sql[len("show") :].strip().strip('"').lower())
+    if name == "tables":
+        return _select(sql, statement)
+    names = {"transaction isolation level": "transaction_isolation", "time zone": "timezone"}
+    return Show(names.get(name, name))
+
+
+def _begin(sql: str, statement: Statement) -> Request:
+    _refuse_writing(sql)
+    return Transaction("BEGIN")
+
+
+def _rollback(sql: str, statement: Statement) -> Request:
+    return Nothing("ROLLBACK") if re.search(r"\bto\b", sql, re.I) else Transaction("ROLLBACK")
+
+
+def _deallocate(sql: str, statement: Statement) -> Request:
+    name = re.sub(r"^deallocate\s+(prepare\s+)?", "", sql, flags=re.I).strip().strip('"')
+    return Deallocate(None if name.lower() == "all" else name)
+
+
+def _discard(sql: str, statement: Statement) -> Request:
+    return Reset("DISCARD ALL") if sql.lower().split()[1:] == ["all"] else Nothing("DISCARD")
+
+
+def _tagged(tag: str) -> _Read:
+    return lambda sql, statement: Nothing(tag)
+
+
+def _commit(sql: str, statement: Statement) -> Request:
+    return Transaction("COMMIT")
+
+
+_READERS: dict[str, _Read] = {
+    "explain": _explain,
+    "set": _set,
+    "reset": _reset,
+    "show": _show,
+    "begin": _begin,
+    "start": _begin,
+    "commit": _commit,
+    "end": _commit,
+    "rollback": _rollback,
+    "abort": _rollback,
+    "savepoint": _tagged("SAVEPOINT"),
+    "release": _tagged("RELEASE"),
+    "deallocate": _deallocate,
+    "discard": _discard,
+    "unlisten": _tagged("UNLISTEN"),
+    "close": _tagged("CLOSE CURSOR"),
+}

@@ -1,0 +1,114 @@
+"""Messages over one connection: bytes become messages, and messages bytes. What is kept has a bound."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+
+from pygwire import ConnectionPhase, FrontendMessageDecoder
+from pygwire.exceptions import PygwireError
+from pygwire.messages import PGMessage
+
+from relaqs.serve.failures import PROTOCOL_VIOLATION, RefusedError
+
+_READ_BYTES = 1 << 16
+_MOST_BYTES_BEFORE_ENTRY = 10_000
+_MOST_BYTES = 16 << 20  # of one message: a statement is smaller, and so are its parameters
+
+
+class Stream:
+    """One connection's messages. `phase` says how the next one is read; whoever knows it sets it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._decoder = FrontendMessageDecoder()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the client is on this machine."""
+        peer = self._writer.get_extra_info("peername")
+        return not isinstance(peer, tuple) or is_loopback(str(peer[0]))
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether TLS is in use."""
+        return self._writer.get_extra_info("ssl_object") is not None
+
+    @property
+    def phase(self) -> ConnectionPhase:
+        """How the next message is read."""
+        return self._decoder.phase
+
+    @phase.setter
+    def phase(self, phase: ConnectionPhase) -> None:
+        self._decoder.phase = phase
+
+    async def next(self) -> PGMessage | None:
+        """Return the next message, None where the client has gone.
+
+        Raises:
+            RefusedError: the bytes are no message of the protocol, or too many.
+        """
+        while (message := self._decoded()) is None:
+            received = await self._received()
+            if not received:
+                return None
+            self._decoder.feed(received)
+        return message
+
+    def send(self, *messages: PGMessage) -> None:
+        """Send messages, as soon as the client takes them."""
+        if not self._writer.is_closing():
+            self._writer.write(b"".join(message.to_wire() for message in messages))
+
+    async def flushed(self) -> None:
+        """Wait until the client has taken most of what was sent."""
+        await self._writer.drain()
+
+    async def encrypt(self, context: ssl.SSLContext) -> None:
+        """Speak TLS from now on. Raises RefusedError if the client has sent something before."""
+        if self._decoder.buffered:
+            raise RefusedError(PROTOCOL_VIOLATION, "there are bytes after the request for TLS", is_fatal=True)
+        self._writer.write(b"S")
+        await self._writer.start_tls(context)
+
+    async def refuse_encryption(self) -> None:
+        """Tell the client that it is not encrypted."""
+        self._writer.write(b"N")
+        await self._writer.drain()
+
+    def close(self) -> None:
+        """End the connection when what was sent has arrived."""
+        self._writer.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._writer.transport.abort()
+
+    async def _received(self) -> bytes:
+        has_entered = self._decoder.phase is ConnectionPhase.READY
+        if self._decoder.buffered > (_MOST_BYTES if has_entered else _MOST_BYTES_BEFORE_ENTRY):
+            raise RefusedError(PROTOCOL_VIOLATION, "a message is too large", is_fatal=True)
+        try:
+            return await self._reader.read(_READ_BYTES)
+        except (OSError, ssl.SSLError):
+            return b""
+
+    def _decoded(self) -> PGMessage | None:
+        try:
+            return next(iter(self._decoder), None)
+        except PygwireError as error:
+            raise RefusedError(PROTOCOL_VIOLATION, f"this is no message: {error}", is_fatal=True) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether an address is one of this machine alone."""
+    import ipaddress
+
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

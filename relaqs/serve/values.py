@@ -1,0 +1,267 @@
+"""Values of an answer as bytes of the protocol: each column as text or in binary, as the client asks.
+
+A column is read from Arrow once, as plain integers where Python's own dates and times would not hold all
+values: DuckDB has years beyond 9999, years before the first, and infinity.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from relaqs_engine.errors import UnsupportedError
+
+from relaqs.serve import column_types as types
+from relaqs.serve.column_types import ColumnType
+
+Encode: TypeAlias = Callable[[Any], bytes]
+RowBytes: TypeAlias = list[bytes | None]
+
+TEXT, BINARY = 0, 1
+ROWS_AT_ONCE = 1024
+
+_INFINITE_DAY, _INFINITE_MICROSECOND = 2**31 - 1, 2**63 - 1  # both DuckDB's and Postgres's
+_DAYS_TO_2000 = 10957
+_MICROSECONDS_TO_2000 = _DAYS_TO_2000 * 86_400_000_000
+
+# Arrow has no form of these that keeps all their values.
+_UNSENDABLE = re.compile(r"\b(BIT|BIGNUM|UHUGEINT)\b|\bTIME WITH TIME ZONE\b")
+
+
+def rows(table: pa.Table, kinds: Sequence[ColumnType], formats: Sequence[int]) -> Iterator[list[RowBytes]]:
+    """Yield an answer's rows, some at once, with each value encoded.
+
+    Args:
+        table: the answer.
+        kinds: the types that its columns were announced with.
+        formats: TEXT or BINARY for each.
+
+    Raises:
+        UnsupportedError: a value has no form in the type.
+    """
+    encode = [encoder(kind, format_) for kind, format_ in zip(kinds, formats, strict=True)]
+    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+        columns = [
+            [None if value is None else each(value) for value in _python_values(column)]
+            for each, column in zip(encode, batch.columns, strict=True)
+        ]
+        yield [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * batch.num_rows
+
+
+def check_columns(names: Sequence[str], duckdb_types: Sequence[str]) -> None:
+    """Raise UnsupportedError for a type that cannot be sent without losing a part of its values."""
+    for name, type_ in zip(names, duckdb_types, strict=True):
+        if _UNSENDABLE.search(type_):
+            raise UnsupportedError(
+                f"column {name} is a {type_}, which cannot be sent; send it as text: CAST({name} AS VARCHAR)"
+            )
+
+
+def encoder(kind: ColumnType, format_: int) -> Encode:
+    """Return what encodes the values of a type."""
+    if format_ == BINARY:
+        return _BINARY.get(kind.oid, _text)
+    return _TEXT.get(kind.oid, _text)
+
+
+def _python_values(column: pa.Array) -> list[Any]:
+    type_ = column.type
+    if pa.types.is_dictionary(type_):
+        column = column.dictionary_decode()
+    elif pa.types.is_date32(type_):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(type_):
+        column = _microseconds(column)
+    elif pa.types.is_time(type_):
+        column = column.cast(pa.time64("us")).view(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _microseconds(column: pa.Array) -> pa.Array:
+    """Return moments as microseconds since 1970. Nanoseconds are cut off, because Postgres has none."""
+    if column.type.unit != "us":
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    return column.view(pa.int64())
+
+
+def _text(value: Any) -> bytes:
+    return str(value).encode()
+
+
+def _bool(value: bool) -> bytes:
+    return b"t" if value else b"f"
+
+
+def _float_text(value: float) -> bytes:
+    if math.isfinite(value):
+        return repr(value).encode()
+    return b"NaN" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"
+
+
+def _float4_text(value: float) -> bytes:
+    return str(np.float32(value)).encode() if math.isfinite(value) else _float_text(value)
+
+
+def _numeric_text(value: Decimal | int) -> bytes:
+    return (f"{value:f}" if isinstance(value, Decimal) else str(value)).encode()
+
+
+def _bytea_text(value: bytes) -> bytes:
+    return b"\\x" + value.hex().encode()
+
+
+def _calendar(day: int) -> tuple[str, str]:
+    """Return a day since 1970 as a date, and " BC" where it is before the year 1."""
+    text = str(np.datetime64(day, "D"))
+    year, month_day = text[:-6], text[-6:]
+    if int(year) > 0:
+        return text, ""
+    return f"{1 - int(year):04}{month_day}", " BC"
+
+
+def _date_text(day: int) -> bytes:
+    if abs(day) == _INFINITE_DAY:
+        return b"infinity" if day > 0 else b"-infinity"
+    return "".join(_calendar(day)).encode()
+
+
+def _clock(microseconds: int) -> str:
+    seconds, rest = divmod(microseconds, 1_000_000)
+    text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    return f"{text}.{rest:06}".rstrip("0") if rest else text
+
+
+def _timestamp_text(value: int, zone: str = "") -> bytes:
+    if abs(value) == _INFINITE_MICROSECOND:
+        return b"infinity" if value > 0 else b"-infinity"
+    day, time = divmod(value, 86_400_000_000)
+    date_, era = _calendar(day)
+    return f"{date_} {_clock(time)}{zone}{era}".encode()
+
+
+def _timestamptz_text(value: int) -> bytes:
+    return _timestamp_text(value, "+00")
+
+
+def _interval_text(value: Any) -> bytes:
+    months, days, nanoseconds = value
+    microseconds = nanoseconds // 1000
+    sign = "-" if microseconds < 0 else ""
+    return f"{months} mons {days} days {sign}{_clock(abs(microseconds))}".encode()
+
+
+def _json_text(value: Any) -> bytes:
+    """Return JSON. A text is that of DuckDB's type JSON, which is JSON already."""
+    return (value if isinstance(value, str) else json.dumps(_plain(value))).encode()
+
+
+def _plain(value: Any) -> Any:
+    """Return a nested value as JSON has it: what JSON has no form for is a text."""
+    match value:
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case list() | tuple() if _is_map(value):
+            return {str(key): _plain(each) for key, each in value}
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case Decimal():
+            return int(value) if value == value.to_integral_value() else float(value)
+        case float() if not math.isfinite(value):
+            return _float_text(value).decode()
+        case None | bool() | int() | float() | str():
+            return value
+        case bytes():
+            return _bytea_text(value).decode()
+        case date() | datetime():
+            return value.isoformat()
+    return str(value)
+
+
+def _is_map(value: Sequence[Any]) -> bool:
+    """Whether it is a map: pyarrow gives lists of pairs for these, and for nothing else that DuckDB has."""
+    return bool(value) and all(isinstance(each, tuple) and len(each) == 2 for each in value)
+
+
+def _numeric_binary(value: Decimal | int) -> bytes:
+    """Return base-10,000 digits, as Postgres has them: count, weight of the first, sign, scale, digits."""
+    sign, digits, exponent = Decimal(value).as_tuple()
+    assert isinstance(exponent, int), "DuckDB's decimals are finite"
+    scale = max(0, -exponent)
+    whole = "".join(map(str, digits)) + "0" * max(0, exponent)
+    before, after = (whole[:-scale], whole[-scale:]) if scale else (whole, "")
+    after = after.rjust(scale, "0")
+    before = before.rjust(-(-len(before) // 4) * 4, "0")
+    after_padded = after.ljust(-(-len(after) // 4) * 4, "0")
+    groups = [int((before + after_padded)[i : i + 4]) for i in range(0, len(before) + len(after_padded), 4)]
+    weight = len(before) // 4 - 1
+    while groups and groups[0] == 0:
+        groups, weight = groups[1:], weight - 1
+    while groups and groups[-1] == 0:
+        groups = groups[:-1]
+    header = (len(groups), weight if groups else 0, 0x4000 if sign and groups else 0, scale)
+    return struct.pack(f"!hhHh{len(groups)}h", *header, *groups)
+
+
+def _date_binary(day: int) -> bytes:
+    if abs(day) == _INFINITE_DAY:
+        return struct.pack("!i", _INFINITE_DAY if day > 0 else -(2**31))
+    return struct.pack("!i", day - _DAYS_TO_2000)
+
+
+def _timestamp_binary(value: int) -> bytes:
+    if abs(value) == _INFINITE_MICROSECOND:
+        return struct.pack("!q", _INFINITE_MICROSECOND if value > 0 else -(2**63))
+    return struct.pack("!q", value - _MICROSECONDS_TO_2000)
+
+
+def _interval_binary(value: Any) -> bytes:
+    months, days, nanoseconds = value
+    return struct.pack("!qii", nanoseconds // 1000, days, months)
+
+
+def _packer(layout: str) -> Encode:
+    return struct.Struct(layout).pack
+
+
+_TEXT: dict[int, Encode] = {
+    types.BOOL.oid: _bool,
+    types.BYTEA.oid: _bytea_text,
+    types.FLOAT4.oid: _float4_text,
+    types.FLOAT8.oid: _float_text,
+    types.NUMERIC.oid: _numeric_text,
+    types.DATE.oid: _date_text,
+    types.TIME.oid: lambda value: _clock(value).encode(),
+    types.TIMESTAMP.oid: _timestamp_text,
+    types.TIMESTAMPTZ.oid: _timestamptz_text,
+    types.INTERVAL.oid: _interval_text,
+    types.JSON.oid: _json_text,
+}
+
+_BINARY: dict[int, Encode] = {
+    types.BOOL.oid: _packer("!?"),
+    types.BYTEA.oid: bytes,
+    types.INT2.oid: _packer("!h"),
+    types.INT4.oid: _packer("!i"),
+    types.INT8.oid: _packer("!q"),
+    types.OID.oid: _packer("!I"),
+    types.FLOAT4.oid: _packer("!f"),
+    types.FLOAT8.oid: _packer("!d"),
+    types.NUMERIC.oid: _numeric_binary,
+    types.DATE.oid: _date_binary,
+    types.TIME.oid: _packer("!q"),
+    types.TIMESTAMP.oid: _timestamp_binary,
+    types.TIMESTAMPTZ.oid: _timestamp_binary,
+    types.INTERVAL.oid: _interval_binary,
+    types.UUID.oid: lambda value: uuid.UUID(str(value)).bytes,
+    types.JSON.oid: _json_text,
+}

@@ -1,0 +1,21 @@
+"""One server for all tests of a run that need nothing special of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.relaqs.serve.server_process import Running, lay_out, serving
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(tmp_path_factory.mktemp("served"))
+
+
+@pytest.fixture(scope="session")
+def server(warehouse: Path) -> Iterator[Running]:
+    with serving(warehouse, "--threads", "2") as running:
+        yield running

@@ -1,0 +1,165 @@
+"""Ten questions through the drivers that people have: exactly, and well enough."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+import asyncpg
+import pg8000.native
+import psycopg
+import pytest
+import sqlalchemy
+
+from tests.relaqs.serve.questions import QUESTIONS, close, true_rows
+from tests.relaqs.serve.server_process import ROWS, Running
+
+Ask = Callable[[Running, str], list[Any]]
+
+
+def by_psycopg(server: Running, sql: str) -> list[Any]:
+    with psycopg.connect(server.address()) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def by_psycopg_in_binary(server: Running, sql: str) -> list[Any]:
+    with psycopg.connect(server.address()) as connection:
+        return connection.cursor(binary=True).execute(sql).fetchall()
+
+
+def by_psycopg_prepared(server: Running, sql: str) -> list[Any]:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        return connection.execute(sql, prepare=True).fetchall()
+
+
+def by_psycopg_simply(server: Running, sql: str) -> list[Any]:
+    with psycopg.ClientCursor(psycopg.connect(server.address())) as cursor:
+        return cursor.execute(sql).fetchall()
+
+
+def by_asyncpg(server: Running, sql: str) -> list[Any]:
+    async def ask() -> list[Any]:
+        connection = await asyncpg.connect(host=server.host, port=server.port, user="ana", database="relaqs")
+        try:
+            return [tuple(row) for row in await connection.fetch(sql)]
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
+
+
+def by_pg8000(server: Running, sql: str) -> list[Any]:
+    connection = pg8000.native.Connection("ana", host=server.host, port=server.port, database="relaqs")
+    try:
+        return list(connection.run(sql))
+    finally:
+        connection.close()
+
+
+def by_sqlalchemy(server: Running, sql: str) -> list[Any]:
+    engine = sqlalchemy.create_engine(server.url("psycopg"), poolclass=sqlalchemy.NullPool)
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(sqlalchemy.text(sql))]
+
+
+ASKING = (
+    by_psycopg,
+    by_psycopg_in_binary,
+    by_psycopg_prepared,
+    by_psycopg_simply,
+    by_asyncpg,
+    by_pg8000,
+    by_sqlalchemy,
+)
+
+
+@pytest.mark.parametrize("ask", ASKING, ids=lambda ask: ask.__name__)
+def test_answers_are_exact(server: Running, ask: Ask) -> None:
+    for sql in QUESTIONS:
+        assert close(ask(server, sql), true_rows(sql)), sql
+
+
+def test_psql_prints_what_duckdb_answers(server: Running) -> None:
+    if shutil.which("psql") is None:
+        pytest.skip("there is no psql on this machine")
+    command = ["psql", "-h", server.host, "-p", str(server.port), "-U", "ana", "-AtF", ",", "relaqs"]
+    for sql in QUESTIONS[:7]:
+        printed = subprocess.run([*command, "-c", sql], capture_output=True, text=True, check=True).stdout
+        numbers = [[_shown(value) for value in row] for row in true_rows(sql)]
+        found = [[_shown(_read(cell)) for cell in line.split(",")] for line in printed.splitlines()]
+        assert found == numbers
+
+
+def test_every_driver_gets_the_first_answer_that_is_good_enough(server: Running) -> None:
+    sql = "SELECT sum(fare) AS total FROM trips WHERE shared"
+    with psycopg.connect(server.address()) as connection:
+        (exact,) = connection.execute(sql).fetchone() or ()
+        notices: list[str] = []
+        connection.add_notice_handler(lambda notice: notices.append(notice.message_primary or ""))
+        connection.execute("SET relaqs.target = '20%'")
+        (estimate,) = connection.cursor(binary=True).execute(sql).fetchone() or ()
+    assert isinstance(estimate, Decimal)
+    assert estimate != exact
+    assert abs(estimate - exact) <= Decimal("0.5") * exact
+    assert notices[0].startswith("approximate: ±")
+    assert " of trips" in notices[0]
+
+
+SQL = "SELECT count(*) FROM trips WHERE zone = {} AND fare < {} AND driver LIKE {} AND day > {}"
+VALUES = (2, Decimal("5.5"), "%1%", date(2024, 2, 3))
+
+
+def test_psycopg_sends_values_of_parameters(server: Running) -> None:
+    with psycopg.connect(server.address()) as connection:
+        found = connection.execute(SQL.format(*["%s"] * 4), VALUES).fetchall()
+        lists = connection.execute(
+            "SELECT count(*) FROM trips WHERE zone = ANY(%s) AND driver = ANY(%s)", ([1, 2], ["driver 1"])
+        ).fetchall()
+    assert found == _expected()
+    assert lists == true_rows("SELECT count(*) FROM trips WHERE zone IN (1, 2) AND driver = 'driver 1'")
+
+
+def test_asyncpg_asks_for_the_types_of_parameters_and_sends_them_in_binary(server: Running) -> None:
+    async def ask() -> Any:
+        connection = await asyncpg.connect(host=server.host, port=server.port, user="ana", database="relaqs")
+        try:
+            return await connection.fetchval(SQL.format("$1", "$2", "$3", "$4"), *VALUES)
+        finally:
+            await connection.close()
+
+    assert [(asyncio.run(ask()),)] == _expected()
+
+
+def test_pg8000_sends_values_of_parameters(server: Running) -> None:
+    connection = pg8000.native.Connection("ana", host=server.host, port=server.port)
+    found = connection.run(SQL.format(":a", ":b", ":c", ":d"), **dict(zip("abcd", VALUES, strict=True)))
+    connection.close()
+    assert list(map(tuple, found)) == _expected()
+
+
+def _expected() -> list[Any]:
+    expected = true_rows(SQL.format(2, 5.5, "'%1%'", "'2024-02-03'"))
+    assert 0 < expected[0][0] < ROWS
+    return expected
+
+
+def _read(cell: str) -> Any:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, int | float | Decimal):
+        return f"{float(value):.6g}"
+    return str(value)
