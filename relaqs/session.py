@@ -52,8 +52,7 @@ class Session:
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
 
-    Attributes:
-        witnesses: hear of each query, such as a `relaqs.metrics.QueryLog`. Append yours.
+    What hears of each query, such as a `relaqs.metrics.QueryLog`, is appended to its `witnesses`.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -299,7 +298,7 @@ class Session:
                 states beyond 64 MiB are not kept: they begin anew.
             resume: False begins anew although the checkpoint has a state.
             submitted_at: when the query was submitted, on `time.perf_counter`.
-            asked_sql: as it was written, without values of parameters, for `witnesses`.
+            asked_sql: as it was written, for `witnesses`.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
