@@ -47,7 +47,9 @@ def unsound(plan: OnlinePlan, estimates: Sequence[Estimate], tally: Tally) -> It
 def _rows_stay(plan: OnlinePlan) -> bool:
     """Whether a row that was shown is one of the answer's, by its keys."""
     if isinstance(plan, AroundPlan):
-        return plan.rows.are_certain and all(_rows_stay(part) for part in plan.parts)
+        return (
+            plan.rows.are_certain and plan.rows.most is None and all(_rows_stay(part) for part in plan.parts)
+        )
     if isinstance(plan, RefinedPlan):
         rows = plan.outer_rows
         return rows is not None and rows.belonging is None and _rows_stay(rows.plan)

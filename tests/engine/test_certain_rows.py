@@ -199,3 +199,44 @@ def test_complete_rows_are_certain_and_those_that_depend_on_estimates_are_not(zi
     picked = next(iter(zipf.estimates(zipf.plan(sql))))
     assert picked.certain_rows is not None
     assert not picked.certain_rows.any()
+
+
+FIVE = "SELECT k % 5 AS g, sum(x) AS s, avg(x) AS a FROM z GROUP BY 1"
+SHARES = f"SELECT g, s / sum(s) OVER () AS share FROM ({FIVE})"
+NINE, ALL = "SELECT count(*) AS n FROM z WHERE k < 9", "SELECT sum(x) AS n FROM z"
+ONE = f"SELECT a.n / b.n AS r FROM ({NINE}) AS a, ({ALL}) AS b"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"{FIVE} ORDER BY g, s LIMIT 6",
+        f"{SHARES} ORDER BY share LIMIT 6",
+        f"{ONE} ORDER BY r LIMIT 1",
+        "SELECT count(DISTINCT u) AS d, sum(x) AS s, avg(x) AS a FROM z ORDER BY d LIMIT 1",
+    ],
+)
+def test_a_limit_that_leaves_nothing_out_takes_no_certainty(zipf: World, sql: str) -> None:
+    *early, last = zipf.estimates(zipf.plan(sql), batches=6)
+    for estimate in early:
+        assert estimate.certain_rows is not None
+        assert estimate.certain_rows.all()
+        assert estimate.certified.any()
+        assert estimate.table.num_rows == last.table.num_rows
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"{FIVE} ORDER BY g, s LIMIT 5",  # a sixth group could come first
+        f"{SHARES} ORDER BY share LIMIT 5",
+        f"{SHARES} ORDER BY g LIMIT 9 OFFSET 1",
+        "SELECT k, sum(x) AS s FROM z WHERE k >= 595 GROUP BY k ORDER BY k, s LIMIT 99",  # so few rows
+        "SELECT k, s / sum(s) OVER () AS share FROM (SELECT k, sum(x) AS s FROM z WHERE k >= 595 GROUP BY k) "
+        "ORDER BY k LIMIT 99",
+    ],
+)
+def test_a_limit_that_may_leave_rows_out_leaves_none_certain(zipf: World, sql: str) -> None:
+    for estimate in list(zipf.estimates(zipf.plan(sql), batches=6))[:-1]:
+        assert estimate.certain_rows is not None
+        assert not estimate.certain_rows.any()

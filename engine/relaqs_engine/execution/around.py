@@ -18,6 +18,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.membership import UNSEEN_ROWS
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.plans.around import AroundPlan, Draw
@@ -64,7 +65,7 @@ class AroundEstimator:
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
         found = self._intervals(parts, point)
-        settled = plan.rows.are_certain and not as_seen
+        settled = plan.rows.are_certain and not as_seen and self._all_fit(parts, point)
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
             self._plan,
@@ -77,7 +78,10 @@ class AroundEstimator:
             else None,
             certain_rows=self._certain(parts, point) & settled,
             rows_are_settled=settled and len(known) == len(parts) and all(k.rows_are_settled for k in known),
-            warnings=(*dict.fromkeys(w for k in known for w in k.warnings), *self._warnings(as_seen)),
+            warnings=(
+                *dict.fromkeys(w for k in known for w in k.warnings),
+                *self._warnings(as_seen, settled),
+            ),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
         )
 
@@ -96,6 +100,11 @@ class AroundEstimator:
         scaled = parts_so_far(plans, sources, is_scaled=True)
         return (seen, True) if _has_tiny_groups(scaled) else (scaled, False)
 
+    def _all_fit(self, parts: Sequence[Part], point: pa.Table) -> bool:
+        """Whether LIMIT leaves no row out, now and at the end."""
+        most = self._plan.rows.most
+        return most is None or (point.num_rows < most and all(map(_has_all_groups, parts)))
+
     def _certain(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
         """Return for each row whether it is in the answer as long as the groups are that it is made of."""
         unsure = [part for part in parts if part.so_far is not None and not part.so_far.certain.all()]
@@ -106,11 +115,11 @@ class AroundEstimator:
                 certain[rows] = True if part.so_far is None else part.so_far.certain[own]
         return certain
 
-    def _warnings(self, as_seen: bool) -> tuple[str, ...]:
+    def _warnings(self, as_seen: bool, settled: bool) -> tuple[str, ...]:
         found = []
         if as_seen:
             found.append("some groups have few rows yet, so totals are as seen, not scaled")
-        elif not self._plan.rows.are_certain:
+        elif not settled:
             found.append("rows may still enter or leave the answer, and none is certified")
         opaque = [output.name for output in self._plan.outputs if output.kind is OutputKind.OPAQUE]
         if opaque:
@@ -227,6 +236,14 @@ def _spread(value: FloatArray, moved: FloatArray, drawn: DrawnVariants, rows: np
     )
     steps = (moved[blocks:] - value) / STEP
     return _Spread(variance, drawn.fraction, np.sqrt((steps**2).mean(axis=0)))
+
+
+def _has_all_groups(part: Part) -> bool:
+    """Whether a group of the part that was not seen would be far smaller than any that was."""
+    if not part.plan.is_estimated or part.plan.has_one_row:
+        return True
+    seen = part.so_far is not None and part.plan.shows_every_group and not part.plan.groups_are_local
+    return seen and bool((part.row_counts >= UNSEEN_ROWS).all())
 
 
 def _has_tiny_groups(parts: Sequence[Part]) -> bool:

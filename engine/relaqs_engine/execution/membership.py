@@ -162,6 +162,8 @@ class Membership:
         count = int(candidates.passes.sum())
         if rules.shown_rows is not None:
             count = min(count, rules.shown_rows)
+        if self._all_fit(candidates):
+            return Places.alike(count, certain=True)
         if rules.is_opaque or (rules.ranking and count > MOST_RANKED):
             return Places.alike(count, certain=False)
         if rules.rows_may_leave and not rules.has_limit and not rules.deciders:
@@ -299,6 +301,17 @@ class Membership:
     def _all_are_seen(self, candidates: Candidates) -> bool:
         """Whether a group that was not seen would be far smaller than any that was."""
         return not self._plan.groups_are_local and candidates.least_rows >= UNSEEN_ROWS
+
+    def _all_fit(self, candidates: Candidates) -> bool:
+        """Whether all groups are among the rows that LIMIT lets through, in whatever order."""
+        rules = self._rules
+        if rules.most_rows is None or rules.has_having or rules.rows_may_leave:
+            return False
+        if not self._plan.columns.keys:
+            return rules.most_rows > 0
+        if len(candidates.rows) >= rules.most_rows or self._plan.groups_are_local:
+            return False
+        return bool((candidates.rows >= UNSEEN_ROWS).all())
 
     def _hidden(self, candidates: Candidates, ends: _Ends, out: BoolArray, fraction: float) -> float:
         """Return the best value that a group beyond the candidates may have, -inf if there is none."""

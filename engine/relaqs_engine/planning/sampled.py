@@ -22,7 +22,7 @@ from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
 from relaqs_engine.rewrite.flatten import flatten, merged, qualified
-from relaqs_engine.rewrite.read_whole import tables_read_whole
+from relaqs_engine.rewrite.read_whole import check_parts_read_little_whole, tables_read_whole
 from relaqs_engine.rewrite.scans import streams_of
 from relaqs_engine.rewrite.shape import check_aggregates
 from relaqs_engine.rewrite.sources import groups_lie_in_partitions
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.online_plan import OnlinePlan
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.whole import WholePlan
+    from relaqs_engine.rewrite.carve import Deeper
 
 # A query reads so many rows of static tables at most beside answers so far, unless it aggregates them. How
 # many they are after their conditions is found while it runs.
@@ -51,6 +52,7 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
         found = _over_derived_whole(draft, parsed.tables, reason) or _around(draft) or _refined(draft, parsed)
+        found = found or _around_deeper(draft)
         return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
 
 
@@ -169,7 +171,14 @@ def _online_or_over_derived_whole(draft: Draft, tables: frozenset[str]) -> Merge
         raise
 
 
-def _around(draft: Draft) -> AroundPlan | None:
+def _around_deeper(draft: Draft) -> AroundPlan | None:
+    """Return the plan of a query with aggregations that other answers decide about, None if it is none."""
+    from relaqs_engine.rewrite.carve import Deeper
+
+    return _around(draft, Deeper(draft.catalog.is_sampled, lambda *query: _whole_part(draft, *query)))
+
+
+def _around(draft: Draft, deeper: Deeper | None = None) -> AroundPlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one."""
     from relaqs_engine.rewrite.around import plan_around
     from relaqs_engine.rewrite.carve import carve
@@ -177,10 +186,21 @@ def _around(draft: Draft) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            carved = carve(draft.tree, lambda *query: _part(draft, *query), draft.binder.describe)
+            carved = carve(draft.tree, lambda *query: _part(draft, *query), draft.binder.describe, deeper)
+            check_parts_read_little_whole(draft, carved.parts, carved.queries)
             return plan_around(draft, carved)
     except NotOnlineError:
         return None
+
+
+def _whole_part(draft: Draft, query: exp.Query, sql: str) -> WholePlan | None:
+    """Return the plan of an aggregation that is read whole beside others. None where it does not bind."""
+    tables = frozenset(table.name for table in tables_in(query))
+    try:
+        schema = tuple(draft.binder.describe(sql))
+    except SqlError:
+        return None
+    return whole_plan(ParsedQuery(sql, query, tables), draft.catalog, schema, "no estimate of it is known")
 
 
 def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:

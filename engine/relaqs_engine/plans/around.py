@@ -53,7 +53,8 @@ class AroundRows:
 
     Attributes:
         have_identity: they can be told apart, each by the row of a part that it comes from.
-        are_certain: which rows there are depends on no estimate.
+        are_certain: which rows there are depends on no estimate, LIMIT left aside.
+        most: how many rows LIMIT lets through, None where it cannot leave any out. 0 where an OFFSET may.
         keep_groups: each row is a group of a part's answer.
         so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
             parts have few rows, they are computed from totals that are not scaled.
@@ -61,6 +62,7 @@ class AroundRows:
 
     have_identity: bool
     are_certain: bool
+    most: int | None
     keep_groups: bool
     so_far: bool
 

@@ -44,6 +44,7 @@ class MembershipRules:
         ranks_totals: whether the ranking is by values that are scaled.
         has_having: whether the query has a HAVING.
         has_limit: whether it has a LIMIT or an OFFSET.
+        most_rows: how many groups LIMIT lets through. None without LIMIT, and with an OFFSET.
         rows_may_leave: whether rows that were counted may stop counting, as an inner stage moves.
     """
 
@@ -54,6 +55,7 @@ class MembershipRules:
     ranks_totals: bool = False
     has_having: bool = False
     has_limit: bool = False
+    most_rows: int | None = None
     rows_may_leave: bool = False
 
     @property

@@ -11,6 +11,8 @@ and these modules hold the rest:
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
         unions          moves aggregates below a UNION ALL, for `carve`
+        undecided       aggregates before other answers decide which rows count, for `carve`
+        above           merges what was aggregated below, for those two
         late_conditions finds rows before the subqueries that they are compared with, for `carve`
         one_row         makes one query of inner aggregates over the same rows, for `carve`
         levels          says what is known of the query around the answers

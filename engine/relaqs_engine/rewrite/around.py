@@ -17,6 +17,7 @@ from relaqs_engine.plans.sign import Sign, sign_of
 from relaqs_engine.rewrite.carve import Carved, answer_index, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, level_of
+from relaqs_engine.rewrite.membership import most_rows
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.rewrite.trust import Trust, Value
 from relaqs_engine.sql.parse import DIALECT
@@ -168,15 +169,23 @@ def _texts(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Aro
 
 
 def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
-    limited = any(_query(carved, level).args.get(part) for part in ("limit", "offset"))
     pairs = zip(outputs, level.values, strict=True)
     so_far = any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs)
     return AroundRows(
         have_identity=level.query is not None,
-        are_certain=level.is_certain and not limited,
+        are_certain=level.is_certain,
+        most=_most_rows(_query(carved, level), level),
         keep_groups=level.keeps_groups,
         so_far=so_far or not level.is_certain,  # a total that is scaled would pick rows by chance
     )
+
+
+def _most_rows(query: exp.Query, level: Level) -> int | None:
+    """Return how many rows LIMIT lets through, None where it cannot leave any out. 0 where an OFFSET may."""
+    if not any(query.args.get(part) for part in ("limit", "offset")):
+        return None
+    most = most_rows(query) or 0
+    return None if most and level.has_one_row else most
 
 
 def _answers(parts: Sequence[PartPlan], *, estimated: bool) -> str:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
-from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
+from relaqs_engine.rewrite.draft import NotOnlineError, outer_columns, own_nodes
 from relaqs_engine.rewrite.existence_by_key import keys_for_exists
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.late_conditions import ROWS, listing_of
+from relaqs_engine.rewrite.members import members_and_asking
 from relaqs_engine.rewrite.one_row import with_one_row_tables
+from relaqs_engine.rewrite.undecided import before_it_is_decided
 from relaqs_engine.rewrite.unions import below_union
 from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.parse import DIALECT
@@ -32,14 +34,27 @@ class Carved:
     Attributes:
         outer: the query around the answers. It reads the tables `answer_0`, … and nothing else.
         parts: the plans of the queries that give those answers.
+        queries: these queries.
     """
 
     outer: exp.Query
     parts: tuple[PartPlan, ...]
+    queries: tuple[exp.Select, ...]
 
 
 # Plans a query on its own. None where it has no estimate, or reads static tables only and needs none.
 PlanPart = Callable[[exp.Query, str], PartPlan | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Deeper:
+    """What is asked of a catalog to cut a query where its aggregations have no plan either.
+
+    is_sampled: whether the table of a name is sampled. plan_whole: plans a query that is read whole.
+    """
+
+    is_sampled: Callable[[str], bool]
+    plan_whole: PlanPart
 
 
 def answer_name(index: int) -> str:
@@ -50,7 +65,7 @@ def answer_index(name: str) -> int:
     return int(name.removeprefix("answer_"))
 
 
-def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe) -> Carved:
+def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe, deeper: Deeper | None = None) -> Carved:
     """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError.
 
     Args:
@@ -58,6 +73,7 @@ def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe) -> Carved:
         plan_part: plans one inner query, which it is given as a tree and as text. It returns None for a
             query that cannot be planned on its own.
         describe: gives the columns of a query, as (name, DuckDB type).
+        deeper: also cut aggregations about which other answers decide. None: do not.
 
     >>> import sqlglot
     >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
@@ -68,17 +84,20 @@ def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe) -> Carved:
     >>> print(carved.outer.sql("duckdb"))
     SELECT answer_0."key_0" AS zone, RANK() OVER (ORDER BY answer_0."value_0") AS place FROM answer_0
     """
-    carver = _Carver(plan_part, describe)
+    carver = _Carver(plan_part, describe, deeper)
     outer = carver.cut(tree.copy())
-    return Carved(outer, tuple(carver.parts))
+    return Carved(outer, tuple(carver.parts), tuple(carver.queries))
 
 
 class _Carver:
     """Puts answers in the place of inner queries, and collects the plans of those, equal ones once."""
 
-    def __init__(self, plan_part: PlanPart, describe: Describe) -> None:
+    def __init__(self, plan_part: PlanPart, describe: Describe, deeper: Deeper | None) -> None:
         self.parts: list[PartPlan] = []
+        self.queries: list[exp.Select] = []
         self._plan_part = plan_part
+        self._deeper = deeper
+        self._members = 0
         self._describe = describe
         self._index_of: dict[str, int] = {}
 
@@ -99,12 +118,35 @@ class _Carver:
         query = with_explicit_keys(query)
         if not aggregates(query):
             return self._whole(query) or self._listing(query) or self._around(query)
+        if self._deeper:
+            return self._aggregation(query) or self._deeper_aggregation(query, self._deeper)
         return self._aggregation(query) or self._around(self._below_union(query) or query)
+
+    def _deeper_aggregation(self, query: exp.Select, deeper: Deeper) -> exp.Query:
+        """Return an aggregation about which other answers decide. What cannot be cut is read whole."""
+        count = len(self.parts)
+        try:
+            finer = self._below_union(query) or self._before_it_is_decided(query, deeper) or query
+            cut = self._around(finer.copy())
+            if any(part.is_estimated and not part.tells_certain_rows for part in self.parts[count:]):
+                raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+            return cut
+        except NotOnlineError:
+            self._forget_from(count)
+            whole = self._whole(query, deeper.plan_whole)
+            if whole is None:
+                raise
+            return whole
+
+    def _forget_from(self, count: int) -> None:
+        """Drop the parts of a cut that was given up."""
+        del self.parts[count:], self.queries[count:]
+        self._index_of = {text: index for text, index in self._index_of.items() if index < count}
 
     def _listing(self, query: exp.Select) -> exp.Query | None:
         """Return the query over rows by the conditions without subqueries, None where it has no others."""
         found = listing_of(keys_for_exists(query))
-        if found is None or (answer := self._add(found.rows)) is None:
+        if found is None or (answer := self._add(found.rows, self._plan_part)) is None:
             return None
         for column in found.around.find_all(exp.Column):
             if column.table == ROWS:
@@ -141,6 +183,7 @@ class _Carver:
     def _cut_subqueries(self, part: object) -> None:
         if isinstance(part, exp.Expr):
             for inner in own_nodes(part, exp.Query):
+                inner = self._asking_members(inner) if self._deeper else inner
                 container = inner.parent
                 assert container is not None
                 if isinstance(container, exp.In):
@@ -149,6 +192,20 @@ class _Carver:
                     inner.replace(self.cut(inner.copy()))
                 else:
                     inner.set("this", self.cut(inner.this.copy()))
+
+    def _asking_members(self, query: exp.Expr) -> exp.Expr:
+        """Return what EXISTS or IN asks about outer rows as a query over members. In place."""
+        inner = query.unnest()
+        if not isinstance(query.parent, exp.Exists | exp.In) or not isinstance(inner, exp.Query):
+            return query
+        if not outer_columns(inner):
+            return query
+        found = members_and_asking(inner, f"relaqs_members_{self._members}", lambda members: True)
+        if found is None:
+            return query
+        self._members += 1
+        inner.replace(found[1])
+        return found[1] if inner is query else query
 
     def _table(self, table: exp.Table, query: exp.Select) -> exp.Subquery:
         """Return a derived table with those columns of a static table that the query uses."""
@@ -162,9 +219,9 @@ class _Carver:
             raise NotOnlineError(f"rows of {table.name} are combined with an answer that is not known yet")
         return whole.subquery(exp.to_identifier(table.alias_or_name, quoted=True))
 
-    def _whole(self, query: exp.Select) -> exp.Select | None:
+    def _whole(self, query: exp.Select, plan_part: PlanPart | None = None) -> exp.Select | None:
         """Return a SELECT of all columns of the query's answer, None where it has no plan of its own."""
-        answer = self._add(query)
+        answer = self._add(query, plan_part or self._plan_part)
         if answer is None:
             return None
         names = [exp.column(name, answer, quoted=True) for name in query.named_selects]
@@ -173,17 +230,18 @@ class _Carver:
     def _aggregation(self, query: exp.Select) -> exp.Select | None:
         """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, ORDER BY."""
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
+        around = around or (self._deeper is not None and _has_query_in_having(query))
         if not around and query.find(exp.Window) is None:
             return self._whole(query)
         outer, inner = _split(query)
-        answer = self._add(inner)
+        answer = self._add(inner, self._plan_part)
         if answer is None:
             return None
         for column in outer.find_all(exp.Column):
             if column.table == _Core.TABLE:
                 column.set("table", exp.to_identifier(answer))
-        for subquery in outer.expressions:
-            self._cut_subqueries(subquery)
+        for part in (*outer.expressions, outer.args.get("where")):
+            self._cut_subqueries(part)
         return outer.from_(exp.to_table(answer))
 
     def _below_union(self, query: exp.Select) -> exp.Select | None:
@@ -192,17 +250,24 @@ class _Carver:
         merged = below_union(inner, self._types_of)
         return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
 
+    def _before_it_is_decided(self, query: exp.Select, deeper: Deeper) -> exp.Select | None:
+        """Return the query over finer groups, about which other answers decide. None where there are none."""
+        outer, inner = _split(query)
+        merged = before_it_is_decided(inner, deeper.is_sampled)
+        return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
+
     def _types_of(self, query: exp.Query) -> list[str]:
         return [type_ for _, type_ in self._describe(query.sql(DIALECT))]
 
-    def _add(self, query: exp.Select) -> str | None:
+    def _add(self, query: exp.Select, plan_part: PlanPart) -> str | None:
         """Return the name of the query's answer, None where it cannot be planned on its own."""
         text = query.sql(DIALECT)
         if text not in self._index_of:
-            if (plan := self._plan_part(query, text)) is None:
+            if (plan := plan_part(query, text)) is None:
                 return None
             self._index_of[text] = len(self.parts)
             self.parts.append(plan)
+            self.queries.append(query)
         return answer_name(self._index_of[text])
 
 
@@ -232,12 +297,19 @@ def _split(query: exp.Select) -> tuple[exp.Select, exp.Select]:
     for item, original in zip(outer.expressions, query.expressions, strict=True):
         if not isinstance(item, exp.Alias):
             item.replace(exp.alias_(item.copy(), original.alias_or_name, quoted=True))
+    if decides_outside := _has_query_in_having(query):
+        outer.set("where", exp.Where(this=core.visit(query.args["having"].this)))
     inner = exp.Select(expressions=core.outputs() or [exp.alias_(exp.Count(this=exp.Star()), "value_0")])
-    for part in ("from_", "joins", "where", "group", "having"):
+    for part in ("from_", "joins", "where", "group", *([] if decides_outside else ["having"])):
         if (value := query.args.get(part)) is not None:
             copied = [each.copy() for each in value] if isinstance(value, list) else value.copy()
             inner.set(part, copied)
     return outer, inner
+
+
+def _has_query_in_having(query: exp.Select) -> bool:
+    having = query.args.get("having")
+    return having is not None and having.find(exp.Query) is not None
 
 
 class _Core:

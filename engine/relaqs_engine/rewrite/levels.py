@@ -193,7 +193,7 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     keys, sets = group_keys(query)
     if any(trust_in(key, names) is not Trust.KEY for key in (keys[:-1] if sets else keys)):
         return _blind(value_of(item.unalias(), names) for item in query.expressions)
-    values = tuple(value_over_groups(item.unalias(), names) for item in query.expressions)
+    values = tuple(_over_groups(item.unalias(), names, below) for item in query.expressions)
     arguments = [call.this.unnest() for item in query.expressions for call in item.find_all(exp.Sum)]
     columns = [value_of(each, names).columns for each in arguments if isinstance(each, exp.Column)]
     identity = exp.Anonymous(this="row", expressions=[key.copy() for key in keys] or [exp.Literal.number(0)])
@@ -202,6 +202,13 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     added = tuple(dict.fromkeys(each for each in columns if len(each) > 1))
     below = replace(below, keeps_groups=False, has_one_row=False)
     return replace(below, values=values, query=query, added=below.added + added)
+
+
+def _over_groups(item: exp.Expr, names: Names, below: Level) -> Value:
+    """Return what is known of an output over groups. A sum of exact values is none if rows may leave it."""
+    value = value_over_groups(item, names)
+    varies = value.trust is Trust.KEY and not below.is_certain and item.find(exp.Sum) is not None
+    return UNSURE if varies else value
 
 
 def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:

@@ -20,6 +20,7 @@ The decision: docs/decisions/0033-members.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sqlglot import exp
@@ -75,17 +76,33 @@ def _asked(tree: exp.Select) -> list[exp.Query]:
 
 def _put_members(draft: Draft, query: exp.Query, alias: str) -> bool:
     """Let a query ask its members. False where more than the values of its single rows decides."""
-    if query.find(exp.AggFunc, exp.TableSample) or any(map(relates_all_rows, query.find_all(exp.Select))):
-        return False
-    if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
-        return False
-    found = _of_select(draft, query, alias) if isinstance(query, exp.Select) else _of_whole(query, alias)
-    if found is None or outer_columns(found[0]):
+    found = members_and_asking(query, alias, lambda members: repeats_values(draft, members))
+    if found is None:
         return False
     members, asking = found
     draft.binder.describe(members.sql(DIALECT))  # a name may mean another table where the members stand
     query.replace(asking)
     return True
+
+
+def members_and_asking(
+    query: exp.Query, alias: str, repeats: Callable[[exp.Select], bool]
+) -> tuple[exp.Query, exp.Select] | None:
+    """Return the members that a query of EXISTS or IN asks, and the query over them that takes its place.
+
+    None where more than the values of its single rows decides.
+
+    Args:
+        query: the query, qualified. It stays as it is.
+        alias: the name of the table of members.
+        repeats: whether members are to be made distinct.
+    """
+    if query.find(exp.AggFunc, exp.TableSample) or any(map(relates_all_rows, query.find_all(exp.Select))):
+        return None
+    if not all(isinstance(table.this, exp.Identifier) for table in tables_in(query)):
+        return None
+    found = _of_select(query, alias, repeats) if isinstance(query, exp.Select) else _of_whole(query, alias)
+    return None if found is None or outer_columns(found[0]) else found
 
 
 def _of_whole(query: exp.Query, alias: str) -> tuple[exp.Query, exp.Select]:
@@ -94,7 +111,9 @@ def _of_whole(query: exp.Query, alias: str) -> tuple[exp.Query, exp.Select]:
     return query, exp.select(*columns).from_(query.subquery(alias))
 
 
-def _of_select(draft: Draft, query: exp.Select, alias: str) -> tuple[exp.Query, exp.Select] | None:
+def _of_select(
+    query: exp.Select, alias: str, repeats: Callable[[exp.Select], bool]
+) -> tuple[exp.Query, exp.Select] | None:
     """Return the members of a SELECT, and the query over them with the conditions that name outer rows.
 
     None where other parts of it name outer rows, or could not stand over members.
@@ -113,7 +132,7 @@ def _of_select(draft: Draft, query: exp.Select, alias: str) -> tuple[exp.Query, 
     }
     members = _with_outputs(query, names)
     members = members.where(*(each.copy() for each in conditions if each not in correlated))
-    if repeats_values(draft, members):
+    if repeats(members):
         members = members.distinct()
     asking = exp.select(*(names[each].copy() for each in outputs or list(names)[:1]))
     asking = asking.from_(members.subquery(exp.to_identifier(alias, quoted=True)))

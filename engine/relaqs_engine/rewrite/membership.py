@@ -44,6 +44,7 @@ def decide_membership(draft: Draft) -> Draft:
         ranks_totals=_ranks_totals(draft),
         has_having=select.args.get("having") is not None,
         has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
+        most_rows=most_rows(select),
     )
     if len(deciders) < len(found):
         return replace(draft, membership=replace(rules, is_opaque=True))
@@ -55,6 +56,14 @@ def decide_membership(draft: Draft) -> Draft:
         shown_rows=int(select.args["limit"].expression.this) if is_ranked else None,
     )
     return replace(draft, membership=decided)
+
+
+def most_rows(query: exp.Query) -> int | None:
+    """Return how many rows LIMIT lets through. None without LIMIT, and with an OFFSET."""
+    limit = query.args.get("limit")
+    if limit is None or query.args.get("offset") is not None or not isinstance(limit.expression, exp.Literal):
+        return None
+    return int(limit.expression.this)
 
 
 def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:
@@ -144,8 +153,8 @@ def _ranked_by(draft: Draft) -> list[tuple[exp.Expr, bool]]:
     tree = draft.estimate_tree
     assert tree is not None
     order = tree.args.get("order")
-    if order is None or not tree.args.get("limit"):
-        return []
+    if order is None or not tree.args.get("limit") or (not draft.keys and most_rows(tree)):
+        return []  # without keys there is one row, which no order moves
     return [(_written_out(tree, each.this), bool(each.args.get("desc"))) for each in order.expressions]
 
 

@@ -5,13 +5,14 @@ It is members that EXISTS and IN ask (`rewrite/members.py`), and derived tables 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
 from relaqs_engine.layouts.scan_cost import scan_core_seconds
+from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, tables_in
 
 _DISTINCT_CORE_SECONDS = 4e-8  # for a row: 25 to 50 ns, measured with one and with two columns
@@ -45,6 +46,26 @@ def check_little_is_read_whole(draft: Draft) -> Draft:
             f"rows of that; up to {MOST_ROWS_KEPT:,} are joined"
         )
     return draft
+
+
+def check_parts_read_little_whole(
+    draft: Draft, parts: Sequence[PartPlan], queries: Sequence[exp.Select]
+) -> None:
+    """Raise NotOnlineError where most of what a query's parts do is to read sampled tables whole.
+
+    Args:
+        draft: the query.
+        parts: their plans.
+        queries: the parts.
+    """
+    all_of_it = whole = 0.0
+    for part, query in zip(parts, queries, strict=True):
+        tables = [table for table in tables_in(query) if draft.catalog.is_sampled(table.name)]
+        seconds = sum(_seconds(draft, query, table) for table in tables)
+        all_of_it += seconds
+        whole += 0.0 if part.is_estimated else seconds
+    if whole > MOST_READ_WHOLE * all_of_it:
+        raise NotOnlineError("most of it is read whole, so a sample of the rest would come late")
 
 
 def tables_read_whole(draft: Draft) -> tuple[str, ...]:

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 
 from sqlglot import exp
 
+from relaqs_engine.rewrite.above import Above
 from relaqs_engine.rewrite.draft import own_nodes, relates_all_rows
 from relaqs_engine.rewrite.grouping import group_keys
 
 MOST_BRANCHES = 16
-_ADDED = (exp.Sum, exp.Count, exp.CountIf)
-_THEIR_OWN_MERGE = (exp.Min, exp.Max, exp.LogicalAnd, exp.LogicalOr)
 _UNION = "relaqs_union"
 
 
@@ -75,7 +74,7 @@ def below_union(query: exp.Select, types_of: Callable[[exp.Query], Sequence[str]
     if not branches or len(branches) > MOST_BRANCHES:
         return None
     keys, sets = group_keys(query)
-    above = _Above(keys[:-1] if sets else keys)
+    above = Above(keys[:-1] if sets else keys, _UNION, may_be_empty=bool(sets))
     items = [exp.alias_(above.visit(item.unalias()), item.alias, quoted=True) for item in query.expressions]
     merged = exp.Select(expressions=items)
     for part in ("group", "having"):
@@ -139,69 +138,6 @@ def _relates_rows(select: exp.Select) -> bool:
     return grouped or of_groups or relates_all_rows(select)
 
 
-class _Above:
-    """Rewrites what stands above the branches, and collects what they have to give: keys, and partials.
-
-    Attributes:
-        partials: the aggregates of each branch. None where one of the query's has no merge.
-    """
-
-    def __init__(self, keys: Sequence[exp.Expr]) -> None:
-        self.keys = keys
-        self.partials: list[exp.Expr] | None = []
-
-    def visit(self, node: exp.Expr) -> exp.Expr:
-        """Return the expression with the branches' columns in the place of keys and aggregates."""
-        if node in self.keys:
-            return exp.column(f"key_{self.keys.index(node)}", _UNION, quoted=True)
-        if isinstance(node, exp.Filter | exp.AggFunc) and not isinstance(node, exp.Grouping | exp.GroupingId):
-            return self._merged(node)
-        node = node.copy()
-        for name, child in list(node.args.items()):
-            if isinstance(child, list):
-                node.set(name, [self.visit(each) if isinstance(each, exp.Expr) else each for each in child])
-            elif isinstance(child, exp.Expr):
-                node.set(name, self.visit(child))
-        return node
-
-    def outputs(self) -> list[exp.Expr]:
-        keys = [exp.alias_(key.copy(), f"key_{i}", quoted=True) for i, key in enumerate(self.keys)]
-        values = self.partials or ()
-        return keys + [exp.alias_(each.copy(), f"value_{i}", quoted=True) for i, each in enumerate(values)]
-
-    def _merged(self, node: exp.Expr) -> exp.Expr:
-        call = node.this if isinstance(node, exp.Filter) else node
-        if isinstance(call.this, exp.Distinct | exp.Order) or call.expressions:
-            self.partials = None
-        elif isinstance(call, _ADDED):
-            return exp.Sum(this=self._partial(node))
-        elif isinstance(call, _THEIR_OWN_MERGE):
-            return type(call)(this=self._partial(node))
-        elif isinstance(call, exp.Avg):
-            total, count = (
-                self._partial(_with_call(node, kind(this=call.this.copy()))) for kind in (exp.Sum, exp.Count)
-            )
-            nothing = exp.Nullif(this=exp.Sum(this=count), expression=exp.Literal.number(0))
-            return exp.paren(exp.Div(this=exp.Sum(this=total), expression=nothing))
-        else:
-            self.partials = None
-        return exp.Null()
-
-    def _partial(self, node: exp.Expr) -> exp.Expr:
-        if self.partials is None:
-            return exp.Null()
-        if node not in self.partials:
-            self.partials.append(node.copy())
-        return exp.column(f"value_{self.partials.index(node)}", _UNION, quoted=True)
-
-
-def _with_call(node: exp.Expr, call: exp.Expr) -> exp.Expr:
-    """Return the aggregate with another function, and with its FILTER."""
-    if not isinstance(node, exp.Filter):
-        return call
-    return exp.Filter(this=call, expression=node.expression.copy())
-
-
 def _with_names(
     branch: exp.Select, names: Sequence[str], own: Sequence[str], types: Sequence[str]
 ) -> exp.Select:
@@ -215,7 +151,7 @@ def _with_names(
     return branch
 
 
-def _aggregated(query: exp.Select, union: exp.Subquery, branch: exp.Select, above: _Above) -> exp.Select:
+def _aggregated(query: exp.Select, union: exp.Subquery, branch: exp.Select, above: Above) -> exp.Select:
     """Return the branch's part of the aggregation: its keys and partials, with the query's joins and WHERE.
 
     The branch comes first in FROM, where a derived table with joins of its own can be taken apart.
