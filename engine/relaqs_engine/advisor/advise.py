@@ -83,6 +83,7 @@ class LayoutOutlook:
         group_rows: the rows that an average group has at least.
         ranks_groups: whether the answer is the first groups by an estimate.
         is_two_level: whether it is computed from other answers so far, or from rows that such answers decide.
+        is_undecided: whether such answers decide which rows there are.
         rows_are_counted: whether numbers of rows are exact, not guessed from the size of text files.
     """
 
@@ -96,6 +97,7 @@ class LayoutOutlook:
     group_rows: float
     ranks_groups: bool
     is_two_level: bool
+    is_undecided: bool = False
     rows_are_counted: bool = True
 
     def in_words(self, row_count: int) -> str:
@@ -104,10 +106,13 @@ class LayoutOutlook:
 
     @property
     def directness(self) -> int:
-        """Return how directly it is answered: 0 at the end, 1 from two levels of estimates, 2 from one."""
+        """Return how directly it is answered: 0 at the end, 3 from one level of estimates, 2 from two.
+
+        It is 1 where answers so far decide which rows there are.
+        """
         if not self.is_progressive:
             return 0
-        return 1 if self.is_two_level else 2
+        return 1 if self.is_undecided else 2 if self.is_two_level else 3
 
     @property
     def completes_small_groups(self) -> bool:
@@ -252,6 +257,7 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> L
         group_rows=leading_rows / plan.expected_groups,
         ranks_groups=plan.ranks_groups,
         is_two_level=plan.is_two_level,
+        is_undecided=plan.is_undecided,
         rows_are_counted=all(layout.rows_are_counted for layout in layouts),
     )
 

@@ -100,6 +100,11 @@ class OnlinePlan:
         return 1
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether answers so far decide which rows there are, so that few of them are certain early."""
+        return False
+
+    @property
     def ranks_groups(self) -> bool:
         """Whether the answer is the first groups by a number that is estimated."""
         return False

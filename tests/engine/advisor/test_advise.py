@@ -66,7 +66,7 @@ def with_layout(catalog: Catalog, table: str, name: str, **changes: object) -> C
         (13, {"customer": ("c_custkey",), "orders": ("o_custkey",)}, "exact → mergeable"),
         (16, {"partsupp": ()}, "exact → mergeable"),
         (17, {"part": ("p_partkey",), "lineitem": ("l_partkey",)}, "refined → mergeable"),
-        (20, {"lineitem": ("l_partkey",), "partsupp": ("ps_partkey",)}, "refined → mergeable"),
+        (22, {"customer": ("c_custkey",), "orders": ("o_custkey",)}, "mergeable → refined"),
     ],
 )
 def test_queries_that_other_layouts_make_progressive(
@@ -83,12 +83,12 @@ def test_queries_that_other_layouts_make_progressive(
     assert text.endswith("\n".join(advice.commands))
 
 
-@pytest.mark.parametrize("number", [6, 15, 21, 22])
+@pytest.mark.parametrize("number", [6, 15, 20, 21])
 def test_queries_that_need_none(number: int, scale_1: Catalog, tpch: World) -> None:
     advice = advise(query(number), scale_1, tpch.binder)
     assert (advice.layouts, advice.obstacle) == ((), "")
     assert advice.then == advice.now
-    assert str(advice).startswith("No further layout is needed: it is answered progressively, and streams ")
+    assert str(advice).startswith("No further layout is needed: it is answered progressively, and streams l")
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,7 @@ def test_small_groups_are_better_complete() -> None:
 
 def test_a_key_of_few_values_is_no_cluster_key() -> None:
     assert wanted(advice_on(OTHERS_ALIKE.format("c_custkey"))) == {"customer": ("c_custkey",)}
-    advice = advice_on(OTHERS_ALIKE.format("c_nationkey"))
-    assert advice.layouts == ()
-    assert "reads customer whole" in advice.obstacle
+    assert wanted(advice_on(OTHERS_ALIKE.format("c_nationkey"))) == {"customer": ()}
 
 
 def test_a_key_that_is_mostly_null_is_no_cluster_key() -> None:
