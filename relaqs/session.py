@@ -579,9 +579,9 @@ class Session:
         self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
-        self._running.close(_CLOSE_SECONDS)
+        are_over = self._running.close(_CLOSE_SECONDS)
         self._executor.close()
-        self._databases.close()
+        self._databases.close(has_states_in_use=not are_over)
         self._open_tables.release()
 
     def __enter__(self) -> Session:
