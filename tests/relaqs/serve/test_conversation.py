@@ -83,7 +83,7 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         connection.execute("RESET relaqs.target")
         assert value(connection, "SHOW relaqs.target") == "7%"
         assert value(connection, "SHOW statement_timeout") == "9000"
-    with pytest.raises(psycopg.OperationalError, match="relaqs.target is '-7%'"):
+    with pytest.raises(psycopg.OperationalError, match=r"relaqs\.target is '-7%'"):
         psycopg.connect(f"{server.address()} options='-crelaqs.target=-7%'")
 
 
@@ -104,7 +104,7 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         ("BEGIN READ WRITE", "25006", "only reads"),
         ("SELECT nope FROM trips", "42601", "nope"),
         ("SELECT * FROM nope", "42P01", "there is no table nope"),
-        ("SELECT sum(x) FROM range(10) AS t(x)", "42601", "is a table function"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "42601", "read_csv is not allowed"),
         ("SELECT * FROM trips, pg_class", "0A000", "ask one at a time"),
         ("SELECT 'x'::INTEGER", "22000", "Conversion Error"),
         ("SELECT TIME WITH TIME ZONE '01:00:00+02' AS t", "0A000", "CAST(t AS VARCHAR)"),
@@ -146,8 +146,10 @@ def test_several_statements_are_answered_one_after_another(server: Running) -> N
 
 
 def test_explain_says_how_it_would_be_answered(connection: psycopg.Connection[Any]) -> None:
-    lines = [line for (line,) in connection.execute("EXPLAIN SELECT avg(fare) FROM trips").fetchall()]
-    assert lines[0] == "mode: mergeable"
+    sql = "EXPLAIN SELECT avg(fare) FROM trips"
+    assert value(connection, sql) == "mode: exact"
+    connection.execute("SET relaqs.target = '5%'")
+    assert value(connection, sql) == "mode: mergeable"
 
 
 def test_intervals_come_as_columns_with_names_that_are_free(connection: psycopg.Connection[Any]) -> None:
@@ -254,9 +256,9 @@ def test_cancelling_stops_the_query_and_not_the_connection(inside: Inside) -> No
     with inside.connect() as connection, inside.connect() as other:
         outcome = in_the_background(lambda: connection.execute(LONG))
         until(lambda: inside.jobs() == 1)
-        other.cancel()  # has nothing to cancel, and touches no other
+        other.cancel_safe()  # has nothing to cancel, and touches no other
         assert inside.jobs() == 1
-        connection.cancel()
+        connection.cancel_safe()
         until(lambda: bool(outcome))
         assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
         until(lambda: inside.jobs() == 0)
@@ -278,7 +280,7 @@ def test_a_client_that_goes_away_stops_its_query(inside: Inside) -> None:
 def test_a_timeout_of_the_client_stops_its_query(inside: Inside) -> None:
     with inside.connect() as connection:
         connection.execute("SET statement_timeout = '200ms'")
-        with pytest.raises(psycopg.errors.QueryCanceled, match="statement_timeout, which is 0.2 s"):
+        with pytest.raises(psycopg.errors.QueryCanceled, match=r"statement_timeout, which is 0\.2 s"):
             connection.execute(LONG)
         until(lambda: inside.jobs() == 0)
 
