@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relaqs_engine.layouts import Layout, add_static, shuffle
+from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_tpch import query as tpch_query
 
@@ -17,7 +17,7 @@ PARTITIONS = 100
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A query and the data it reads: "tpch" or "flights"."""
+    """A query and the data it reads: "tpch", "flights" or "suite", which is a folder of files."""
 
     name: str
     data: str
@@ -81,8 +81,8 @@ def warehouse(data: str, units: Units, seed: int, files: Path, into: Path) -> Pa
                 folder, cluster_by=units.cluster_key, partitions=PARTITIONS, seed=seed, force=True
             )
         return folder
-    _once(folder / "part", lambda path: add_static(str(files / "part.parquet"), path))
-    _once(
+    once(folder / "part", lambda path: add_static(str(files / "part.parquet"), path))
+    once(
         folder / "lineitem",
         lambda path: shuffle(
             str(files / "lineitem.parquet"),
@@ -113,6 +113,7 @@ def chosen(names: Sequence[str]) -> tuple[Case, ...]:
     return tuple(known[name] for name in wanted) or CASES
 
 
-def _once(table: Path, make: Callable[[Path], Layout]) -> None:
+def once(table: Path, make: Callable[[Path], object]) -> None:
+    """Make a table at this path if it is not there."""
     if not (table / MANIFEST_NAME).exists():
         make(table)

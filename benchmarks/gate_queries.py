@@ -24,6 +24,19 @@ AGGREGATES = (
     "sum({x}) FILTER (WHERE {c}) / sum({x})",
     "sum({x}) / sum({y})",
 )
+MOMENTS = (
+    "corr({y}, {x})",
+    "covar_samp({y}, {x})",
+    "regr_slope({y}, {x})",
+    "regr_intercept({y}, {x})",
+    "regr_r2({y}, {x})",
+    "skewness({x})",
+    "kurtosis({x})",
+    "sem({x})",
+    "skewness(ln(1 + abs({x})))",
+    "kurtosis({y})",
+    "corr({y}, least({x}, 100))",
+)
 # Each in the place of the column, in one aggregate that adds up and one that does not.
 WRAPPINGS = (
     "CAST({x} AS BIGINT)",
@@ -92,7 +105,7 @@ def queries_of(table: Table, *, core: bool = False, containing: Sequence[str] = 
     """
     most, *others = table.keys
     around = (*AROUND, *(text for i, text in enumerate(wrapped()) if not core or i in _CORE))
-    asked = [(most, AGGREGATES), (most, around), (most, QUANTILES)]
+    asked = [(most, AGGREGATES), (most, MOMENTS), (most, around), (most, QUANTILES)]
     asked += [] if core else [(key, AGGREGATES) for key in others]
     asked += [("", AGGREGATES + QUANTILES[:1])]
     queries = []

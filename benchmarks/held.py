@@ -32,12 +32,13 @@ def without_limit(sql: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WholeAnswer:
-    """The exact numbers of an answer, by group. keys: names of its other columns.
+    """The exact numbers of an answer, by group. keys: positions of its other columns.
 
-    rows: each group's place by its keys. values: shape (groups, columns).
+    rows: each group's place by its keys. values: shape (groups, columns), NaN where several rows have the
+    same keys.
     """
 
-    keys: tuple[str, ...]
+    keys: tuple[int, ...]
     columns: tuple[ApproximateColumn, ...]
     rows: dict[tuple[object, ...], int]
     values: FloatArray
@@ -45,13 +46,17 @@ class WholeAnswer:
     @classmethod
     def of(cls, shown: Snapshot, answer: pa.Table) -> WholeAnswer:
         """Return the answer's numbers. shown: any snapshot of the query."""
-        numbers = tuple(column for column in shown.columns if _is_number(answer.column(column.name).type))
-        approximate = {column.name for column in shown.columns}
-        keys = tuple(name for name in shown.estimate.column_names if name not in approximate)
+        numbers = tuple(each for each in shown.columns if _is_number(answer.column(each.position).type))
+        approximate = {column.position for column in shown.columns}
+        keys = tuple(i for i in range(answer.num_columns) if i not in approximate)
         values = np.empty((answer.num_rows, len(numbers)))
         for i, column in enumerate(numbers):
-            values[:, i] = doubles(answer.column(column.name))
-        return cls(keys, numbers, {key: i for i, key in enumerate(rows_of(answer, keys))}, values)
+            values[:, i] = doubles(answer.column(column.position))
+        rows: dict[tuple[object, ...], int] = {}
+        for i, key in enumerate(rows_of(answer, keys)):
+            if rows.setdefault(key, i) != i:
+                values[rows[key]] = np.nan
+        return cls(keys, numbers, rows, values)
 
     def look(self, snapshot: Snapshot) -> Look:
         """Return what a snapshot says of its cells, beside the truth."""

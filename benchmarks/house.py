@@ -35,7 +35,7 @@ FOLDERS = {
 # What runs a job for a user: between them, an event should have one listener with named methods.
 RUNS_A_JOB = ("session", "online_query", "publisher", "runner", "handle", "listener")
 KIND_FIELDS = {"around", "refinement", "returns_rows"}
-PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs_bootstrap")
+PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs.dbapi", "relaqs_bootstrap")
 PLAN_TYPES = {
     "OnlinePlan",
     "MergePlan",

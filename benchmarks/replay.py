@@ -7,7 +7,7 @@ task's partial is the concatenation of its partitions': rows of equal group and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -166,8 +166,8 @@ class Truth:
         )
 
 
-def rows_of(table: pa.Table, names: tuple[str, ...]) -> list[tuple[object, ...]]:
-    """Return the table's rows as tuples of these columns; empty ones where there are none."""
+def rows_of(table: pa.Table, names: Sequence[str | int]) -> list[tuple[object, ...]]:
+    """Return the table's rows as tuples of these columns, by name or position; empty ones of no columns."""
     if not names:
         return [()] * table.num_rows
     return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))

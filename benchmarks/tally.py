@@ -7,10 +7,11 @@ the real coverage for two reasons; a figure is called outside only if it is by m
   the coverage c = Σcᵢ/Σnᵢ has the variance R/(R−1)·Σ(cᵢ − c·nᵢ)²/(Σnᵢ)² of a ratio (Cochran 1977, §6.4). For
   one cell and 200 runs that is (1.5 points)².
 - Layouts differ. All orders of one layout draw from the same N partitions, whose spread is off from that of a
-  new layout by a relative √(1/2(N−1)): 7 % at N = 100. A true 95 % becomes 95 % ∓ 2·1.96·φ(1.96)·7 % = 1.6
-  points. A single cell's runs have the variance 0.0475/R and its layouts 0.016²/L, so R runs over L layouts
-  have √(1 + (R/L)/186) times the standard error of R independent ones; cells that go together leave that
-  factor as it is.
+  new layout by a relative √(1/2(N−1)): 7 % at N = 100, 18 % at N = 16. A true 95 % becomes 95 % ∓
+  2·1.96·φ(1.96)·7 % = 1.6 points, and 4.2 points at N = 16: there one layout in ten holds less than 90 % of
+  the time, and says nothing of the intervals. A single cell's runs have the variance 0.0475/R and its layouts
+  0.016²/L, so R runs over L layouts have √(1 + (R/L)/179) times the standard error of R independent ones;
+  cells that go together leave that factor as it is. 179 is what `layout_luck` says of N = 100.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 NOMINAL, LOWEST, HIGHEST = 0.95, 0.93, 0.97
-LAYOUT_LUCK = 186.0  # runs of one layout that weigh as much as the layout itself: 0.0475 / 0.016²
+LOST_BY_SPREAD = 0.229  # of the coverage, when the spread is off by a factor: 2·1.96·φ(1.96)
 ROUNDING = 1e-9  # relative: what a float sum in another order may differ by
 
 # What is counted of the cells of one run, by column.
@@ -97,8 +98,20 @@ class Coverage:
         return "high" if self.coverage - 2.0 * self.standard_error > HIGHEST else ""
 
 
-def coverage_of(runs: FloatArray, layouts: int) -> Coverage:
-    """Return the coverage over runs of counts, shape (runs, columns, FIELDS), on so many layouts."""
+def layout_luck(partitions: int) -> float:
+    """Return how many runs of one layout weigh as much as the layout itself.
+
+    >>> round(layout_luck(100)), round(layout_luck(16))
+    (179, 27)
+    """
+    return NOMINAL * (1.0 - NOMINAL) * 2.0 * (partitions - 1) / LOST_BY_SPREAD**2
+
+
+def coverage_of(runs: FloatArray, layouts: int, partitions: int = 100) -> Coverage:
+    """Return the coverage over runs of counts, shape (runs, columns, FIELDS).
+
+    layouts: how many there are. partitions: of each.
+    """
     by_run = {name: runs[:, :, i].sum(axis=1) for i, name in enumerate(FIELDS)}
     total = {name: float(values.sum()) for name, values in by_run.items()}
     coverage = _share(total["held"], total["certified"])
@@ -111,7 +124,7 @@ def coverage_of(runs: FloatArray, layouts: int) -> Coverage:
         cells=round(total["cells"]),
         certified_share=_share(total["certified"], total["cells"]),
         coverage=coverage,
-        standard_error=sqrt(variance * (1.0 + count / layouts / LAYOUT_LUCK)),
+        standard_error=sqrt(variance * (1.0 + count / layouts / layout_luck(partitions))),
         half_width=_mean_relative(runs),
         bounded_share=_share(total["bounded"], total["cells"]),
         bounded_coverage=_share(total["bounded_held"], total["bounded"]),

@@ -1,8 +1,8 @@
 """ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
 
-Five packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing` and
-`relaqs_bootstrap`. The names in their `__all__` stay. Everything else may move. Names are loaded when they
-are first used, so that `import relaqs` and the command line start at once.
+Eight packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing`, `relaqs.dbapi`,
+`relaqs.metrics`, `relaqs.dask` and `relaqs_bootstrap`. The names in their `__all__` stay. Everything else may
+move. Names are loaded when they are first used, so that `import relaqs` and the command line start at once.
 
 >>> import duckdb, relaqs
 >>> trips = duckdb.sql("SELECT i % 3 AS zone, i / 100 AS delay FROM range(10000) AS t(i)")
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from relaqs.arguments import ArgumentError
     from relaqs.jobs.status import ClusterStatus, JobStatus
     from relaqs.laying_out import append, shuffle
+    from relaqs.notebook.extension import load_ipython_extension
     from relaqs.opening import connect, online_sql
     from relaqs.pacing import Pacer, QueryPacer, report, report_fits, report_losses
     from relaqs.plugins import MissingPackageError, PluginError
@@ -95,6 +96,7 @@ __all__ = [
     "append",
     "compact",
     "connect",
+    "load_ipython_extension",
     "online_sql",
     "report",
     "report_fits",
@@ -131,6 +133,7 @@ _HOMES = {
     "append": "relaqs.laying_out",
     "compact": "relaqs_engine.layouts",
     "connect": "relaqs.opening",
+    "load_ipython_extension": "relaqs.notebook.extension",
     "online_sql": "relaqs.opening",
     "report": "relaqs.pacing",
     "report_fits": "relaqs.pacing",

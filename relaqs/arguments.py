@@ -51,6 +51,14 @@ def check_seconds(name: str, seconds: float) -> float:
     return float(seconds)
 
 
+def seconds_in(name: str, value: float | str) -> float:
+    """Return a time in seconds: 2.0 for 2, "2", "2s" and "2000ms", 90.0 for "1.5m"."""
+    number: object = _seconds(value) if isinstance(value, str) else value
+    if not is_number(number) or not 0 < number < math.inf:
+        raise refusal(name, value, 'a time above 0, such as 2 (seconds), "500ms" or "1.5m"')
+    return float(number)
+
+
 def check_loss(name: str, value: float) -> float:
     if not is_number(value) or not math.isfinite(value):
         raise refusal(name, value, "a finite number, in the loss's own unit")
@@ -65,6 +73,14 @@ def _share(text: str) -> float | None:
     number, percent, rest = text.strip().partition("%")
     try:
         return None if rest else float(number) / (100 if percent else 1)
+    except ValueError:
+        return None
+
+
+def _seconds(text: str) -> float | None:
+    unit = next((unit for unit in ("ms", "s", "m") if text.strip().endswith(unit)), "")
+    try:
+        return float(text.strip().removesuffix(unit)) * {"ms": 1e-3, "m": 60.0}.get(unit, 1.0)
     except ValueError:
         return None
 

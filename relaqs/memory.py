@@ -45,9 +45,16 @@ def amount_bytes(text: str) -> int:
 
 def machine_memory_bytes() -> int:
     """Return the memory this process may use: the machine's, or less where its container has a limit."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = (path.read_text(encoding="ascii").strip() for path in _CGROUP_LIMITS if path.is_file())
-    return min([physical, *(int(limit) for limit in limits if limit.isdigit())])
+    return min([_physical_bytes(), *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def _physical_bytes() -> int:
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    import psutil  # Windows
+
+    return int(psutil.virtual_memory().total)
 
 
 def _parsed(text: str) -> int | None:

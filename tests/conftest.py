@@ -36,8 +36,8 @@ class Oracle:
         for path in sorted(folder.glob("*.parquet")):
             self._connection.execute(f"CREATE VIEW {path.stem} AS FROM '{path}'")
 
-    def table(self, sql: str) -> pa.Table:
-        return self._connection.sql(sql).to_arrow_table()
+    def table(self, sql: str, params: Any = None) -> pa.Table:
+        return self._connection.sql(sql, params=params).to_arrow_table()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._connection.execute(sql).fetchall()

@@ -34,6 +34,7 @@ MAY_IMPORT = {
         "pyiceberg",
         "obstore",
         "boto3",
+        "portalocker",
     },
     "relaqs": {
         "relaqs_bootstrap",
@@ -48,10 +49,19 @@ MAY_IMPORT = {
         "rich",
         "click",
         "prompt_toolkit",
+        "psutil",
+        "prometheus_client",
+        "opentelemetry",
+        "IPython",
+        "mcp",
         "scipy",
         "sklearn",
         "threadpoolctl",
         "xgboost",
+        "sqlalchemy",
+        "ibis",
+        "sqlglot",
+        "matplotlib",
         "pygwire",
         "scramp",
         "tomli_w",
@@ -74,6 +84,7 @@ MAY_IMPORT = {
         "pyarrow",
         "click",
         "anywidget",
+        "sqlglot",
         "traitlets",
     },
 }
@@ -87,12 +98,18 @@ NOT_IN_PURE = {"asyncio", "concurrent", "multiprocessing", "random", "sched", "t
 ONLY_IN = {
     "duckdb": PACKAGES["relaqs_engine"] / "duck.py",
     "obstore": PACKAGES["relaqs_engine"] / "stores" / "folder.py",
+    "portalocker": PACKAGES["relaqs_engine"] / "file_locks.py",
+    "psutil": PACKAGES["relaqs"] / "memory.py",
     "dask": PACKAGES["relaqs"] / "executors" / "dask",
     "distributed": PACKAGES["relaqs"] / "executors" / "dask",
+    "IPython": PACKAGES["relaqs"] / "notebook",
+    "mcp": PACKAGES["relaqs"] / "mcp",
 }
 
 LONGEST_FILE_LINES = 600
 TEXT_SUFFIXES = {".py", ".sql", ".md", ".toml", ".txt", ".typed", ".json", ".ts", ".mjs", ".css", ""}
+TEXT_SUFFIXES |= {".yml", ".yaml", ".service", ".sh"}
+CODE_FOLDERS = ("bootstrap", "engine", "relaqs", "tpch", "dashboards")
 MADE = {"__pycache__", "node_modules", ".build"}  # folders of files nobody wrote here
 REGISTRIES = ("pypi org", "pythonhosted org", "npmjs org", "debian org", "crates io")
 REGISTRY_HOSTS = tuple(name.replace(" ", ".") for name in REGISTRIES)  # spelt so that this file names none
@@ -135,10 +152,7 @@ def product_files() -> Iterator[tuple[str, Path]]:
 
 def text_files() -> Iterator[Path]:
     """Yield every text file of the project: those at the root, and those below its own folders."""
-    own = [
-        ROOT / name
-        for name in ("bootstrap", "engine", "relaqs", "tpch", "dashboards", "tests", "benchmarks", "docs")
-    ]
+    own = [ROOT / name for name in (*CODE_FOLDERS, "tests", "benchmarks", "docs", "deploy", ".github")]
     candidates = [
         *ROOT.iterdir(),
         *(ROOT / ".ci").iterdir(),

@@ -12,10 +12,11 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
@@ -119,6 +120,7 @@ class Database:
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
         self._connection = duckdb.connect(":memory:", config={"threads": config.threads})
+        self._cursors: WeakSet[Cursor] = WeakSet()
         temp = config.temp_directory
         Cursor(self._connection).borrow(each for each in config.lent if isinstance(each, AttachedFile))
         for statement in (
@@ -143,14 +145,22 @@ class Database:
             self._connection.cursor(), self.config.result_limit_bytes, relations_kept=RELATIONS_KEPT
         )
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
+        self._cursors.add(cursor)
         return cursor
 
     def serve(self, files: Any) -> None:
         """Let statements read what an fsspec file system has, as far as they may read it."""
         self._connection.register_filesystem(files)
 
-    def close(self) -> None:
-        self._connection.close()
+    def close(self) -> bool:
+        """Interrupt the statements that run here, and return whether none was left and all is free."""
+        for cursor in list(self._cursors):
+            cursor.interrupt()
+        try:
+            self._connection.close()
+        except duckdb.ResourceInUseException:
+            return False
+        return True
 
 
 class Cursor:
@@ -274,8 +284,11 @@ class Cursor:
         return cursor
 
     def interrupt(self) -> None:
-        """Stop the statement that another thread is running here. It raises `Interrupted` in that thread."""
-        self._connection.interrupt()
+        """Stop the statements that other threads run here. They raise `Interrupted` in these threads."""
+        with suppress(duckdb.ConnectionException):  # it was closed meanwhile
+            self._connection.interrupt()
+        for cursor in self._others:
+            cursor.interrupt()
 
     def close(self) -> None:
         for cursor in self._others:
@@ -424,6 +437,20 @@ def translated_errors(sql: str) -> Iterator[None]:
         if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
             raise KeyboardInterrupt from error
         raise
+
+
+def syntax_error(sql: str) -> SqlError | None:
+    """Return why DuckDB cannot parse a text, and where. None where it can. Nothing is bound or run.
+
+    >>> print(syntax_error("SELECT 1 FORM x y"))
+    syntax error at or near "x"; at line 1, column 15
+    """
+    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+        try:
+            connection.extract_statements(sql)
+        except duckdb.Error as error:
+            return _sql_error(str(error), sql)
+    return None
 
 
 def _failure(error: duckdb.Error) -> str:

@@ -37,6 +37,7 @@ COMMANDS = {
     "serve": ("relaqs.cli.serve:serve", "Answer many users over the protocol of Postgres."),
     "cache": ("relaqs.cli.cache:cache", "List and remove what is kept of plain files."),
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
+    "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
 }
 ADDED: Plugins[click.Command] = Plugins(

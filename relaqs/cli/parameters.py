@@ -16,7 +16,7 @@ import click
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.stores.address import Address, check_path
 
-from relaqs.arguments import ArgumentError, relative_error
+from relaqs.arguments import ArgumentError, relative_error, seconds_in
 from relaqs.memory import memory_bytes
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any] | click.Command)
@@ -48,14 +48,10 @@ def share(text: str) -> float:
 
 def seconds(text: str) -> float:
     """Return a time above 0 in seconds, written as 2s, 500ms, 1.5m or 2."""
-    unit = next((unit for unit in ("ms", "s", "m") if text.strip().endswith(unit)), "")
     try:
-        value = float(text.strip().removesuffix(unit)) * {"ms": 1e-3, "m": 60.0}.get(unit, 1.0)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise click.BadParameter(f"{text!r} is no time above 0; write it as 2s, 500ms or 1.5m")
-    return value
+        return seconds_in("time", text)
+    except ArgumentError as error:
+        raise click.BadParameter(f"{text!r} is no time above 0; write it as 2s, 500ms or 1.5m") from error
 
 
 def memory_size(text: str) -> int:

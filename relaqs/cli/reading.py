@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -111,9 +112,9 @@ def _leaving_at_once(end: Callable[[], None]) -> Iterator[None]:
         yield
         return
     left = threading.Event()
-    heard, signals = os.pipe()
-    os.set_blocking(signals, False)
-    before = signal.set_wakeup_fd(signals, warn_on_full_buffer=False)
+    heard, signals = socket.socketpair()  # Windows takes no pipe
+    signals.setblocking(False)
+    before = signal.set_wakeup_fd(signals.fileno(), warn_on_full_buffer=False)
     listening = threading.Thread(target=_leave, args=(heard, left, end), daemon=True)
     listening.start()
     try:
@@ -121,14 +122,14 @@ def _leaving_at_once(end: Callable[[], None]) -> Iterator[None]:
     finally:
         left.set()
         signal.set_wakeup_fd(before)
-        os.close(signals)
+        signals.close()
         listening.join()
-        os.close(heard)
+        heard.close()
 
 
-def _leave(heard: int, left: threading.Event, end: Callable[[], None]) -> None:
+def _leave(heard: socket.socket, left: threading.Event, end: Callable[[], None]) -> None:
     """Wait for a signal. What is half made is known by its name, and the next start removes it."""
-    while numbers := os.read(heard, 1):
+    while numbers := heard.recv(1):
         if numbers[0] in (signal.SIGINT, signal.SIGTERM) and not left.wait(_PATIENCE_SECONDS):
             end()
             os._exit(128 + numbers[0])

@@ -79,7 +79,7 @@ class _Opened(io.RawIOBase):
 
     def __init__(self, state: FileState, end: bytes) -> None:
         path, self._data_bytes, _ = state
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115  # closed by `close`
         self._end = end
         self._at = 0
 
@@ -102,7 +102,8 @@ class _Opened(io.RawIOBase):
         wanted = max(0, left if size < 0 else min(size, left))
         data = b""
         if self._at < self._data_bytes:
-            data = os.pread(self._file, min(wanted, self._data_bytes - self._at), self._at)
+            self._file.seek(self._at)
+            data = self._file.read(min(wanted, self._data_bytes - self._at))
         if len(data) < wanted:
             begun = self._at + len(data) - self._data_bytes
             data += self._end[begun : begun + wanted - len(data)]
@@ -111,5 +112,5 @@ class _Opened(io.RawIOBase):
 
     def close(self) -> None:
         if not self.closed:
-            os.close(self._file)
+            self._file.close()
         super().close()

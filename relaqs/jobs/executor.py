@@ -148,5 +148,5 @@ def user_name() -> str:
     """Return the user of this process. In a container without names it is the user's number."""
     try:
         return getuser()
-    except (KeyError, OSError):
-        return str(os.getuid())
+    except (KeyError, OSError, ImportError):
+        return str(os.getuid()) if hasattr(os, "getuid") else "unknown"

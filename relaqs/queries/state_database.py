@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from tempfile import gettempdir
 
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 
 from relaqs.jobs.executor import user_name
+
+_CLOSE_SECONDS = 5.0  # what closing waits for statements that were interrupted
 
 
 class StateDatabase:
@@ -26,10 +29,15 @@ class StateDatabase:
             return self._database.cursor()
 
     def close(self) -> None:
-        """Close what is open. The second call does nothing."""
+        """Close what is open. The second call does nothing.
+
+        Statements that still run are interrupted. If one does not end within seconds, the database stays open
+        until the process ends.
+        """
+        latest = time.monotonic() + _CLOSE_SECONDS
         with self._opening:
-            if self._database is not None:
-                self._database.close()
+            while self._database is not None and not self._database.close() and time.monotonic() < latest:
+                time.sleep(0.001)
 
 
 def closed_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,40 @@ def display(query: WatchableQuery, *, face: str = DEFAULT_FACE, **look: Any) -> 
             f"there is no face {face!r} for notebooks; the installed ones are {', '.join(FACES) or 'none'}"
         ) from None
     return widget(query, **look)
+
+
+def cell_forms(query: WatchableQuery) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the forms in which a cell can show the query, by media type, and their metadata.
+
+    They are a live panel, and the newest snapshot as HTML and as text. A shell that shows nothing but text
+    gets text alone, and no widget is made for it.
+    """
+    if _shows_text_only():
+        return _still_forms(query), {}
+    shown = display(query)
+    bundle = getattr(shown, "_repr_mimebundle_", None)
+    data, metadata = _with_metadata(bundle() if bundle is not None else {})
+    return data | _still_forms(query), metadata
+
+
+def _still_forms(query: WatchableQuery) -> dict[str, Any]:
+    if (newest := query.latest) is None:
+        return {"text/plain": repr(query)}
+    from relaqs.rendering import html, terminal
+
+    return {"text/html": html.render(newest), "text/plain": terminal.plain_text(newest)}
+
+
+def _with_metadata(bundle: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a bundle and its metadata: some widgets give both, others the first alone."""
+    return bundle if isinstance(bundle, tuple) else (bundle or {}, {})
+
+
+def _shows_text_only() -> bool:
+    """Return whether the shell around us is IPython in a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and shell.display_formatter.active_types == ["text/plain"]
 
 
 def _as_it_stands(query: WatchableQuery) -> object:

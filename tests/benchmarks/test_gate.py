@@ -12,7 +12,7 @@ import pytest
 from benchmarks.gate import chosen, notes
 from benchmarks.gate_data import GROUPS, TABLES, Table, lay_out, made_up, source_of, uniform, units_of
 from benchmarks.gate_lines import lines_of, summary_of
-from benchmarks.gate_queries import AGGREGATES, AROUND, QUANTILES, WRAPPINGS, Query, queries_of
+from benchmarks.gate_queries import AGGREGATES, AROUND, MOMENTS, QUANTILES, WRAPPINGS, Query, queries_of
 from benchmarks.gate_runs import Counted, Run, count
 from benchmarks.gate_tally import SUMS, Judged, judged
 from benchmarks.tally import FIELDS, Coverage
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Counted]:
 def test_every_aggregate_and_wrapping_is_asked_of_every_table() -> None:
     for table in TABLES:
         asked = [text for query in queries_of(table) for text in query.expressions]
-        templates = (*AGGREGATES, *AROUND, *QUANTILES, *WRAPPINGS)
+        templates = (*AGGREGATES, *MOMENTS, *AROUND, *QUANTILES, *WRAPPINGS)
         texts = [t.format(x=table.value, y=table.other, c=table.condition, d=table.day) for t in templates]
         missing = [text for text in texts if not any(text in each for each in asked)]
         assert not missing

@@ -16,17 +16,20 @@ import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 import relaqs
 from benchmarks import flights
 from tests.docs.pages import ROOT, Block, all_pages, blocks_of
 
 PAGES = {str(page.relative_to(ROOT / "docs")): page for page in all_pages()}
-RUN = {"python", "console", "bash", "sql", "toml", "json"}
+RUN = {"python", "ipython", "console", "bash", "sql", "toml", "json"}
 SHOWN = {"text", "ts", ""}  # drawings, output, and TypeScript, whose own tests compile it
 DIRECTIVE = re.compile(r"^\{[\w-]+\}")  # of the site's generator
 MOST_NOT_RUN = 9
@@ -70,6 +73,16 @@ class Reader:
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(source, str(block.page), "exec"), self.names)
         return printed.getvalue()
+
+    def _run_ipython(self, block: Block) -> str:
+        """Run a cell of a notebook. A page's cells share one shell."""
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            self.shell.run_cell(block.code).raise_error()
+        return printed.getvalue()
+
+    @cached_property
+    def shell(self) -> InteractiveShell:
+        return InteractiveShell(config=Config(HistoryManager={"enabled": False}))
 
     def _run_console(self, block: Block) -> str:
         commands = [line.removeprefix("$ ") for line in block.code.splitlines()]

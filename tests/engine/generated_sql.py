@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 
@@ -41,10 +41,11 @@ class From:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """One query. ordered: its rows have one order only."""
+    """One query. ordered: its rows have one order only. params: the values of its parameters."""
 
     sql: str
     ordered: bool = False
+    params: list[Any] | dict[str, Any] | None = None
 
 
 def _fields(prefix: str, *specs: tuple[str, Kind, str, bool]) -> tuple[Field, ...]:

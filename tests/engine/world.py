@@ -23,6 +23,7 @@ from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
+from relaqs_engine.sql.constants import Parameters
 
 from relaqs.jobs.job import TaskResult
 from relaqs.queries.reporting import Asked
@@ -110,10 +111,11 @@ class World:
         seed: int = 0,
         batches: int | None = None,
         tally: Tally | None = None,
+        params: Parameters | None = None,
     ) -> OnlinePlan:
         """Assert that every estimate is well formed and sound, and that the last is DuckDB's own answer."""
-        wanted = self.oracle.table(sql)
-        plan = self.plan(sql)
+        wanted = self.oracle.table(sql, params or None)
+        plan = self.plan(self.binder.with_constants(sql, params))
         estimates = list(self.estimates(plan, seed=seed, batches=batches))
         problems = [*difference(own_columns(estimates[-1]), wanted, ordered), *flaws(estimates)]
         problems += unsound(plan, estimates, tally or Tally())

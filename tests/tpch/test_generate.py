@@ -193,7 +193,7 @@ def test_a_missing_generator_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(generator, "_installed_files", list)
     monkeypatch.setattr(generator.sys, "executable", "/nowhere/python")
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(DataError, match="pip install tpchgen-cli"):
+    with pytest.raises(DataError, match=r"pip install 'relaqs\[demo\]'"):
         generator.find_program()
 
 

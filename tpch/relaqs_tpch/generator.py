@@ -125,7 +125,9 @@ def find_program() -> Path:
             return path
     if found := shutil.which(PACKAGE):
         return Path(found)
-    raise DataError(f"the TPC-H generator is missing: install it with `pip install {PACKAGE}`")
+    raise DataError(
+        f"the package {PACKAGE}, which makes the data, is missing; install it with pip install 'relaqs[demo]'"
+    )
 
 
 def _installed_files() -> list[Path]:

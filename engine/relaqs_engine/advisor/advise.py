@@ -81,6 +81,7 @@ class LayoutOutlook:
         streamed_rows: of those that it samples.
         groups_are_local: whether each group's rows lie in one partition.
         group_rows: the rows that an average group has at least.
+        ranks_groups: whether the answer is the first groups by an estimate.
         is_two_level: whether it is computed from other answers so far, or from rows that such answers decide.
         rows_are_counted: whether numbers of rows are exact, not guessed from the size of text files.
     """
@@ -93,6 +94,7 @@ class LayoutOutlook:
     streamed_rows: int
     groups_are_local: bool
     group_rows: float
+    ranks_groups: bool
     is_two_level: bool
     rows_are_counted: bool = True
 
@@ -110,7 +112,16 @@ class LayoutOutlook:
     @property
     def completes_small_groups(self) -> bool:
         """Whether groups that are too small to be estimated soon are complete as soon as they are seen."""
-        return self.groups_are_local and self.group_rows < SMALL_GROUP_ROWS
+        return self.groups_are_local and not self.ranks_groups and self.group_rows < SMALL_GROUP_ROWS
+
+    def loses_ranks_of(self, other: LayoutOutlook) -> bool:
+        """Whether the first groups are known later here, as most groups are not seen before the end.
+
+        In a sample of rows every large group is seen soon. Groups that are small everywhere lose nothing.
+        """
+        is_local_now = self.ranks_groups and self.groups_are_local and not other.groups_are_local
+        is_joined = self.rows_to_wait_for < other.rows_to_wait_for and self.group_rows < SMALL_GROUP_ROWS
+        return is_local_now and not is_joined
 
     @property
     def rows_to_wait_for(self) -> int:
@@ -130,6 +141,8 @@ class LayoutOutlook:
         """Whether the difference is worth one more layout."""
         if self.directness != other.directness:
             return self.directness > other.directness
+        if self.loses_ranks_of(other):
+            return False
         gained = other.rows_to_wait_for - self.rows_to_wait_for
         completes = self.completes_small_groups and not other.groups_are_local
         return gained >= NOTABLE_SHARE * self.rows or (gained >= 0 and completes)
@@ -237,6 +250,7 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> L
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,
+        ranks_groups=plan.ranks_groups,
         is_two_level=plan.is_two_level,
         rows_are_counted=all(layout.rows_are_counted for layout in layouts),
     )

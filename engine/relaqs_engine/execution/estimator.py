@@ -170,6 +170,7 @@ class Estimator:
         if so_far and is_scaled:
             point = self._candidates(1.0, most)  # HAVING lets others through
         candidates, crowd = candidates_of(point), crowd_of(point)
+        candidates = replace(candidates, unseen_most=self._state.unseen_most)
         groups = shown_groups(plan, point)
         at = self._intervals_at(point, groups, scan, so_far)
         found = at(self._request.confidence)
@@ -180,7 +181,8 @@ class Estimator:
 
         shown = point.slice(0, len(places.certain))
         settled = are_all and bool(places.certain.all())
-        settled &= not (so_far or plan.groups_are_local or rules.has_having)
+        settled &= not (so_far or rules.has_having)
+        settled &= not plan.groups_are_local or self._is_ranking_known(places)
         return SoFar(
             point=shown,
             groups=groups.first(shown.num_rows),
@@ -192,10 +194,16 @@ class Estimator:
             certain=places.certain,
             rows_are_settled=settled,
             warnings=(
-                *_warnings(plan, so_far and is_scaled),
+                *_warnings(plan, so_far and is_scaled, self._state.unseen_most),
                 *(words_of(plan, places, crowd, scan.scale, beyond) if is_scaled else ()),
                 *(() if are_all else (f"only {point.num_rows:,} of the groups are shown before the end",)),
             ),
+        )
+
+    def _is_ranking_known(self, places: Places) -> bool:
+        """Whether heavy groups fill the answer, so that no group in another partition has a place in it."""
+        return (
+            np.isfinite(self._state.unseen_most) and len(places.certain) == self._plan.membership.shown_rows
         )
 
     def _are_tiny(self, point: pa.Table) -> bool:
@@ -241,8 +249,10 @@ class Estimator:
         """Return the point estimate. Where LIMIT picks groups, it has their rivals and the crowd as well."""
         if self._plan.membership.ranking is None and not self._plan.membership.ranks_by_key:
             return self.point(scale, most_groups)
-        self._prepare(_RANKED, candidates_sql(self._plan, _merged_sql(self._plan)))
-        return self._cursor.table(f"EXECUTE {_RANKED}({scale!r})")
+        name = _RANKED if np.isinf(self._state.unseen_most) else f"{_RANKED}_with_heavy"
+        merge = "" if name == _RANKED else self._plan.texts.early_merge
+        self._prepare(name, candidates_sql(self._plan, _merged_sql(self._plan, merge)))
+        return self._cursor.table(f"EXECUTE {name}({scale!r})")
 
     def _prepare(self, name: str, sql: str) -> None:
         if name not in self._prepared:
@@ -330,9 +340,12 @@ class Estimator:
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
 
 
-def _merged_sql(plan: MergePlan) -> str:
-    """Return the SQL of merged groups over the state, with the scale as its parameter."""
-    scale, merge_sql = SCALE_PARAMETER, plan.texts.weighted_merge or plan.texts.merge
+def _merged_sql(plan: MergePlan, merge: str = "") -> str:
+    """Return the SQL of merged groups over the state, with the scale as its parameter.
+
+    merge: how the groups are merged, "" for the plan's usual way.
+    """
+    scale, merge_sql = SCALE_PARAMETER, merge or plan.texts.weighted_merge or plan.texts.merge
     distinct = f", {_distinct_sql(scale)} AS {DISTINCT_ESTIMATE}" if plan.columns.counts_distinct else ""
     return f"SELECT *, {scale} AS {SCALE}{distinct} FROM ({merge_sql})"
 
@@ -355,11 +368,16 @@ def _cells(plan: MergePlan, point: pa.Table) -> FloatArray:
     return np.stack(columns, axis=1) if columns else np.empty((point.num_rows, 0))
 
 
-def _warnings(plan: MergePlan, so_far: bool) -> tuple[str, ...]:
+def _warnings(plan: MergePlan, so_far: bool, unseen_most: float) -> tuple[str, ...]:
     found = []
     if so_far:
         found.append("top rows so far: their groups have few rows yet, so totals are as seen, not scaled")
-    if plan.groups_are_local:
+    if plan.groups_are_local and np.isfinite(unseen_most):
+        found.append(
+            "each group shown is complete, and the heaviest were read first; "
+            f"those in partitions not yet read total at most {unseen_most:,.6g}"
+        )
+    elif plan.groups_are_local:
         found.append("each group shown is complete; groups in partitions not yet read are missing")
     if plan.membership.has_having:
         found.append("rows near the HAVING condition may still enter or leave the answer")

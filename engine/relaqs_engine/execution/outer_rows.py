@@ -34,6 +34,7 @@ class Counted:
     def __init__(self, block_count: int) -> None:
         self.block_rows: NDArray[np.int64] = np.zeros(block_count, dtype=np.int64)
         self.in_arrow: pa.Table | None = None
+        self.unseen_most = np.inf
 
 
 class OuterRowsAnswer:

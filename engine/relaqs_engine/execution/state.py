@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from relaqs_engine.arrow_arrays import arrow
+from relaqs_engine.arrow_arrays import arrow, doubles
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.task_sql import reads_outliers
+from relaqs_engine.execution.task_sql import read_heavy, reads_outliers
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.folded import FoldedPlan
-from relaqs_engine.plans.names import BLOCK, OUTLIER_BLOCK, STATE
+from relaqs_engine.plans.heavy_groups import HeavyGroups
+from relaqs_engine.plans.names import BLOCK, FAN_OUT, HEAVY, OUTLIER_BLOCK, STATE
 from relaqs_engine.plans.schedule import MiniBatch
 
 # The most partial rows, and bytes (rows may hold lists), in Arrow. Beyond either, they move to DuckDB.
@@ -39,6 +40,11 @@ class PartialRows(Protocol):
         """Return the partial rows, None once they are in DuckDB."""
         ...
 
+    @property
+    def unseen_most(self) -> float:
+        """The most that a group which was not seen can total, once heavy groups were read; inf before."""
+        ...
+
 
 class GroupState:
     """Folds mini-batches. The first block_count blocks are stored in the data, then each task is one.
@@ -47,6 +53,7 @@ class GroupState:
 
     Attributes:
         block_rows: the rows scanned in each block, whether they match or not, shape (blocks,).
+        unseen_most: see `PartialRows`.
     """
 
     def __init__(self, plan: FoldedPlan, leading: Layout, cursor: Cursor) -> None:
@@ -58,6 +65,7 @@ class GroupState:
         self._in_duckdb = False
         self._row_count = 0
         self._compacted_row_count = 0
+        self.unseen_most = np.inf
         self.block_rows: NDArray[np.int64] = np.zeros(plan.block_count, dtype=np.int64)
 
     @property
@@ -76,6 +84,9 @@ class GroupState:
         if reads_outliers(self._plan, batch):
             outliers, *partials = partials
             pieces.append(self._aligned(_in_block(outliers, OUTLIER_BLOCK)))
+        elif (heavy := read_heavy(self._plan, batch)) is not None:
+            found, *partials = partials
+            self._keep_heavy(heavy, found)
         for partitions, partial in zip(batch.tasks, partials, strict=True):
             rows = [self._leading.partitions[i] for i in partitions]
             if batch.by_block:
@@ -86,6 +97,12 @@ class GroupState:
                 self.block_rows = np.append(self.block_rows, sum(p.row_count for p in rows))
             pieces.append(self._aligned(partial))
         self._append(pa.concat_tables(pieces))
+
+    def _keep_heavy(self, heavy: HeavyGroups, found: pa.Table) -> None:
+        """Keep the heavy groups beside the state. What the partitions have of them ends up there as well."""
+        if found.num_rows:
+            self._cursor.register(HEAVY, self._aligned(_in_block(found, 0)))
+            self.unseen_most = heavy.most * float(doubles(found.column(FAN_OUT))[0])
 
     def saved(self) -> pa.Table:
         """Return the partial rows, from which `restore` makes this state again."""

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import list_literal
-from relaqs_engine.layouts.manifest import Layout
-from relaqs_engine.layouts.reads import LaidOutRead, read_of_outliers, read_of_partitions
+from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.layouts.reads import LaidOutRead, read_of_copy, read_of_outliers, read_of_partitions
 from relaqs_engine.plans.folded import FoldedPlan
+from relaqs_engine.plans.heavy_groups import HeavyGroups
 from relaqs_engine.plans.merge import MergePlan
-from relaqs_engine.plans.names import RANGE_HIGH, RANGE_LOW
+from relaqs_engine.plans.names import FAN_OUT, RANGE_HIGH, RANGE_LOW
 from relaqs_engine.plans.ranges import Range
 from relaqs_engine.plans.refined import OuterRows
 from relaqs_engine.plans.schedule import MiniBatch
@@ -36,18 +37,24 @@ def partial_reads(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...
 
 
 def batch_sqls(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[str, ...]:
-    """Return the SQL of each task of a mini-batch. The first one reads the plan's outlier index as well."""
+    """Return the SQL of each task of a mini-batch. Tasks that read an index of the plan come first."""
     sqls = [partial_sql(plan, catalog, partitions, by_block=batch.by_block) for partitions in batch.tasks]
-    return (*([outlier_sql(plan, catalog)] if reads_outliers(plan, batch) else []), *sqls)
+    if reads_outliers(plan, batch):
+        return (outlier_sql(plan, catalog), *sqls)
+    if (heavy := read_heavy(plan, batch)) is not None:
+        return (heavy_sql(plan, heavy, catalog), *sqls)
+    return tuple(sqls)
 
 
 def batch_reads(plan: FoldedPlan, catalog: Catalog, batch: MiniBatch) -> tuple[tuple[LaidOutRead, ...], ...]:
     """Return what each task of a mini-batch reads of its streams, in the order of `batch_sqls`."""
     reads = [partial_reads(plan, catalog, partitions) for partitions in batch.tasks]
-    if not reads_outliers(plan, batch):
-        return tuple(reads)
-    (stream,) = plan.streams
-    return ((read_of_outliers(catalog.table(stream.table), stream.columns),), *reads)
+    if reads_outliers(plan, batch):
+        (stream,) = plan.streams
+        return ((read_of_outliers(catalog.table(stream.table), stream.columns),), *reads)
+    if (heavy := read_heavy(plan, batch)) is not None:
+        return (_heavy_reads(plan, heavy, catalog), *reads)
+    return tuple(reads)
 
 
 def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
@@ -60,6 +67,35 @@ def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
     (stream,) = plan.streams
     files = _read_parquet(catalog.table(stream.table).outlier_paths)
     return _filled(plan.partial.outlier_sql, {stream.token: files})
+
+
+def read_heavy(plan: FoldedPlan, batch: MiniBatch) -> HeavyGroups | None:
+    """Return the heavy groups that a task of a mini-batch reads: the second has one, where there are any.
+
+    So the first estimate is there as early as it would be without them.
+    """
+    return plan.partial.heavy if batch.index == 1 else None
+
+
+def heavy_sql(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> str:
+    """Return the partial query over the heavy units alone, with how many static rows a row can meet."""
+    files = {}
+    for stream in plan.streams:
+        layout = catalog.table(stream.table)
+        rows = _rows_of_heavy(layout, heavy)
+        files[stream.token] = _read_parquet([layout.directory / each.file for each in rows.files])
+    return f"SELECT *, {heavy.fan_out_sql} AS {FAN_OUT} FROM ({_filled(plan.partial.sql, files)})"
+
+
+def _heavy_reads(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> tuple[LaidOutRead, ...]:
+    layouts = [(catalog.table(stream.table), stream.columns) for stream in plan.streams]
+    return tuple(read_of_copy(layout, columns, _rows_of_heavy(layout, heavy)) for layout, columns in layouts)
+
+
+def _rows_of_heavy(layout: Layout, heavy: HeavyGroups) -> Partition:
+    rows = layout.rows_of_heavy(heavy.index)
+    assert rows is not None, f"{layout.table} has no copy of the rows of heavy units"
+    return rows
 
 
 def kept_within(outer: OuterRows, within: Range) -> MergePlan:

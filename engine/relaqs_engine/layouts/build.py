@@ -14,6 +14,7 @@ from relaqs_engine.duck import DUCKDB_VERSION, Cursor, FileState, open_for_writi
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.first_part import FirstPart
 from relaqs_engine.layouts.folder import Writing, writing
+from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.manifest import Column, Layout, Partition
 from relaqs_engine.layouts.new_files import given_files
 from relaqs_engine.layouts.outlier_files import outlier_index
@@ -95,6 +96,8 @@ class Build:
             outliers=outliers,
             source_files=self.given,
         )
+        if kind == "sampled" and cluster_key:
+            layout = with_heavy_units(self.cursor, self.target, layout)
         return self.target.publish(layout)
 
     def first_part(

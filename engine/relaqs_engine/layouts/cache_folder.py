@@ -196,7 +196,10 @@ class Cache:
             return True
         except (LayoutError, PermissionError):
             return False
-        shutil.rmtree(aside, ignore_errors=True)
+        try:
+            shutil.rmtree(aside, ignore_errors=True)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)  # what is left of it after ctrl-C
         if folder.parent != self.directory:
             self._tidy(folder.parent)
         return True

@@ -6,14 +6,14 @@ system drops the locks of a process that dies.
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.layouts.cache_folder import Cache
-from relaqs_engine.layouts.cached_files import CachedFiles, is_still
+from relaqs_engine.layouts.cached_files import CachedFiles
 from relaqs_engine.layouts.file_state import change_in_words
 from relaqs_engine.layouts.session_folder import SessionFolder
 
@@ -31,7 +31,7 @@ class CacheUse:
     def __init__(self, cache: Cache | None = None) -> None:
         self.cache = cache or Cache()
         self.folder = SessionFolder(self.cache.directory)
-        self._handles: dict[Path, int] = {}
+        self._held: dict[Path, Lock] = {}
         self._read: dict[str, CachedFiles] = {}
         self._named: dict[str, object] = {}
         self._told: set[str] = set()
@@ -39,26 +39,25 @@ class CacheUse:
 
     def hold(self, folder: Path) -> bool:
         """Keep a folder until `release`, and note that it was used now. Return whether it is there."""
-        if folder not in self._handles:
+        if folder not in self._held:
             try:
-                handle = os.open(folder, os.O_RDONLY)
+                held = lock(folder, shared=True)
             except FileNotFoundError:
                 return False
-            fcntl.flock(handle, fcntl.LOCK_SH)
-            if not is_still(handle, folder) or self._handles.setdefault(folder, handle) != handle:
-                os.close(handle)
-        if is_there := folder in self._handles:
+            if not held.is_on(folder) or self._held.setdefault(folder, held) is not held:
+                held.release()
+        if is_there := folder in self._held:
             _note_use(folder)
         return is_there
 
     def let_go(self, folder: Path) -> None:
         """Hold a folder no more."""
-        if (handle := self._handles.pop(folder, None)) is not None:
-            os.close(handle)
+        if (held := self._held.pop(folder, None)) is not None:
+            held.release()
 
     def release(self) -> None:
         """Hold nothing any more, and remove the folder."""
-        for folder in list(self._handles):
+        for folder in list(self._held):
             self.let_go(folder)
         self.folder.remove()
 

@@ -173,8 +173,8 @@ def one_at_a_time(home: Path, *, wait: bool) -> Iterator[None]:
     """
     while True:
         _make_folder(home)
-        with locked(home, wait=wait) as handle:
-            if is_still(handle, home):  # else it was removed while this process waited
+        with locked(home, wait=wait) as held:
+            if held.is_on(home):  # else it was removed while this process waited
                 yield
                 return
 
@@ -187,14 +187,6 @@ def _make_folder(home: Path) -> None:
             f"the cache {home.parent} cannot be written: {error.strerror}; name another folder with "
             "cache_directory, or in RELAQS_CACHE"
         ) from error
-
-
-def is_still(handle: int, folder: Path) -> bool:
-    """Whether a path leads to the folder that was opened, not to one that was made later."""
-    try:
-        return os.path.samestat(os.fstat(handle), folder.stat())
-    except FileNotFoundError:
-        return False
 
 
 def is_cached(layout: Path) -> bool:

@@ -12,6 +12,7 @@ from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.distinct import distinct_counts
 from relaqs_engine.layouts.folder import Writing, writing
+from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.intact import check_intact
 from relaqs_engine.layouts.manifest import Layout, Partition, read_manifest
 from relaqs_engine.layouts.outlier_files import outlier_index, without_index
@@ -109,7 +110,7 @@ def _as_one_file(
 
 
 def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Progress) -> Layout:
-    """Return the layout with an outlier index, and numbers of distinct values, of all rows that there are."""
+    """Return the layout with indexes and numbers of distinct values of all rows that there are."""
     progress(0.9, "counting distinct values")
     key = key_unit([(name, layout.column(name).type) for name in layout.cluster_key])
     names = [column.name for column in layout.columns]
@@ -118,4 +119,5 @@ def _measured_anew(cursor: Cursor, target: Writing, layout: Layout, progress: Pr
         replace(column, distinct_count=count) for column, count in zip(layout.columns, counts, strict=True)
     )
     columns, outliers = outlier_index(cursor, target, without_index(columns), layout.partitions)
-    return replace(layout, columns=columns, outliers=outliers)
+    layout = replace(layout, columns=columns, outliers=outliers)
+    return with_heavy_units(cursor, target, layout) if layout.cluster_key else layout

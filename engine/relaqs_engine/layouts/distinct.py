@@ -44,7 +44,7 @@ def distinct_counts(
             units: a value that all rows of a unit share is in the sample with all of them or not at all.
         sample_rows: about how many rows to sample.
     """
-    count, blocks = _size_of_sample(partitions, sample_rows)
+    count, blocks = size_of_sample(partitions, sample_rows)
     files = list_literal([str(file) for file in files_of(partitions[:count])])
     table = f"read_parquet({files}, hive_partitioning = false)"
     unit = f"hash({', '.join(key)})" if key else "0"
@@ -85,7 +85,7 @@ def _estimate(cursor: Cursor, name: str, counted: str, share: float) -> int:
     return int(others) + round(jackknife(singles, pairs, share))
 
 
-def _size_of_sample(partitions: Sequence[Partition], sample_rows: int) -> tuple[int, int]:
+def size_of_sample(partitions: Sequence[Partition], sample_rows: int) -> tuple[int, int]:
     """Return how many partitions, and how many blocks of each, have about so many rows."""
     rows, count = 0, 0
     while count < len(partitions) and rows < sample_rows:

@@ -13,18 +13,19 @@ keeps two writers apart, and the system drops it when its holder dies.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
+from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, write_manifest
 from relaqs_engine.layouts.retired import RETIRED_NAME, forget_unread, retire
 
@@ -147,22 +148,21 @@ def _make_directory(directory: Path) -> list[Path]:
 
 
 @contextmanager
-def locked(directory: Path, *, wait: bool) -> Iterator[int]:
-    """Hold a folder's lock, which the system drops if this process dies. Give the folder, opened.
+def locked(directory: Path, *, wait: bool) -> Iterator[Lock]:
+    """Hold a folder's lock, which the system drops if this process dies.
 
     Raises LayoutError if another process holds it and `wait` is not given.
     """
-    handle = os.open(directory, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise LayoutError(
-                f"{directory} is being written by another process; wait until it has ended"
-            ) from None
-        yield handle
+        held = lock(directory, wait=wait)
+    except BlockingIOError:
+        raise LayoutError(
+            f"{directory} is being written by another process; wait until it has ended"
+        ) from None
+    try:
+        yield held
     finally:
-        os.close(handle)
+        held.release()
 
 
 def _check_replaceable(directory: Path, *, force: bool) -> None:
@@ -213,6 +213,8 @@ def _named_by(manifest: Path) -> set[str] | None:
     try:
         entries = json.loads(manifest.read_bytes())
         partitions = [*entries["partitions"], *filter(None, [entries.get("outliers")])]
+        partitions += [each["rows"] for each in entries.get("companions", ())]
+        partitions += [heavy["index"]] if (heavy := entries.get("heavy")) else []
         files = (file for partition in partitions for file in partition.get("files", [partition]))
         return {str(file["file"]).split("/")[0] for file in files}
     except FileNotFoundError:
@@ -239,6 +241,8 @@ def _remove(path: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
+    if sys.platform == "win32":  # opens no folders, and writes names with the files
+        return
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

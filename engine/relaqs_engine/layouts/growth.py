@@ -1,7 +1,8 @@
 """The layout of a table once rows were added: its files, and all that is known of its rows.
 
 What certifies intervals stays true: the ends of columns, the largest unit, and which rows are outliers. What
-helps to plan, the numbers of distinct values, is estimated anew from a sample of old and new rows.
+helps to plan, the numbers of distinct values, is estimated anew from a sample of old and new rows. The index
+of heavy units is dropped: a unit outside may have grown heavier than those in it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def grown(build: Build, held: Layout, written: WrittenPartitions) -> Layout:
         max_unit_rows=max(held.max_unit_rows, units.largest),
         typical_unit_rows=units.typical_rows(held, row_count),
         outliers=outliers,
+        heavy=None,
+        companions=(),
     )
 
 

@@ -19,14 +19,15 @@ BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
 LAYOUT_MARK = "@"
 """Stands between a table's name and that of a further layout of it, in the name of the folder."""
-MANIFEST_VERSION = 4  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files
+MANIFEST_VERSION = 5  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
+# 5: heavy units
 
 _FIRST_SEALED = 3
 _OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
 _ACCEPTED: dict[str, Any] = {"int": int, "str": str, "float": (int, float)}
 
 Scalar = int | float | str | bool | None
-_Made = TypeVar("_Made", "Layout", "Column", "Partition", "StoredFile")
+_Made = TypeVar("_Made", "Layout", "Column", "Partition", "StoredFile", "UnitBound", "Companion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,50 @@ class Partition:
         return tuple(each.sha256 for each in self.files)
 
 
+@dataclass(frozen=True, slots=True)
+class UnitBound:
+    """The most that a column sums to in any sampling unit that is not in the index of heavy units.
+
+    Attributes:
+        column: its name; "" for the number of rows.
+        most: the sum.
+    """
+
+    column: str
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeavyUnits:
+    """The sampling units with the largest sums (see `layouts/heavy_units.py`).
+
+    Attributes:
+        bounds: of all other units.
+        index: a copy of all rows of the heavy units. The partitions have these rows too.
+    """
+
+    bounds: tuple[UnitBound, ...]
+    index: Partition
+
+    @property
+    def name(self) -> str:
+        """Return what other layouts know the index by: the SHA-256 of its file."""
+        return self.index.contents[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A copy of a table's rows of the heavy units of another table that is laid out alike.
+
+    Attributes:
+        of: the name of the other table's index of heavy units.
+        rows: the copy.
+    """
+
+    of: str
+    rows: Partition
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Layout:
     """A table on disk. Sampled: any prefix of its partitions is a uniform random sample of sampling units.
@@ -144,6 +189,8 @@ class Layout:
         created_with: the versions that made it.
         outliers: the files of the outlier index, a copy of rows that the partitions have too. None where no
             column is skewed.
+        heavy: the sampling units with the largest sums. None where units are rows, or too few are known.
+        companions: the rows of heavy units of other tables.
         typical_unit_rows: the rows of the unit that a row belongs to, on average. A layout that does not say
             has 1, which makes the largest unit a likely one.
         batches: the names that appends were given, in order. A batch of a name that is here is not appended
@@ -177,6 +224,8 @@ class Layout:
     batches: tuple[str, ...] = ()
     source_files: tuple[tuple[str, int, int], ...] = ()
     remote: Remote | None = None
+    heavy: HeavyUnits | None = None
+    companions: tuple[Companion, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Layout {self.summary}>"
@@ -249,8 +298,23 @@ class Layout:
 
     @property
     def all_files(self) -> tuple[StoredFile, ...]:
-        """Return the files of all partitions and of the outlier index."""
-        return (*self.files, *(self.outliers.files if self.outliers else ()))
+        """Return the files of all partitions, and of the copies of some of their rows."""
+        return (*self.files, *(each for rows in self.copies for each in rows.files))
+
+    @property
+    def copies(self) -> tuple[Partition, ...]:
+        """Return the copies of rows that the partitions have too: the indexes, and companions of others'."""
+        heavy = self.heavy.index if self.heavy else None
+        return tuple(filter(None, (self.outliers, heavy, *(each.rows for each in self.companions))))
+
+    def rows_of_heavy(self, name: str) -> Partition | None:
+        """Return the rows of the units in an index of heavy units, of this table or of another one.
+
+        It is None where there is no copy of them.
+        """
+        if self.heavy is not None and self.heavy.name == name:
+            return self.heavy.index
+        return next((each.rows for each in self.companions if each.of == name), None)
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -431,9 +495,21 @@ def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
             batches=tuple(entries.pop("batches", ())),
             source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
             outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
+            heavy=_heavy(entries.pop("heavy", None)),
+            companions=tuple(
+                _plain(Companion(each["of"], _partition(each["rows"])))
+                for each in entries.pop("companions", ())
+            ),
             **entries,
         )
     )
+
+
+def _heavy(entry: dict[str, Any] | None) -> HeavyUnits | None:
+    if entry is None:
+        return None
+    bounds = tuple(_plain(UnitBound(**bound)) for bound in entry["bounds"])
+    return HeavyUnits(bounds, _partition(entry["index"]))
 
 
 def _partition(entry: dict[str, Any]) -> Partition:

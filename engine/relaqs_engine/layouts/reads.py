@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from relaqs_engine.duck import FileState
 from relaqs_engine.layouts.first_part import FirstPart
-from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest import Layout, Partition
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.stores.mirror import Remote
 
@@ -77,7 +77,12 @@ def read_of_partitions(layout: Layout, columns: tuple[str, ...], partitions: Ite
 def read_of_outliers(layout: Layout, columns: tuple[str, ...]) -> TableRead:
     """Return the read of the outlier index. There must be one."""
     assert layout.outliers is not None
-    files = tuple(each.file for each in layout.outliers.files)
+    return read_of_copy(layout, columns, layout.outliers)
+
+
+def read_of_copy(layout: Layout, columns: tuple[str, ...], rows: Partition) -> TableRead:
+    """Return the read of a copy of some rows of a layout."""
+    files = tuple(each.file for each in rows.files)
     return TableRead(str(layout.directory), files, columns, layout.remote)
 
 

@@ -11,7 +11,6 @@ state go at once, and what reads them fails with an error.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import weakref
 from collections.abc import Iterable, Iterator
@@ -19,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
+from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_state
 
 RETIRED_NAME = r"\.retired-[0-9a-f]{16}\.json"
@@ -29,8 +29,8 @@ class InUse:
     """Layouts that are read, until `release` or until nothing refers to this."""
 
     def __init__(self, layouts: Iterable[Layout]) -> None:
-        handles = [handle for each in layouts for handle in _shared(each.directory / MANIFEST_NAME)]
-        self._release = weakref.finalize(self, _close_all, handles)
+        held = [lock for each in layouts for lock in _shared(each.directory / MANIFEST_NAME)]
+        self._release = weakref.finalize(self, _release_all, held)
 
     def release(self) -> None:
         """Read them no more. The second call does nothing."""
@@ -59,26 +59,24 @@ def forget_unread(directory: Path) -> list[Path]:
 
 
 def _forgotten(path: Path) -> bool:
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
+    try:
+        held = lock(path, wait=False)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        return False
+    try:
         path.unlink()
-        return True
+    finally:
+        held.release()
+    return True
 
 
-def _shared(manifest: Path) -> Iterator[int]:
+def _shared(manifest: Path) -> Iterator[Lock]:
     with suppress(OSError):
-        handle = os.open(manifest, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_SH)
-        except OSError:
-            os.close(handle)
-            raise
-        yield handle
+        yield lock(manifest, shared=True)
 
 
-def _close_all(handles: Iterable[int]) -> None:
-    for handle in handles:
-        os.close(handle)
+def _release_all(held: Iterable[Lock]) -> None:
+    for each in held:
+        each.release()

@@ -8,7 +8,6 @@ that nobody holds.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shutil
@@ -16,6 +15,7 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 
+from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.layouts.folder import locked
 
 
@@ -25,7 +25,7 @@ class SessionFolder:
     def __init__(self, cache_directory: Path) -> None:
         self._all = _all_folders(cache_directory)
         self._path: Path | None = None
-        self._removing: weakref.finalize[[Path, int], SessionFolder] | None = None
+        self._removing: weakref.finalize[[Path, Lock], SessionFolder] | None = None
 
     @property
     def path(self) -> Path:
@@ -35,9 +35,8 @@ class SessionFolder:
             with locked(self._all, wait=True):  # so that nobody sweeps it before it is locked itself
                 self._path = self._all / secrets.token_hex(8)
                 self._path.mkdir()
-                lock = os.open(self._path, os.O_RDONLY)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            self._removing = weakref.finalize(self, _remove, self._path, lock)
+                held = lock(self._path)
+            self._removing = weakref.finalize(self, _remove, self._path, held)
         return self._path
 
     def remove(self) -> None:
@@ -46,9 +45,9 @@ class SessionFolder:
             self._removing()
 
 
-def _remove(folder: Path, lock: int) -> None:
+def _remove(folder: Path, held: Lock) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    os.close(lock)
+    held.release()
 
 
 def _all_folders(cache_directory: Path) -> Path:
@@ -63,9 +62,4 @@ def sweep_sessions(cache_directory: Path) -> None:
     with locked(folder, wait=True):
         for entry in folder.iterdir():
             with suppress(OSError):
-                handle = os.open(entry, os.O_RDONLY)
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    shutil.rmtree(entry, ignore_errors=True)
-                finally:
-                    os.close(handle)
+                _remove(entry, lock(entry, wait=False))

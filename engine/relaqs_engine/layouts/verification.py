@@ -12,13 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from relaqs_engine.duck import Cursor, list_literal, open_for_writing
+from relaqs_engine.duck import Cursor, list_literal, open_for_writing, quote_name
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import key_unit
+from relaqs_engine.layouts.heavy_files import any_above, rows_of_units
 from relaqs_engine.layouts.manifest import (
     BLOCK_COLUMN,
     BLOCK_COUNT,
+    HeavyUnits,
     Layout,
+    Partition,
     StoredFile,
     read_manifest,
     tables_at,
@@ -29,6 +32,7 @@ from relaqs_engine.layouts.stored import download, stored_tables
 from relaqs_engine.stores.address import Address
 
 _MOST_FAULTS_SHOWN = 3
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,11 @@ def _checks(folder: Path, cursor: Cursor) -> Iterator[Check]:
     yield from files
     if layout.outliers is not None and all(check.ok for check in files):
         yield _outlier_check(layout, cursor)
+    if layout.heavy is not None and all(check.ok for check in files):
+        yield _heavy_check(layout, layout.heavy, cursor)
+    for companion in layout.companions if all(check.ok for check in files) else ():
+        fine = f"{companion.rows.row_count:,} rows of heavy units of another table"
+        yield _check(layout, "companion", fine, _faults_of_units(layout, companion.rows, cursor))
     if layout.is_sampled and all(check.ok for check in files):
         yield from _sample_checks(layout, _units_of(layout, cursor))
 
@@ -156,23 +165,51 @@ def _outlier_check(layout: Layout, cursor: Cursor) -> Check:
     """Return whether the outlier index is as written, and has each row that belongs in it exactly once."""
     assert layout.outliers is not None
     fine = f"{layout.outliers.row_count:,} rows with values far out"
-    faults = []
-    for path, stored in zip(layout.outlier_paths, layout.outliers.files, strict=True):
+    table = f"SELECT * FROM {_files_sql(*layout.paths)} WHERE {outlier_condition(layout.columns)}"
+    return _check(layout, "outlier index", fine, _faults_of_copy(layout, layout.outliers, table, cursor))
+
+
+def _heavy_check(layout: Layout, heavy: HeavyUnits, cursor: Cursor) -> Check:
+    """Return whether the index of heavy units has all of their rows, and all others keep to the bounds."""
+    faults = _faults_of_units(layout, heavy.index, cursor)
+    if not faults:
+        light = rows_of_units(layout, layout.paths, _paths_of(layout, heavy.index), are_inside=False)
+        over = any_above(heavy.bounds, 1.0 + _ROUNDING)  # sums of floats depend on their order
+        units = (
+            f"SELECT 1 FROM ({light}) GROUP BY {', '.join(map(quote_name, layout.cluster_key))} HAVING {over}"
+        )
+        ((count,),) = cursor.rows(f"SELECT count(*) FROM ({units})")
+        faults = [f"{count} units outside the index are heavier than its bounds"] if count else []
+    return _check(layout, "heavy units", f"{heavy.index.unit_count:,} units that sum to most", faults)
+
+
+def _faults_of_units(layout: Layout, copy: Partition, cursor: Cursor) -> list[str]:
+    """Return what is wrong with a copy that must have all rows of its units."""
+    table = rows_of_units(layout, layout.paths, _paths_of(layout, copy))
+    return _faults_of_copy(layout, copy, table, cursor)
+
+
+def _faults_of_copy(layout: Layout, copy: Partition, table: str, cursor: Cursor) -> list[str]:
+    """Return what is wrong with a copy of some rows. table: the SQL of those rows of the partitions."""
+    paths, faults = _paths_of(layout, copy), []
+    for path, stored in zip(paths, copy.files, strict=True):
         try:
             fault = _has_size(path, stored) or _has_checksum(path, stored)
         except OSError:
             fault = "is missing"
         if fault:
             faults.append(f"{path} {fault}")
-    if not faults:
-        table = f"SELECT * FROM {_files_sql(*layout.paths)} WHERE {outlier_condition(layout.columns)}"
-        index = f"FROM {_files_sql(*layout.outlier_paths)}"
-        ((missing,),) = cursor.rows(f"SELECT count(*) FROM (({table}) EXCEPT ALL ({index}))")
-        ((further,),) = cursor.rows(f"SELECT count(*) FROM (({index}) EXCEPT ALL ({table}))")
-        if missing + further:
-            paths = ", ".join(map(str, layout.outlier_paths))
-            faults.append(f"{paths} lacks {missing} rows and has {further} that no partition has")
-    return _check(layout, "outlier index", fine, faults)
+    if faults:
+        return faults
+    index = f"FROM {_files_sql(*paths)}"
+    ((missing,),) = cursor.rows(f"SELECT count(*) FROM (({table}) EXCEPT ALL ({index}))")
+    ((further,),) = cursor.rows(f"SELECT count(*) FROM (({index}) EXCEPT ALL ({table}))")
+    names = ", ".join(map(str, paths))
+    return [f"{names} lacks {missing} rows and has {further} that no partition has"] * bool(missing + further)
+
+
+def _paths_of(layout: Layout, copy: Partition) -> tuple[Path, ...]:
+    return tuple(layout.directory / each.file for each in copy.files)
 
 
 def _has_size(path: Path, stored: StoredFile) -> str | None:

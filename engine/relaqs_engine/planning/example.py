@@ -5,7 +5,8 @@ The tables are in memory alone. Planning reads no file, so the files they name n
     trips   sampled by rows; fares above 80 are in its outlier index
     zones   static: small, and read whole
     orders  sampled by id       } both keys are laid out alike, so an order
-    items   sampled by order_id } lies in the same partition as its items
+    items   sampled by order_id } lies in the same partition as its items; those orders whose prices
+            sum to more than 300, or that have more than 8 items, are its heavy units
 
 >>> from relaqs_engine.rewrite.sources import choose_streams
 >>> [source.alias for source in after(choose_streams, "SELECT count(*) FROM orders, zones").streams]
@@ -25,7 +26,16 @@ from pathlib import Path
 from sqlglot import exp
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.layouts.manifest import BLOCK_COUNT, Column, Layout, Partition, StoredFile
+from relaqs_engine.layouts.manifest import (
+    BLOCK_COUNT,
+    Column,
+    Companion,
+    HeavyUnits,
+    Layout,
+    Partition,
+    StoredFile,
+    UnitBound,
+)
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
@@ -135,25 +145,32 @@ _TRIPS = _layout(
     replace(_column("fare", "DOUBLE", 2.5, 950, 9_000), inlier_low=2.5, inlier_high=80.0),
     _text("comment", 90_000),
 )
+_HEAVY = Partition((StoredFile("heavy.parquet", 900, 7_200, "heavy items"),), 900, 100)
 CATALOG = Catalog(
     (
         replace(_TRIPS, outliers=Partition((StoredFile("outliers.parquet", 900, 7_200, ""),), 900, 900)),
         _layout("zones", 250, "", _column("zone", "INTEGER", 1, 250, 250), _text("city", 5)),
-        _layout(
-            "orders",
-            256_000,
-            "id",
-            _column("id", "BIGINT", 1, 256_000, 256_000),
-            _column("customer", "INTEGER", 1, 20_000, 20_000),
-            _column("total", "DOUBLE", 1, 500, 40_000),
+        replace(
+            _layout(
+                "orders",
+                256_000,
+                "id",
+                _column("id", "BIGINT", 1, 256_000, 256_000),
+                _column("customer", "INTEGER", 1, 20_000, 20_000),
+                _column("total", "DOUBLE", 1, 500, 40_000),
+            ),
+            companions=(Companion("heavy items", replace(_HEAVY, row_count=100)),),
         ),
-        _layout(
-            "items",
-            1_024_000,
-            "order_id",
-            _column("order_id", "BIGINT", 1, 256_000, 256_000),
-            _column("part", "INTEGER", 1, 5_000, 5_000),
-            _column("price", "DOUBLE", 0.5, 99, 9_000),
+        replace(
+            _layout(
+                "items",
+                1_024_000,
+                "order_id",
+                _column("order_id", "BIGINT", 1, 256_000, 256_000),
+                _column("part", "INTEGER", 1, 5_000, 5_000),
+                _column("price", "DOUBLE", 0.5, 99, 9_000),
+            ),
+            heavy=HeavyUnits((UnitBound("price", 300.0), UnitBound("", 8.0)), _HEAVY),
         ),
     )
 )

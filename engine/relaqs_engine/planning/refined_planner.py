@@ -13,6 +13,7 @@ from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.refined import RefinedPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
+from relaqs_engine.rewrite.existence_by_key import ask_groups_by_key
 from relaqs_engine.rewrite.flatten import merged
 from relaqs_engine.rewrite.over_stages import refine_over_stages
 from relaqs_engine.rewrite.refine import refine_rows
@@ -35,7 +36,7 @@ def plan_refined(draft: Draft, tables: frozenset[str], *, plan_stage: PlanStageD
     """
     if not child_queries(draft.select):
         raise NotOnlineError("it has no subquery")
-    draft = read_no_outputs_of_exists(draft)
+    draft = ask_groups_by_key(read_no_outputs_of_exists(draft))
     refused = NotOnlineError("no choice of layouts was tried")
     found: list[tuple[int, RefinedPlan]] = []
     for choice in draft.catalog.choices(tables):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from relaqs_engine.plans.heavy_groups import HeavyGroups
 from relaqs_engine.plans.online_plan import Mode, OnlinePlan
 
 
@@ -32,6 +33,8 @@ class PartialQuery:
         by_block_sql: the same, with its groups told apart by block as well; "" where no block is told apart.
         outlier_sql: the same over the outlier index, which the first step reads; `sql` leaves those rows out.
             "" where no index is read.
+        heavy: how groups are read from an index of heavy units, by the same query, before their partitions
+            are. None where they are not.
         scans: what it reads of each stream.
         is_filtered: whether a condition leaves rows out.
     """
@@ -39,6 +42,7 @@ class PartialQuery:
     sql: str
     by_block_sql: str = ""
     outlier_sql: str = ""
+    heavy: HeavyGroups | None = None
     scans: tuple[StreamScan, ...] = ()
     is_filtered: bool = False
 

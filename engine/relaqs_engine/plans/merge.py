@@ -71,6 +71,8 @@ class MergeTexts:
         final: merged groups to the exact answer, in DuckDB's own types.
         weighted_merge: `merge` for an estimate where an outlier index is read. What the index adds weighs
             1 / scale, so that scaling leaves it as it is. "" where no index is read.
+        early_merge: `merge` for an estimate where heavy groups were read early. They are complete, so what
+            their partitions have of them is left out. "" where none are.
         near: where groups are ranked, merged groups to those that fail HAVING so far: they may pass it later,
             and rank before others. Those nearest to its thresholds come first. It has the columns of
             `estimate`. "" where no such group can be in the answer.
@@ -80,6 +82,7 @@ class MergeTexts:
     estimate: str = ""
     final: str = ""
     weighted_merge: str = ""
+    early_merge: str = ""
     near: str = ""
 
 
@@ -114,6 +117,10 @@ class MergePlan(FoldedPlan):
     @property
     def expected_groups(self) -> int:
         return self.groups.expected
+
+    @property
+    def ranks_groups(self) -> bool:
+        return self.membership.ranking is not None
 
     @property
     def groups_are_local(self) -> bool:

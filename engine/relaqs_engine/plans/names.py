@@ -8,6 +8,9 @@ ROWS = "m"
 BLOCK = "r"
 # The outlier index adds rows to the state in this block. They are no sample, so no error bar is made of them.
 OUTLIER_BLOCK = -1
+# The table of the groups that were read from an index of heavy units, in the columns of the state.
+HEAVY = "heavy_groups"
+FAN_OUT = "fan_out"
 # The factor that turns a total over the rows scanned into one over the table: rows in the table / rows
 # scanned. In the SQL of an estimate it is called `scale`. It is the one parameter of the prepared statement.
 SCALE = "scale"

@@ -100,6 +100,11 @@ class OnlinePlan:
         return 1
 
     @property
+    def ranks_groups(self) -> bool:
+        """Whether the answer is the first groups by a number that is estimated."""
+        return False
+
+    @property
     def groups_are_local(self) -> bool:
         """Whether each group's rows lie in one partition, so that a group seen is complete."""
         return False

@@ -11,6 +11,7 @@ and these modules hold the rest:
     windows, DISTINCT, set operations, aggregates of aggregates
         carve           cuts the query at its aggregations
         unions          moves aggregates below a UNION ALL, for `carve`
+        late_conditions finds rows before the subqueries that they are compared with, for `carve`
         one_row         makes one query of inner aggregates over the same rows, for `carve`
         levels          says what is known of the query around the answers
         trust           says how far an estimate of its columns can be trusted
@@ -34,6 +35,7 @@ and these modules hold the rest:
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
+        existence_by_key  EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
         semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes
@@ -51,6 +53,7 @@ from relaqs_engine.rewrite.aggregates import split_aggregates
 from relaqs_engine.rewrite.draft import Draft
 from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
 from relaqs_engine.rewrite.flatten import flatten
+from relaqs_engine.rewrite.heavy_groups import read_heavy_groups
 from relaqs_engine.rewrite.hoist import hoist_statics
 from relaqs_engine.rewrite.kept_values import check_kept_values
 from relaqs_engine.rewrite.members import read_members_whole
@@ -84,6 +87,7 @@ AGGREGATING: tuple[Rule, ...] = (
     hoist_statics,
     choose_method,
     read_outliers_apart,
+    read_heavy_groups,
     say_what_is_unbounded,
     check_kept_values,
 )

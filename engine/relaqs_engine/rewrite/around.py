@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from functools import reduce
 
 from sqlglot import exp
@@ -14,7 +14,7 @@ from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
-from relaqs_engine.rewrite.carve import Carved, answer_name
+from relaqs_engine.rewrite.carve import Carved, answer_index, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, level_of
 from relaqs_engine.rewrite.outputs import is_number
@@ -96,9 +96,25 @@ def _check_parts(draft: Draft, carved: Carved) -> None:
     if not any(part.is_estimated for part in carved.parts):
         raise NotOnlineError("nothing of it is sampled")
     is_union = isinstance(carved.outer, exp.Union) and not carved.outer.args.get("distinct")
-    for part in carved.parts:
-        if isinstance(part, RowsPlan) and part.shows_every_group and not is_union:
-            raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+    rows = {
+        answer_name(index)
+        for index, part in enumerate(carved.parts)
+        if isinstance(part, RowsPlan) and part.shows_every_group
+    }
+    if rows and not is_union and not _picks_among(carved, rows):
+        raise NotOnlineError("rows are combined that can only be combined when all of them are there")
+
+
+def _picks_among(carved: Carved, rows: Container[str]) -> bool:
+    """Whether each row of the query is one row of one answer, beside others that have one row each."""
+    query = carved.outer
+    if not isinstance(query, exp.Select) or query.args.get("from_") is None:
+        return False
+    beside = [table for join in query.args.get("joins") or [] for table in join.find_all(exp.Table)]
+    relates = query.find(exp.AggFunc, exp.Window, exp.Distinct, exp.UDTF, exp.Explode)
+    read = [table for table in query.find_all(exp.Table) if table.name in rows]
+    alone = all(carved.parts[answer_index(table.name)].has_one_row for table in beside)
+    return not relates and alone and [query.args["from_"].this] == read
 
 
 def _items(outer: exp.Query, count: int) -> Sequence[exp.Expr]:
@@ -223,7 +239,7 @@ def _replicates(
     varied = ", ".join(
         f"{answer_name(i)} AS ({tables[i]} WHERE part_{i}.variant = each.variant)" for i in drawn
     )
-    variants = " UNION ".join(f"SELECT variant FROM part_{i}" for i in drawn)
+    variants = " UNION ".join(f"SELECT DISTINCT variant FROM part_{i}" for i in drawn)
     rows = f"({inner.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS)})"
     values = ", ".join([*_doubles(outputs), GROUP])
     return (

@@ -13,8 +13,10 @@ from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, own_nodes
+from relaqs_engine.rewrite.existence_by_key import keys_for_exists
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
+from relaqs_engine.rewrite.late_conditions import ROWS, listing_of
 from relaqs_engine.rewrite.one_row import with_one_row_tables
 from relaqs_engine.rewrite.unions import below_union
 from relaqs_engine.sql.columns import Describe
@@ -85,6 +87,8 @@ class _Carver:
         if isinstance(query, exp.SetOperation):
             for side in ("this", "expression"):
                 operand = query.args[side]
+                if query.args.get("distinct"):
+                    _group_rows(operand.unnest())
                 if isinstance(operand, exp.Subquery):
                     operand.set("this", self.cut(operand.this))
                 else:
@@ -94,11 +98,26 @@ class _Carver:
             raise NotOnlineError(f"{query.sql(DIALECT)} is no SELECT")
         query = with_explicit_keys(query)
         if not aggregates(query):
-            return self._whole(query) or self._around(query)
+            return self._whole(query) or self._listing(query) or self._around(query)
         return self._aggregation(query) or self._around(self._below_union(query) or query)
+
+    def _listing(self, query: exp.Select) -> exp.Query | None:
+        """Return the query over rows by the conditions without subqueries, None where it has no others."""
+        found = listing_of(keys_for_exists(query))
+        if found is None or (answer := self._add(found.rows)) is None:
+            return None
+        for column in found.around.find_all(exp.Column):
+            if column.table == ROWS:
+                column.set("table", exp.to_identifier(answer))
+        around = with_one_row_tables(found.around.from_(exp.to_table(answer)))
+        for joined in sources_of(around)[1:]:
+            joined.set("this", self.cut(joined.this))
+        self._cut_parts(around)
+        return around
 
     def _around(self, query: exp.Select) -> exp.Query:
         """Return the query with its derived tables cut. Its own tables are read whole."""
+        query = keys_for_exists(query)
         if not aggregates(query):
             query = with_one_row_tables(query)
         for source in sources_of(query):
@@ -108,19 +127,24 @@ class _Carver:
                 source.replace(self._table(source, query))
             else:
                 raise NotOnlineError(f"{source.sql(DIALECT)} is not a table of the catalog")
+        self._cut_parts(query)
+        for join in query.args.get("joins") or []:
+            self._cut_subqueries(join.args.get("on"))
+        return query
+
+    def _cut_parts(self, query: exp.Select) -> None:
         for name, part in query.args.items():
             if name not in ("from_", "joins"):
                 for each in part if isinstance(part, list) else [part]:
                     self._cut_subqueries(each)
-        for join in query.args.get("joins") or []:
-            self._cut_subqueries(join.args.get("on"))
-        return query
 
     def _cut_subqueries(self, part: object) -> None:
         if isinstance(part, exp.Expr):
             for inner in own_nodes(part, exp.Query):
                 container = inner.parent
                 assert container is not None
+                if isinstance(container, exp.In):
+                    _group_rows(inner.unnest())
                 if not isinstance(inner, exp.Subquery):
                     inner.replace(self.cut(inner.copy()))
                 else:
@@ -180,6 +204,20 @@ class _Carver:
             self._index_of[text] = len(self.parts)
             self.parts.append(plan)
         return answer_name(self._index_of[text])
+
+
+def _group_rows(side: exp.Expr) -> None:
+    """Make a query distinct whose rows make a set: that of an IN, or a side of UNION. In place.
+
+    Rows that are found once are kept once, and are known to stay.
+    """
+    if any(side.args.get(part) for part in ("group", "distinct", "order", "limit", "offset", "windows")):
+        return
+    if isinstance(side, exp.Select) and not aggregates(side):
+        side.set("distinct", exp.Distinct())
+    elif isinstance(side, exp.Union):
+        _group_rows(side.this.unnest())
+        _group_rows(side.expression.unnest())
 
 
 def _split(query: exp.Select) -> tuple[exp.Select, exp.Select]:

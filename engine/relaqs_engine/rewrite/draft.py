@@ -12,6 +12,7 @@ from relaqs_engine.layouts.manifest import Column, Layout
 from relaqs_engine.plans.basis import BasisColumn
 from relaqs_engine.plans.deciders import MembershipRules
 from relaqs_engine.plans.error_bars import ErrorBars
+from relaqs_engine.plans.heavy_groups import HeavyGroups
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist
@@ -108,6 +109,7 @@ class Draft:
     outlier_scan: exp.Select | None = None
     outlier_columns: tuple[str, ...] = ()
     may_read_outliers: bool = True
+    heavy: HeavyGroups | None = None
     bars: ErrorBars = field(default_factory=ErrorBars)
     groups: GroupFacts = field(default_factory=GroupFacts)
     # Sampled tables that subqueries read within the outer row's own partition.

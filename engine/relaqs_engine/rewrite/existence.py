@@ -9,7 +9,7 @@ from sqlglot import exp
 from relaqs_engine.rewrite.draft import Draft
 
 # With one of these, the outputs may decide which rows there are, or how many.
-_DEPENDENT = ("group", "having", "distinct", "qualify", "order", "limit", "offset")
+DECIDE_ROWS = ("group", "having", "distinct", "qualify", "order", "limit", "offset")
 
 
 def read_no_outputs_of_exists(draft: Draft) -> Draft:
@@ -38,6 +38,6 @@ def _selects_columns(query: exp.Select) -> bool:
 
     An aggregate would make one row of them, and UNNEST any number of rows.
     """
-    if any(query.args.get(part) for part in _DEPENDENT):
+    if any(query.args.get(part) for part in DECIDE_ROWS):
         return False
     return all(isinstance(item.unalias(), exp.Column) for item in query.expressions)

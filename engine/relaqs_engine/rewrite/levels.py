@@ -213,8 +213,11 @@ def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
     limited = any(side.args.get(part) for side in sides for part in ("limit", "offset"))
     keeps_groups = all(level.keeps_groups for level in levels)
     values = tuple(_alike(a, b, keeps_groups) for a, b in zip(*(each.values for each in levels), strict=True))
+    certain = all(level.is_certain for level in levels) and not limited
     if not isinstance(query, exp.Union) or query.args.get("distinct") or limited:
-        return _blind(values)
+        by_keys = all(value.trust is Trust.KEY for value in values)
+        grows = not isinstance(query, exp.Except)  # a row that is found so far stays
+        return replace(_blind(values), is_certain=certain and by_keys and grows)
     if any(level.query is None for level in levels):
         return _blind(values)
     query = query.copy()
@@ -226,7 +229,7 @@ def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
         values,
         query,
         any(level.is_estimated for level in levels),
-        all(level.is_certain for level in levels),
+        certain,
         keeps_groups,
         added=tuple(dict.fromkeys(added for level in levels for added in level.added)),
     )

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes, relates_all_rows, revive_rows
+from relaqs_engine.rewrite.existence_by_key import as_aggregate
 from relaqs_engine.sql.parse import DIALECT
 
 _ONE = "relaqs_one_"
@@ -44,6 +45,7 @@ def with_one_row_tables(query: exp.Select) -> exp.Select:
     ) AS relaqs_one_0
     """
     query = query.copy()
+    _ask_as_values(query)
     for number, subquery in enumerate(list(_one_row_values(query))):
         table = f"{_ONE}{number}"
         inner = subquery.this
@@ -54,13 +56,25 @@ def with_one_row_tables(query: exp.Select) -> exp.Select:
     return _merged(query)
 
 
+def _ask_as_values(query: exp.Select) -> None:
+    """Put a value in the place of each EXISTS that is the same for all rows. In place."""
+    for exists in _own(query, exp.Exists):
+        if (value := as_aggregate(exists.this)) is not None and _stands_alone(asked := value.subquery()):
+            exists.replace(asked)
+
+
+def _own(query: exp.Select, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """Return the nodes of a kind among outputs, in WHERE and in ORDER BY."""
+    parts = (*query.expressions, query.args.get("where"), query.args.get("order"))
+    return [node for part in parts if part is not None for node in own_nodes(part, kind)]
+
+
 def _one_row_values(query: exp.Select) -> Iterator[exp.Subquery]:
     """Yield the subqueries among outputs and in WHERE that have one row, whatever row they stand in."""
-    for part in (*query.expressions, query.args.get("where"), query.args.get("order")):
-        for inner in own_nodes(part, exp.Subquery) if part is not None else ():
-            assert isinstance(inner, exp.Subquery)
-            if not isinstance(inner.parent, _OF_ROWS) and _has_one_row(inner.this) and _stands_alone(inner):
-                yield inner
+    for inner in _own(query, exp.Subquery):
+        assert isinstance(inner, exp.Subquery)
+        if not isinstance(inner.parent, _OF_ROWS) and _has_one_row(inner.this) and _stands_alone(inner):
+            yield inner
 
 
 def _has_one_row(query: exp.Expr) -> bool:

@@ -15,6 +15,7 @@ from relaqs_engine.plans.names import (
     DISTINCT_ESTIMATE,
     DISTINCT_ONCE,
     DISTINCT_SEEN,
+    HEAVY,
     OUTLIER_BLOCK,
     RIVALS,
     ROWS,
@@ -66,6 +67,7 @@ def partial_query(draft: Draft) -> PartialQuery:
         sql=partial_of(draft, draft.scan, block=None),
         by_block_sql=partial_of(draft, draft.scan, block=block_of(draft)),
         outlier_sql="" if draft.outlier_scan is None else partial_of(draft, draft.outlier_scan, block=None),
+        heavy=draft.heavy,
         scans=scans_of(draft),
         is_filtered=is_filtered(draft.scan),
     )
@@ -90,6 +92,7 @@ def render(draft: Draft) -> MergeTexts:
         estimate=_final(draft, estimated=True),
         final=_final(draft, estimated=False),
         weighted_merge="" if draft.outlier_scan is None else weighted_merge_of(draft),
+        early_merge="" if draft.heavy is None else merge_of(draft, key_names(draft), _with_heavy(draft)),
     )
 
 
@@ -158,6 +161,12 @@ def _state(draft: Draft) -> str:
         return STATE
     last = len(draft.keys) - 1
     return f"(FROM {STATE} UNION ALL BY NAME SELECT CAST({(1 << last) - 1} AS BIGINT) AS k{last})"
+
+
+def _with_heavy(draft: Draft) -> str:
+    """Return the partial rows with the heavy groups. What the partitions have of these is left out."""
+    same = " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM {HEAVY}.{key}" for key in key_names(draft))
+    return f"(FROM {STATE} ANTI JOIN {HEAVY} ON {same} UNION ALL BY NAME FROM {HEAVY})"
 
 
 def _units(draft: Draft) -> str:

@@ -1,15 +1,20 @@
-"""From text to sqlglot's trees, in a number of steps that depends on the text alone."""
+"""From text to sqlglot's trees, in a number of steps that depends on the text alone.
+
+A text that sqlglot cannot read is given to DuckDB's parser, whose errors name the word that it stopped at.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
+import sqlglot.parser
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, TokenError
 
-from relaqs_engine.errors import SqlError
+from relaqs_engine.duck import syntax_error
+from relaqs_engine.errors import SqlError, UnsupportedError
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.size import MOST_OPEN, check_text, check_tokens, check_tree, too_deep
 from relaqs_engine.sql.units import check_units
@@ -61,35 +66,57 @@ class _CountingParser(_Base):
             self._open_brackets -= 1
 
 
+def check_parser(file: str) -> None:
+    """Raise UnsupportedError where this is a compiled parser. No class of Python's can count its steps.
+
+    >>> check_parser("sqlglot/parser.cpython-311-x86_64-linux-gnu.so")
+    Traceback (most recent call last):
+    relaqs_engine.errors.UnsupportedError: the package sqlglotc is installed, which compiles sqlglot's parser;
+    ReLAQS counts the steps of the one in Python, so that no SQL takes forever; run: pip uninstall sqlglotc
+    """
+    if not file.endswith((".py", ".pyc")):
+        raise UnsupportedError(
+            "the package sqlglotc is installed, which compiles sqlglot's parser; ReLAQS counts the steps of "
+            "the one in Python, so that no SQL takes forever; run: pip uninstall sqlglotc"
+        )
+
+
 def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
-    """Return the statements of a text that is not too large. Raises SqlError, with the place if known."""
+    """Return the statements of a text that is not too large.
+
+    Raises:
+        SqlError: it is too large, or does not parse. It has the place if that is known.
+        UnsupportedError: sqlglot's parser is compiled.
+    """
+    check_parser(sqlglot.parser.__file__)
     check_text(sql)
     try:
         tokens = DuckDB().tokenize(sql)
         check_tokens(tokens)
         check_units(tokens)
         trees = [tree for tree in _CountingParser(effort, len(tokens)).parse(tokens, sql) if tree is not None]
-    except ParseError as error:
-        raise _syntax_error(error) from None
-    except TokenError:
-        raise SqlError(f"the SQL does not parse: {UNCLOSED}") from None
+    except (ParseError, TokenError) as error:
+        raise _syntax_error(error, sql) from None
     except RecursionError:
         raise too_deep("too", None) from None
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
         # sqlglot fails on some texts that are not SQL, such as `SELECT 1 AS`.
-        raise SqlError(f"the SQL does not parse: {type(error).__name__} while reading it") from None
+        raise _syntax_error(error, sql) from None
     for tree in trees:
         check_tree(tree)
     return trees
 
 
-def _syntax_error(error: ParseError) -> SqlError:
-    detail = error.errors[0] if error.errors else {}
+def _syntax_error(error: Exception, sql: str) -> SqlError:
+    """Return what is wrong with a text that sqlglot cannot read, in DuckDB's words where it cannot either."""
+    if (theirs := syntax_error(sql)) is not None:
+        said = UNCLOSED if isinstance(error, TokenError) else theirs.message
+        return SqlError(f"the SQL does not parse: {said}", theirs.position)
+    detail = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
     position = (int(detail["line"]), int(detail["col"])) if detail.get("line") else None
     near = f" near {detail['highlight']!r}" if detail.get("highlight") else ""
-    return SqlError(
-        f"the SQL does not parse{near}: {_in_words(detail.get('description', str(error)))}", position
-    )
+    why = f" ({_in_words(detail['description'])})" if detail.get("description") else ""
+    return SqlError(f"DuckDB can read this SQL, but ReLAQS cannot{near}{why}; write it otherwise", position)
 
 
 def _in_words(description: str) -> str:

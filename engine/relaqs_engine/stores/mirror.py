@@ -11,7 +11,6 @@ no other process removes them.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import secrets
@@ -21,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from relaqs_engine.file_locks import Lock, lock
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import StoreFolder, endpoint
 
@@ -29,7 +29,7 @@ _KEPT = (".json", ".held")  # small, and good for any copy that is made again
 _LOCK_GROUPS = 64
 _PIECE_BYTES = 8 << 20
 _BYTES_AT_ONCE = 64 << 20
-_BLOCK_BYTES = 512  # what `st_blocks` counts
+_BLOCK_BYTES = 512  # what `st_blocks` counts, where a file system can have holes
 _LATEST_DRAWN_NS = 10**18  # in 2001: a time to come would look like a file that is being written
 _FREED_SHARE = 0.1  # of the limit, beyond what is needed: the next removal is not due at once
 
@@ -108,12 +108,12 @@ def pieces(extents: Iterable[Extent]) -> Iterator[list[Extent]]:
 def write(path: Path, extents: Iterable[Extent], contents: Iterable[memoryview]) -> None:
     """Write parts into a copy. Its time of change stays that which it was made with."""
     before = path.stat()
-    handle = os.open(path, os.O_RDWR)
     try:
-        for (start, _), content in zip(extents, contents, strict=True):
-            _write(handle, start, content)
+        with path.open("r+b") as file:
+            for (start, _), content in zip(extents, contents, strict=True):
+                file.seek(start)
+                file.write(content)
     finally:
-        os.close(handle)
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
@@ -133,7 +133,7 @@ def in_use(root: Path, paths: Iterable[Path]) -> Iterator[None]:
     """Keep copies from being removed inside the block."""
     with ExitStack() as held:
         for group in sorted({_group(root, path) for path in paths}):
-            held.callback(os.close, _locked(root, group, fcntl.LOCK_SH))
+            held.callback(_group_lock(root, group, shared=True).release)
         yield
 
 
@@ -152,15 +152,16 @@ def make_room(root: Path, limit_bytes: int, needed_bytes: int) -> None:
 
 
 def held_bytes(state: os.stat_result) -> int:
-    """Return the bytes on disk of a copy in this state. Holes take none."""
-    return state.st_blocks * _BLOCK_BYTES
+    """Return the bytes on disk of a copy in this state. Holes take none, except on Windows."""
+    blocks: int | None = getattr(state, "st_blocks", None)
+    return state.st_size if blocks is None else blocks * _BLOCK_BYTES
 
 
 def are_read(root: Path, paths: Iterable[Path]) -> bool:
     """Whether a process reads some of these copies now."""
     for group in {_group(root, path) for path in paths}:
         try:
-            os.close(_locked(root, group, fcntl.LOCK_EX | fcntl.LOCK_NB))
+            _group_lock(root, group, wait=False).release()
         except BlockingIOError:
             return True
     return False
@@ -189,33 +190,23 @@ def _group(root: Path, path: Path) -> int:
     return zlib.crc32(os.fsencode(os.path.relpath(path, root))) % _LOCK_GROUPS
 
 
-def _locked(root: Path, group: int, how: int) -> int:
-    """Return an open file that holds the lock of a group. Raises BlockingIOError where it cannot."""
+def _group_lock(root: Path, group: int, *, shared: bool = False, wait: bool = True) -> Lock:
+    """Return the lock of a group, held. Raises BlockingIOError where it is not to be waited for."""
     locks = root / _LOCKS
     locks.mkdir(parents=True, exist_ok=True)
-    handle = os.open(locks / str(group), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, how)
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
+    path = locks / str(group)
+    path.touch(0o600)
+    return lock(path, shared=shared, wait=wait)
 
 
 def _removed(root: Path, path: Path) -> bool:
     """Remove a copy that nothing reads; return whether it was removed."""
     try:
-        handle = _locked(root, _group(root, path), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = _group_lock(root, _group(root, path), wait=False)
     except BlockingIOError:
         return False
     try:
         path.unlink(missing_ok=True)
     finally:
-        os.close(handle)
+        held.release()
     return True
-
-
-def _write(handle: int, start: int, content: memoryview) -> None:
-    while content:
-        written = os.pwrite(handle, content, start)
-        start, content = start + written, content[written:]

@@ -1,0 +1,32 @@
+"""`relaqs mcp`: parses arguments, opens the session and serves it to one agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from relaqs.cli.parameters import cluster_option, data_option, tls_options
+
+
+@click.command("mcp")
+@data_option
+@cluster_option
+@tls_options
+def mcp(data: str | Path, cluster: str | None, security: dict[str, str] | None) -> None:
+    """Let an agent ask the tables of PATH, over the Model Context Protocol.
+
+    The agent's client starts this program and speaks with it over standard input and output. The agent lists
+    and describes tables, sees how a SELECT would be answered, and asks for an answer that is good enough, or
+    for the exact one. It cannot change anything.
+    """
+    try:
+        from relaqs.mcp.server import agent_server
+    except ModuleNotFoundError as error:
+        raise click.ClickException(
+            f"`relaqs mcp` needs the package {error.name}; install it with pip install 'relaqs[mcp]'"
+        ) from None
+    from relaqs.opening import connect
+
+    with connect(data, cluster=cluster, security=security) as session:
+        agent_server(session).run("stdio")

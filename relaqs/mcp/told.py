@@ -1,0 +1,173 @@
+"""What an agent is told: tables, columns, answers. They are values of JSON, and no more than it can read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from relaqs_engine.layouts.manifest import Layout
+
+from relaqs.cli.output import plain
+from relaqs.python_values import python_values
+from relaqs.queries.snapshot import Snapshot
+from relaqs.rendering.rounding import show_percent
+from relaqs.rendering.view import heading, view_of
+
+MOST_TABLES = 200
+MOST_COLUMNS = 500
+MOST_ROWS = 500
+MOST_BYTES = 32 << 10  # of an answer's rows
+LONGEST_TEXT = 300
+_AS_GOOD_AS_EXACT = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTable:
+    """A table.
+
+    Attributes:
+        rows: how many it has; about how many where `rows_are_counted` is false.
+        stored: "sampled" tables give estimates; "static" and "plain" ones are read whole.
+    """
+
+    name: str
+    rows: int
+    rows_are_counted: bool
+    stored: str
+    columns: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldColumn:
+    """A column with its least and greatest value, null where they are not known."""
+
+    name: str
+    type: str
+    minimum: Any
+    maximum: Any
+
+
+@dataclass(frozen=True)  # the library takes the slots of a result's class for defaults
+class ToldAnswer:
+    """An answer to a SELECT.
+
+    Attributes:
+        says: the answer in one line: whether it is exact or an estimate, what was read, and how sure it is.
+        is_exact: whether this is the exact answer.
+        is_good_enough: whether it is exact, or its error is at most what was asked for.
+        error: the relative error of the answer. Null where it is not known yet. 0 where it is exact.
+        confidence: of the intervals.
+        share_read: the share of the rows that was read.
+        elapsed_seconds: since the question was asked.
+        columns: the names of the columns.
+        rows: one list a row, as `columns`. An estimated number is an object: value, low, high, certified.
+            The true number is between low and high with the stated confidence if it is certified. One that
+            is not certified may be far off.
+        rows_left_out: how many rows of the answer are not in `rows`.
+        notes: what the reader of the answer should know.
+    """
+
+    says: str
+    is_exact: bool
+    is_good_enough: bool
+    error: float | None
+    confidence: float
+    share_read: float
+    elapsed_seconds: float
+    columns: list[str]
+    rows: list[list[Any]]
+    rows_left_out: int
+    notes: list[str]
+
+
+def told_tables(tables: Mapping[str, Layout]) -> list[ToldTable]:
+    """Return the first tables with the names of their columns."""
+    return [
+        ToldTable(
+            name,
+            table.row_count,
+            table.rows_are_counted,
+            table.kind,
+            [column.name for column in table.columns[:MOST_COLUMNS]],
+        )
+        for name, table in list(tables.items())[:MOST_TABLES]
+    ]
+
+
+def told_columns(table: Layout) -> list[ToldColumn]:
+    """Return the first columns of a table."""
+    return [
+        ToldColumn(column.name, column.type, _told(column.minimum), _told(column.maximum))
+        for column in table.columns[:MOST_COLUMNS]
+    ]
+
+
+def told_answer(snapshot: Snapshot, target: float | None, most_rows: int) -> ToldAnswer:
+    """Return the first rows of an answer. target: the error that was asked for, None for the exact answer."""
+    rows = _rows(snapshot, min(most_rows, MOST_ROWS))
+    left_out = len(snapshot) - len(rows)
+    is_good_enough = snapshot.is_exact or (target is not None and snapshot.error <= target)
+    notes = list(view_of(snapshot, len(rows)).notes)
+    if left_out:
+        notes.append(f"{left_out:,} more rows are not shown; ask for fewer with WHERE, GROUP BY or LIMIT")
+    if not is_good_enough:
+        notes.append(_what_is_missing(snapshot, target))
+    return ToldAnswer(
+        says=heading(snapshot),
+        is_exact=snapshot.is_exact,
+        is_good_enough=is_good_enough,
+        error=snapshot.error if math.isfinite(snapshot.error) else None,
+        confidence=snapshot.confidence,
+        share_read=snapshot.fraction,
+        elapsed_seconds=round(snapshot.elapsed_seconds, 3),
+        columns=snapshot.estimate.column_names,
+        rows=rows,
+        rows_left_out=left_out,
+        notes=notes,
+    )
+
+
+def _rows(snapshot: Snapshot, most_rows: int) -> list[list[Any]]:
+    """Return the first rows, as many as there is room for."""
+    shown = snapshot.table.slice(0, most_rows)
+    own_count = snapshot.estimate.num_columns
+    sides = {column.position: (column.low, column.high, column.certified) for column in snapshot.columns}
+    columns = []
+    for position in range(own_count):
+        values = [_told(value) for value in python_values(shown.column(position))]
+        if position in sides and not snapshot.is_exact:
+            low, high, certified = (map(plain, python_values(shown.column(side))) for side in sides[position])
+            names = ("value", "low", "high", "certified")
+            values = [
+                dict(zip(names, cell, strict=True)) for cell in zip(values, low, high, certified, strict=True)
+            ]
+        columns.append(values)
+    return _that_fit([list(row) for row in zip(*columns, strict=True)])
+
+
+def _that_fit(rows: list[list[Any]]) -> list[list[Any]]:
+    room = MOST_BYTES
+    for count, row in enumerate(rows):
+        room -= len(json.dumps(row))
+        if room < 0:
+            return rows[:count]
+    return rows
+
+
+def _told(value: object) -> Any:
+    """Return the value as JSON has it, a long text cut."""
+    found = plain(value)
+    if isinstance(found, (list, dict)) and len(text := json.dumps(found)) > LONGEST_TEXT:
+        found = text
+    return found if not isinstance(found, str) or len(found) <= LONGEST_TEXT else found[:LONGEST_TEXT] + "…"
+
+
+def _what_is_missing(snapshot: Snapshot, target: float | None) -> str:
+    """Return that the time was over too soon, and what to do."""
+    wanted = "the exact answer" if target is None else f"an error of {show_percent(target)}"
+    needed = snapshot.expected(target or _AS_GOOD_AS_EXACT).seconds
+    about = f"about {needed:,.0f} s more would give it; " if math.isfinite(needed) else ""
+    return f"the time was over before {wanted}; {about}ask again with more seconds, or with a larger error"

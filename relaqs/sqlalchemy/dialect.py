@@ -1,0 +1,167 @@
+"""The dialect: what SQLAlchemy asks of a database, answered by `relaqs.dbapi` and the session's tables."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+from relaqs_engine.duck import quote_name
+from sqlalchemy import event, pool, util
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine.default import DefaultDialect
+from sqlalchemy.exc import ArgumentError, NoSuchTableError
+
+import relaqs.dbapi
+from relaqs.sqlalchemy.column_types import column_type
+from relaqs.sqlalchemy.compiling import QueryCompiler, Quotes, TypeCompiler
+
+_OF_A_CONNECTION = ("target", "within", "intervals")
+_OPTIONS = {
+    *_OF_A_CONNECTION,
+    *("cluster", "threads", "memory_limit", "cache_directory", "policy", "result_limit"),
+    *("background_layouts", "exact_below_seconds"),
+}
+_KINDS = {"threads": int, "intervals": bool, "background_layouts": bool, "exact_below_seconds": float}
+
+
+class RelaqsDialect(DefaultDialect):
+    """Engines over one session each. Their connections are cheap, and share it until `engine.dispose()`.
+
+    A statement's execution options `relaqs_target`, `relaqs_within` and `relaqs_intervals` take the place of
+    what the URL says.
+
+    >>> import duckdb, relaqs
+    >>> from sqlalchemy import create_engine, text
+    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+    >>> engine = create_engine("relaqs:///data?threads=1")
+    >>> with engine.connect() as connection:
+    ...     connection.execute(text("SELECT max(x) FROM numbers WHERE x < :most"), {"most": 500}).scalar()
+    499
+    """
+
+    name = "relaqs"
+    driver = "relaqs"
+    default_paramstyle = "qmark"
+    statement_compiler = QueryCompiler
+    type_compiler_cls = TypeCompiler
+    type_compiler = TypeCompiler  # the name in SQLAlchemy 1.4, which Superset has
+    preparer = Quotes
+    supports_statement_cache = True
+    supports_native_boolean = True
+    supports_native_decimal = True
+    supports_alter = False
+    supports_sane_rowcount = False
+    supports_views = True
+    div_is_floordiv = False
+    max_identifier_length = 1000
+    _backslash_escapes = False  # PostgreSQL's compiler asks for it
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._shared: relaqs.dbapi.Connection | None = None
+        self._opening = threading.Lock()
+
+    @classmethod
+    def import_dbapi(cls) -> ModuleType:
+        return relaqs.dbapi
+
+    @classmethod
+    def dbapi(cls) -> ModuleType:  # type: ignore[override]  # the name in SQLAlchemy 1.4
+        return relaqs.dbapi
+
+    @classmethod
+    def get_pool_class(cls, url: URL) -> type[pool.Pool]:
+        return pool.QueuePool
+
+    @classmethod
+    def engine_created(cls, engine: Engine) -> None:
+        dialect = engine.dialect
+        assert isinstance(dialect, RelaqsDialect)
+        event.listen(engine, "engine_disposed", dialect.close_session)
+
+    def create_connect_args(self, url: URL) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of `relaqs.dbapi.connect`."""
+        if url.host:
+            raise ArgumentError(
+                f"{url} names a server; for files write relaqs:///{url.host}, with three slashes"
+            )
+        options: dict[str, Any] = dict(url.query)
+        for name in options.keys() - _OPTIONS:
+            raise ArgumentError(f"there is no option {name!r}; the options are {', '.join(sorted(_OPTIONS))}")
+        for name, kind in _KINDS.items():
+            util.coerce_kw_type(options, name, kind)
+        return ([url.database] if url.database else []), options
+
+    def connect(self, *arguments: Any, **options: Any) -> Any:
+        """Return a connection over the engine's session, which the first opens."""
+        own = {name: options.pop(name) for name in _OF_A_CONNECTION if name in options}
+        with self._opening:
+            if self._shared is None or self._shared.is_closed:
+                self._shared = relaqs.dbapi.connect(*arguments, **options)
+            return relaqs.dbapi.connect(self._shared.session, **own)
+
+    def close_session(self, engine: Engine) -> None:
+        with self._opening:
+            if self._shared is not None:
+                self._shared.close()
+
+    def do_execute(self, cursor: Any, statement: str, parameters: Any, context: Any = None) -> None:
+        options = {} if context is None else context.execution_options
+        for name in _OF_A_CONNECTION:
+            if f"relaqs_{name}" in options:
+                setattr(cursor, name, options[f"relaqs_{name}"])
+        cursor.execute(statement, parameters)
+
+    def get_schema_names(self, connection: Connection, **kw: Any) -> list[str]:
+        return []
+
+    def get_table_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
+        return [] if schema else list(_session(connection).tables)
+
+    def get_view_names(self, connection: Connection, schema: str | None = None, **kw: Any) -> list[str]:
+        return [] if schema else list(_session(connection).views)
+
+    def has_table(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> bool:
+        session = _session(connection)
+        names = {name.lower() for name in (*session.tables, *session.views)}
+        return schema is None and table_name.lower() in names
+
+    def get_columns(
+        self, connection: Connection, table_name: str, schema: str | None = None, **kw: Any
+    ) -> list[Any]:
+        if not self.has_table(connection, table_name, schema):
+            raise NoSuchTableError(table_name if schema is None else f"{schema}.{table_name}")
+        described = connection.exec_driver_sql(f"DESCRIBE {quote_name(table_name)}")
+        return [
+            {"name": row[0], "type": column_type(row[1]), "nullable": True, "default": None}
+            for row in described
+        ]
+
+    def get_view_definition(
+        self, connection: Connection, view_name: str, schema: str | None = None, **kw: Any
+    ) -> str:
+        views = _session(connection).views
+        if view_name not in views:
+            raise NoSuchTableError(view_name)
+        return views[view_name]
+
+    def get_pk_constraint(
+        self, connection: Connection, table_name: str, schema: Any = None, **kw: Any
+    ) -> Any:
+        return {"constrained_columns": [], "name": None}
+
+    def _none(self, connection: Connection, table_name: str, schema: Any = None, **kw: Any) -> Sequence[Any]:
+        """Return nothing: tables have no keys, constraints or indexes."""
+        return []
+
+    get_foreign_keys = get_indexes = get_unique_constraints = get_check_constraints = _none  # type: ignore[assignment]
+
+
+def _session(connection: Connection) -> relaqs.Session:
+    opened = connection.connection.dbapi_connection
+    assert isinstance(opened, relaqs.dbapi.Connection)
+    return opened.session
