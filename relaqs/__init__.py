@@ -1,8 +1,8 @@
 """ReLAQS: SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
 
-Six packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing`, `relaqs.dbapi` and
-`relaqs_bootstrap`. The names in their `__all__` stay. Everything else may move. Names are loaded when they
-are first used, so that `import relaqs` and the command line start at once.
+Eight packages are public: this one, `relaqs.policies`, `relaqs.training`, `relaqs.pacing`, `relaqs.dbapi`,
+`relaqs.metrics`, `relaqs.dask` and `relaqs_bootstrap`. The names in their `__all__` stay. Everything else may
+move. Names are loaded when they are first used, so that `import relaqs` and the command line start at once.
 
 >>> import duckdb, relaqs
 >>> trips = duckdb.sql("SELECT i % 3 AS zone, i / 100 AS delay FROM range(10000) AS t(i)")

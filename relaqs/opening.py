@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -121,6 +122,10 @@ def connect(
             cache_use=use,
         )
         undo.pop_all()
+    if "opentelemetry.trace" in sys.modules:  # this process draws spans
+        from relaqs.metrics.spans import Spans
+
+        session.witnesses.append(Spans())
     return session
 
 

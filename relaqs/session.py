@@ -30,6 +30,7 @@ from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
 from relaqs.queries.planner import Planner
 from relaqs.queries.snapshot import Interval
+from relaqs.queries.witness import Witness
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
@@ -50,6 +51,8 @@ class Session:
     """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
+
+    What hears of each query, such as a `relaqs.metrics.QueryLog`, is appended to its `witnesses`.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -77,6 +80,7 @@ class Session:
         self._views = views
         self._databases = Databases(memory_limit_bytes, exact_threads, result_limit_bytes)
         self._is_closed = False
+        self.witnesses: list[Witness] = []
         self._open(catalog)
         self._running = RunningJobs(self)
         cores = executor.capacity if background_layouts else None
@@ -228,7 +232,7 @@ class Session:
         >>> db.submit("SELECT count(*) AS n FROM numbers", relaqs.QueryOptions(seed=7)).result().is_exact
         True
         """
-        submitted_at = time.perf_counter()
+        submitted_at, asked_sql = time.perf_counter(), sql
         sql = self._planner.submitted(sql, params)
         plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
         if not plan.is_estimated and options.fallback == "error":
@@ -238,7 +242,7 @@ class Session:
             )
         if options.wants_the_end_only:
             plan = self._planner.at_once(plan, self._exact_below_seconds)
-        return self.start(plan, options, submitted_at=submitted_at)
+        return self.start(plan, options, submitted_at=submitted_at, asked_sql=asked_sql)
 
     def plan(
         self,
@@ -281,6 +285,7 @@ class Session:
         checkpoint: str | Path | None = None,
         resume: bool = True,
         submitted_at: float | None = None,
+        asked_sql: str | None = None,
     ) -> OnlineQuery:
         """Start answering what was planned.
 
@@ -293,6 +298,7 @@ class Session:
                 states beyond 64 MiB are not kept: they begin anew.
             resume: False begins anew although the checkpoint has a state.
             submitted_at: when the query was submitted, on `time.perf_counter`.
+            asked_sql: as it was written, for `witnesses`.
 
         >>> import duckdb, relaqs
         >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -314,6 +320,8 @@ class Session:
             stopwatch=Stopwatch() if submitted_at is None else Stopwatch(submitted_at),
             checkpoint=checkpoint,
             resume=resume,
+            witnesses=self.witnesses,
+            asked_sql=asked_sql,
         )
         query.start()
         return query
@@ -571,9 +579,9 @@ class Session:
         self._is_closed = True
         if self._close_forgotten.detach() is None:
             return
-        self._running.close(_CLOSE_SECONDS)
+        are_over = self._running.close(_CLOSE_SECONDS)
         self._executor.close()
-        self._databases.close()
+        self._databases.close(has_states_in_use=not are_over)
         self._open_tables.release()
 
     def __enter__(self) -> Session:

@@ -13,7 +13,9 @@ import relaqs_bootstrap
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
 
 import relaqs
+import relaqs.dask
 import relaqs.dbapi
+import relaqs.metrics
 import relaqs.pacing
 import relaqs.policies
 import relaqs.training
@@ -68,6 +70,15 @@ ENGINE = (
 )
 
 # What must have an example, by group: dotted names of functions and classes.
+PUBLIC_OF_RELAQS = (
+    relaqs,
+    relaqs.policies,
+    relaqs.training,
+    relaqs.pacing,
+    relaqs.dbapi,
+    relaqs.metrics,
+    relaqs.dask,
+)
 SHOWN: dict[str, tuple[str, ...]] = {
     "rules": tuple(f"{rule.__module__}.{rule.__name__}" for rule in RULES),
     "rewriter": tuple(f"relaqs_engine.rewrite.{name}" for name in REWRITER),
@@ -81,7 +92,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "algorithms": tuple(f"{each.__module__}.{each.__name__}" for each in ALGORITHMS.values()),
     "calls": tuple(
         f"{package.__name__}.{name}"
-        for package in (relaqs, relaqs.policies, relaqs.training, relaqs.pacing, relaqs.dbapi)
+        for package in PUBLIC_OF_RELAQS
         for name in package.__all__
         if inspect.isfunction(getattr(package, name))
     ),

@@ -84,6 +84,7 @@ MAY_IMPORT = {
         "pyarrow",
         "click",
         "anywidget",
+        "sqlglot",
         "traitlets",
     },
 }
@@ -106,23 +107,8 @@ ONLY_IN = {
 }
 
 LONGEST_FILE_LINES = 600
-TEXT_SUFFIXES = {
-    ".py",
-    ".sql",
-    ".md",
-    ".toml",
-    ".txt",
-    ".typed",
-    ".json",
-    ".ts",
-    ".mjs",
-    ".css",
-    ".yml",
-    ".yaml",
-    ".service",
-    ".sh",
-    "",
-}
+TEXT_SUFFIXES = {".py", ".sql", ".md", ".toml", ".txt", ".typed", ".json", ".ts", ".mjs", ".css", ""}
+TEXT_SUFFIXES |= {".yml", ".yaml", ".service", ".sh"}
 CODE_FOLDERS = ("bootstrap", "engine", "relaqs", "tpch", "dashboards")
 MADE = {"__pycache__", "node_modules", ".build"}  # folders of files nobody wrote here
 REGISTRIES = ("pypi org", "pythonhosted org", "npmjs org", "debian org", "crates io")

@@ -22,7 +22,8 @@ from tests.test_house import PACKAGES, python_files
 
 ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs" / "reference"
-PUBLIC = ("relaqs", "relaqs.policies", "relaqs.training", "relaqs.pacing", "relaqs.dbapi", "relaqs_bootstrap")
+PUBLIC = ("relaqs", "relaqs.dask", "relaqs.dbapi", "relaqs.metrics", "relaqs.pacing", "relaqs.policies")
+PUBLIC += ("relaqs.training", "relaqs_bootstrap")
 PYTHONS_OWN = ("builtins", "datetime")  # homes of classes that are public under names of ours
 PROMISES = (Policy, Training, TrainingJob)  # what they say of a method holds for every class that has it
 

@@ -8,14 +8,28 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from relaqs_dashboards.filters import Filter
 from relaqs_dashboards.panel import Panel
-from relaqs_dashboards.requests import Act, Add, Discard, Name, Remove, Request, Save, SettingsChange
+from relaqs_dashboards.requests import (
+    Act,
+    Add,
+    Brushing,
+    Discard,
+    Name,
+    Remove,
+    Request,
+    Save,
+    SettingsChange,
+    Unfilter,
+)
 from relaqs_dashboards.runs import Run, Runs
-from relaqs_dashboards.settings import PageSettings, PanelSettings, changed_panel, panel_of
+from relaqs_dashboards.selections import condition_of
+from relaqs_dashboards.settings import PageError, PageSettings, PanelSettings, changed_panel, panel_of, shown
 from relaqs_dashboards.wire import Change as ChangeNote
 from relaqs_dashboards.wire import LogLine
 
 LOG_LINES = 20
+MOST_FILTERS = 20
 _RUNS_ANEW = frozenset({"sql", "params"})  # other settings change how an answer is drawn, not the answer
 
 
@@ -64,6 +78,7 @@ class Board:
         self.page = page
         self.runs = runs
         self.panels = {settings.id: Panel(self, settings) for settings in page.panels}
+        self.filters: dict[str, Filter] = {}
         self.viewers: set[Viewer] = set()
         self.log: deque[LogLine] = deque(maxlen=LOG_LINES)
         self._keep = keep
@@ -116,6 +131,10 @@ class Board:
             self._act(viewer, self._panel(request.panel), request.act)
         elif isinstance(request, SettingsChange):
             self._change(viewer, self._panel(request.panel), request)
+        elif isinstance(request, Brushing):
+            self._filter(viewer, self._panel(request.panel), request)
+        elif isinstance(request, Unfilter):
+            self._unfilter(viewer, request.filter)
         elif isinstance(request, Add):
             self._add(viewer, request)
         elif isinstance(request, Remove):
@@ -139,6 +158,55 @@ class Board:
         """Return the number of rows a run has to read, None where that is not known."""
         layout = self.runs.session.tables.get(run.plan.leading.partition("@")[0])
         return layout.row_count if layout is not None and layout.rows_are_counted else None
+
+    def filters_on(self, panel: Panel) -> tuple[Filter, ...]:
+        """Return the filters that concern what the panel reads. A selection does not filter its own panel."""
+        tables = panel.reading.tables if panel.reading is not None else frozenset()
+        return tuple(
+            each for each in self.filters.values() if each.table in tables and each.panel != panel.settings.id
+        )
+
+    def _filter(self, viewer: Viewer, panel: Panel, request: Brushing) -> None:
+        """Take a selection as a filter, in the place of the one before in the same panel and column."""
+        found = panel.brushes.get(request.column)
+        if found is None or panel.run is None or panel.run.snapshot is None:
+            columns = ", ".join(panel.brushes) or "none now"
+            raise PageError(f"{shown(request.column)} cannot be selected in this panel; it has: {columns}")
+        position, brush = found
+        type_ = panel.run.snapshot.table.schema.field(position).type
+        condition = condition_of(brush, request.selection, type_)
+        source = (panel.settings.id, request.column)
+        id = next((each.id for each in self.filters.values() if (each.panel, each.column) == source), None)
+        if id is None and len(self.filters) >= MOST_FILTERS:
+            raise PageError(
+                f"the page has {MOST_FILTERS} filters, the most there can be; take one away first"
+            )
+        id = id or next(name for i in range(1, MOST_FILTERS + 1) if (name := f"f{i}") not in self.filters)
+        self.filters[id] = Filter(id, *source, brush.table, condition, dict(request.selection))
+        self._refilter(viewer.user)
+        self._record(viewer, panel, f"filtered the page by {request.column} of", condition=condition)
+
+    def _unfilter(self, viewer: Viewer, id: str | None) -> None:
+        gone = list(self.filters) if id is None else [id]
+        if not any(each in self.filters for each in gone):
+            return
+        for each in gone:
+            self.filters.pop(each, None)
+        self._refilter(viewer.user)
+        self._record(viewer, None, "took a filter away" if id is not None else "took all filters away")
+
+    def _unfilter_from(self, panel: Panel, user: str) -> None:
+        """Let go of what was selected in an answer that is no longer shown."""
+        gone = [each.id for each in self.filters.values() if each.panel == panel.settings.id]
+        for id in gone:
+            del self.filters[id]
+        if gone:
+            self._refilter(user)
+
+    def _refilter(self, user: str) -> None:
+        for panel in self.panels.values():
+            panel.refilter(user)
+        self._show_page()
 
     def _panel(self, id: str) -> Panel:
         self.page.panel(id)
@@ -178,6 +246,7 @@ class Board:
         before, panel.settings = panel.settings, settings
         if any(getattr(before, name) != getattr(settings, name) for name in _RUNS_ANEW):
             panel.run_anew(user)
+            self._unfilter_from(panel, user)
         elif panel.run is not None:
             self.runs.reweigh(panel.run)
 
@@ -195,6 +264,7 @@ class Board:
         self.page = self.page.without_panel(id)
         del self.panels[id]
         panel.close()
+        self._unfilter_from(panel, viewer.user)
         self._record(viewer, panel, "removed the panel")
         self._page_changed()
 

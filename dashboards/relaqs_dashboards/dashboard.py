@@ -20,7 +20,7 @@ from relaqs_dashboards.runs import Run, Runs
 from relaqs_dashboards.settings import CHARTS, PageSettings
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.viewer import PageViewer
-from relaqs_dashboards.wire import encoded
+from relaqs_dashboards.wire import ShownFilter, encoded
 
 if TYPE_CHECKING:
     from relaqs.jobs.status import ClusterStatus
@@ -117,6 +117,10 @@ class Dashboard:
             "data": self._data,
             "pages": [{"name": each.name, "title": each.title} for each in self.pages.pages(user)],
             "tables": tables,
+            "filters": [
+                ShownFilter(each.id, each.panel, each.column, each.selection)
+                for each in (board.filters.values() if board is not None else ())
+            ],
             "charts": [{"kind": kind, "name": name} for kind, name in CHARTS.items()],
         }
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sized
+from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
+from relaqs import OnlinePlan
+from relaqs_dashboards.filters import Brush, Filter, FilterError, Reading, filtered, reading_of
 from relaqs_dashboards.runs import Run, Runs, failure_of, met_weight
 from relaqs_dashboards.settings import PanelSettings
 from relaqs_dashboards.standing import is_met, panel_update, shown_state
@@ -23,6 +27,10 @@ class PanelHost(Protocol):
     @property
     def viewers(self) -> Sized:
         """Everybody who looks at the page."""
+        ...
+
+    def filters_on(self, panel: Panel) -> tuple[Filter, ...]:
+        """Return the page's filters that concern what the panel reads."""
         ...
 
     def touch(self, panel: Panel) -> None:
@@ -51,12 +59,28 @@ class Panel:
         self.run: Run | None = None
         self.failure: Failure | None = None
         self.changed_by: Change | None = None
+        self.reading: Reading | None = None
+        self.filters: tuple[Filter, ...] = ()
+        self._unfiltered: str | None = None
         self._board = board
         self._planning: asyncio.Task[None] | None = None
 
     @property
     def viewer_count(self) -> int:
         return len(self._board.viewers)
+
+    @property
+    def brushes(self) -> dict[str, tuple[int, Brush]]:
+        """What can be selected in the answer, by the column's name, with its position."""
+        if self.reading is None or self.run is None or self.run.snapshot is None:
+            return {}
+        names = self.run.snapshot.estimate.column_names
+        kinds = [output.kind.value for output in self.run.plan.outputs]
+        return {
+            names[i]: (i, brush)
+            for i, brush in self.reading.brushes.items()
+            if i < len(names) and names.count(names[i]) == 1 and (i >= len(kinds) or kinds[i] == "key")
+        }
 
     @property
     def weight(self) -> float:
@@ -89,6 +113,14 @@ class Panel:
             run, self.run = self.run, None
             self._board.runs.detach(self, run)
         self.failure = None
+        self.filters = ()
+
+    def refilter(self, user: str) -> None:
+        """Run anew if other filters than before concern this panel, or if that is not known yet."""
+        if self._planning is not None or (
+            self.reading is not None and self._board.filters_on(self) != self.filters
+        ):
+            self.run_anew(user)
 
     def run_anew(self, user: str) -> None:
         """Cancel what ran, and run what the settings say now."""
@@ -99,12 +131,30 @@ class Panel:
     async def _plan(self, user: str, settings: PanelSettings) -> None:
         try:
             plan = await self._board.runs.plan(settings.sql, user, settings.params)
+            plan = await self._with_filters(plan, user)
         except Exception as error:  # whatever it is, the page says so
             self.failure = failure_of(error, settings.sql)
+            if self.filters:  # the place is one in another text
+                self.failure = replace(self.failure, position=None)
         else:
             self.run = self._board.runs.attach(self, plan, user)
         self._planning = None
         self._board.touch(self)
+
+    async def _with_filters(self, plan: OnlinePlan, user: str) -> OnlinePlan:
+        """Return the plan of the same query, over the rows that the page's filters let through."""
+        runs, self._unfiltered = self._board.runs, None
+        tables = runs.column_names()
+        self.reading = await runs.read(user, partial(reading_of, plan.sql, tables))
+        self.filters = self._board.filters_on(self)
+        if not self.filters:
+            return plan
+        try:
+            sql = await runs.read(user, partial(filtered, plan.sql, self.filters, tables))
+        except FilterError as error:
+            self._unfiltered = str(error)
+            return plan
+        return await runs.plan(sql, user)
 
     def update(self, cores: float) -> PanelUpdate:
         """Return what a page shows of it. cores: that its query uses now."""
@@ -124,6 +174,9 @@ class Panel:
             kept=run is None or run.is_kept,
             viewers=run.viewer_count if run is not None else self.viewer_count,
             changed_by=self.changed_by,
+            brushes=tuple(self.brushes),
+            filters=() if self._unfiltered else tuple(each.id for each in self.filters),
+            unfiltered=self._unfiltered,
         )
 
     def _state(self) -> PanelState:

@@ -63,7 +63,23 @@ class Name:
     name: str
 
 
-Request = Ack | Act | SettingsChange | Add | Remove | Save | Discard | Name
+@dataclass(frozen=True, slots=True)
+class Brushing:
+    """A selection in a panel. selection: {"values": […]} or {"range": [low, high]}, as in `selections`."""
+
+    panel: str
+    column: str
+    selection: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Unfilter:
+    """Away with a filter, or with None with all."""
+
+    filter: str | None
+
+
+Request = Brushing | Unfilter | Ack | Act | SettingsChange | Add | Remove | Save | Discard | Name
 
 
 def parse_request(text: str) -> Request:
@@ -124,6 +140,20 @@ def _name(message: dict[str, Any]) -> Name:
     return Name("".join(letter for letter in name if letter.isprintable()).strip())
 
 
+def _filter(message: dict[str, Any]) -> Brushing:
+    panel, column = _panel(message), message.get("column")
+    selection = {name: value for name, value in message.items() if name not in ("panel", "column")}
+    if not isinstance(column, str) or set(selection) not in ({"values"}, {"range"}):
+        raise RequestError("filter has a panel, a column of its answer, and values or a range")
+    return Brushing(panel, column, selection)
+
+
+def _unfilter(message: dict[str, Any]) -> Unfilter:
+    if set(message) - {"filter"} or not isinstance(message.get("filter"), str | None):
+        raise RequestError("unfilter has the id of a filter, or null for all")
+    return Unfilter(message.get("filter"))
+
+
 def _panel(message: dict[str, Any]) -> str:
     panel = message.get("panel")
     check_name("panel", panel)
@@ -137,6 +167,8 @@ _PARSERS: Mapping[str, Callable[[dict[str, Any]], Request]] = {
     "set": _set,
     "edit": _edit,
     "add": _add,
+    "filter": _filter,
+    "unfilter": _unfilter,
     "remove": lambda message: Remove(_panel(message)),
     "save": lambda message: Save(),
     "discard": lambda message: Discard(),

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
 from relaqs.queries.options import QueryOptions
@@ -24,6 +24,7 @@ from relaqs_dashboards.settings import Params
 from relaqs_dashboards.threads import Threads
 from relaqs_dashboards.wire import Failure, encoded
 
+_Result = TypeVar("_Result")
 _SAVE_SECONDS = 5.0  # what queries may take to stop and keep their state
 _STARTS = 4  # of one user at once
 PLAN_SECONDS = 10.0  # for a plan: DuckDB alone takes a second for the largest query that is accepted
@@ -158,6 +159,17 @@ class Runs:
         """Return the plan of a user's query. Raises SqlError and its kin, QueryTimeoutError after a while."""
         planned = partial(self.session.plan, sql, params=params, timeout=PLAN_SECONDS)
         return await self._planning.run(user, planned)
+
+    async def read(self, user: str, call: Callable[[], _Result]) -> _Result:
+        """Return what a call about a query's text returns, computed as plans are: on a user's thread."""
+        return await self._planning.run(user, call)
+
+    def column_names(self) -> dict[str, tuple[str, ...]]:
+        """Return the tables with their columns, all in lower case, each table once."""
+        return {
+            name.lower().partition("@")[0]: tuple(column.name.lower() for column in table.columns)
+            for name, table in self.session.tables.items()
+        }
 
     def attach(self, watcher: Watcher, plan: OnlinePlan, user: str) -> Run:
         """Return the run of a planned query, a new one unless somebody looks at the same already."""

@@ -43,6 +43,9 @@ def panel_update(
     kept: bool = True,
     viewers: int = 1,
     changed_by: Change | None = None,
+    brushes: tuple[str, ...] = (),
+    filters: tuple[str, ...] = (),
+    unfiltered: str | None = None,
 ) -> PanelUpdate:
     """Return all that a page shows of a panel but its answer."""
     fraction = snapshot.fraction if snapshot is not None else 0.0
@@ -74,4 +77,7 @@ def panel_update(
         viewers=viewers,
         changed_by=changed_by,
         failure=failure,
+        brushes=brushes,
+        filters=filters,
+        unfiltered=unfiltered,
     )

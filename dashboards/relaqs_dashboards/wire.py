@@ -75,6 +75,9 @@ class PanelUpdate:
         target_fraction: the share of the rows at which the target will be met.
         cores: what the query uses now.
         kept: whether the query goes on where it was after a stop, and after the server was started again.
+        brushes: the columns of the answer whose values can be selected, to filter other panels.
+        filters: the ids of the page's filters that this answer is filtered by.
+        unfiltered: why a filter of the page does not reach this panel, in words. None where none is missing.
     """
 
     state: PanelState
@@ -99,6 +102,19 @@ class PanelUpdate:
     viewers: int
     changed_by: Change | None
     failure: Failure | None
+    brushes: tuple[str, ...] = ()
+    filters: tuple[str, ...] = ()
+    unfiltered: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFilter:
+    """A filter of a page. panel, column: where it was selected. selection: as in `selections`."""
+
+    id: str
+    panel: str
+    column: str
+    selection: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,10 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
-from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
@@ -120,7 +119,6 @@ class Database:
     def __init__(self, config: DatabaseConfig) -> None:
         self.config = config
         self._connection = duckdb.connect(":memory:", config={"threads": config.threads})
-        self._cursors: WeakSet[Cursor] = WeakSet()
         temp = config.temp_directory
         Cursor(self._connection).borrow(each for each in config.lent if isinstance(each, AttachedFile))
         for statement in (
@@ -145,22 +143,14 @@ class Database:
             self._connection.cursor(), self.config.result_limit_bytes, relations_kept=RELATIONS_KEPT
         )
         cursor.borrow(each for each in self.config.lent if isinstance(each, LentData))
-        self._cursors.add(cursor)
         return cursor
 
     def serve(self, files: Any) -> None:
         """Let statements read what an fsspec file system has, as far as they may read it."""
         self._connection.register_filesystem(files)
 
-    def close(self) -> bool:
-        """Interrupt the statements that run here, and return whether none was left and all is free."""
-        for cursor in list(self._cursors):
-            cursor.interrupt()
-        try:
-            self._connection.close()
-        except duckdb.ResourceInUseException:
-            return False
-        return True
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Cursor:
@@ -284,11 +274,8 @@ class Cursor:
         return cursor
 
     def interrupt(self) -> None:
-        """Stop the statements that other threads run here. They raise `Interrupted` in these threads."""
-        with suppress(duckdb.ConnectionException):  # it was closed meanwhile
-            self._connection.interrupt()
-        for cursor in self._others:
-            cursor.interrupt()
+        """Stop the statement that another thread is running here. It raises `Interrupted` in that thread."""
+        self._connection.interrupt()
 
     def close(self) -> None:
         for cursor in self._others:

@@ -1,4 +1,4 @@
-"""How snapshots leave the program: a table for people, JSON lines or CSV for other programs.
+"""How snapshots leave the program: a table or Markdown for people; JSON lines, CSV or Parquet for programs.
 
 JSON lines: one object a snapshot, with the attributes of `Snapshot`; `table` and `estimate` are lists of row
 objects (of two columns named x the second is x_1), `columns` names each approximate column's interval. Dates
@@ -7,6 +7,8 @@ is certified. SQL from a file or from standard input may be several statements: 
 of each, from 1. Tables and CSV of several have an empty line between them.
 CSV: the rows of the last snapshot under one header, or of each, which then begin with its number and the
 share of rows read; NULL is an empty field.
+Parquet: the last snapshot's rows with their intervals. The file's metadata has `relaqs`, a JSON object with
+the answer's error and share of rows read.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ import json
 import math
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, fields
 from decimal import Decimal
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import pyarrow as pa
+from relaqs_engine.errors import UnsupportedError
 
+from relaqs.cli.destination import bytes_into, text_into
 from relaqs.python_values import python_values
 from relaqs.queries.snapshot import Snapshot
 from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
@@ -32,35 +37,89 @@ from relaqs.rendering.terminal import SnapshotOnScreen, plain_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-FORMATS = ("table", "jsonl", "csv")
+LINE_VERSION = 1  # of JSON lines: it rises when a field goes, or means something else
+FORMATS = ("table", "jsonl", "csv", "markdown", "parquet")
+_SAID_OF_A_FILE = ("fraction", "error", "confidence", "interval", "is_exact", "warnings")
 _UNWRITTEN = ("widths", "course")  # of a snapshot: what its methods answer from
 
 
+@contextmanager
+def output_to(
+    destination: str | None, format_name: str, *, every: bool
+) -> Iterator[Callable[[Iterable[Snapshot], int | None], None]]:
+    """Yield what writes the snapshots of one statement after another, given its number where it has one.
+
+    Args:
+        destination: a file, which is there once the block has ended well. None and "-" are standard output.
+        format_name: one of FORMATS.
+        every: as `write` takes it.
+    """
+    if format_name == "parquet":
+        with bytes_into(destination) as raw:
+            yield lambda snapshots, number: write_parquet(snapshots, raw)
+    else:
+        with text_into(destination) as file:
+            yield lambda snapshots, number: write(
+                snapshots, format_name, file=file, every=every, number=number
+            )
+
+
 def write(
-    snapshots: Iterable[Snapshot], format_name: str, *, every: bool = False, number: int | None = None
+    snapshots: Iterable[Snapshot],
+    format_name: str,
+    *,
+    file: TextIO | None = None,
+    every: bool = False,
+    number: int | None = None,
 ) -> None:
-    """Write snapshots to standard output as they come.
+    """Write snapshots to a file of text as they come.
 
     Args:
         snapshots: of one statement.
-        format_name: one of FORMATS.
+        format_name: one of FORMATS, but not "parquet".
+        file: by default standard output.
         every: whether a table or CSV has all of them, and not the last alone.
         number: of the statement, from 1, where there may be several.
     """
-    is_live = sys.stdout.isatty() and not every  # and such a table has no empty line at its end
-    if number is not None and number > 1 and (format_name == "csv" or (format_name == "table" and is_live)):
-        sys.stdout.write("\n")
+    file = file or sys.stdout
+    is_live = file.isatty() and format_name == "table" and not every
+    if number is not None and number > 1 and (format_name in ("csv", "markdown") or is_live):
+        file.write("\n")  # a table that is not live has an empty line at its end
     if format_name == "jsonl":
-        _write_lines((json_line(snapshot, number) for snapshot in snapshots), sys.stdout)
+        _write_lines((json_line(snapshot, number) for snapshot in snapshots), file)
     elif format_name == "csv":
-        write_csv(snapshots, sys.stdout, every=every)
+        write_csv(snapshots, file, every=every)
     elif is_live:
         from rich.console import Console
 
-        show_live(snapshots, Console())
+        show_live(snapshots, Console(file=file))
     else:
+        shown = _as_markdown if format_name == "markdown" else as_text
         chosen = snapshots if every else _last(snapshots)
-        _write_lines((as_text(snapshot, sys.stdout) + "\n" for snapshot in chosen), sys.stdout)
+        end = "" if format_name == "markdown" and not every else "\n"
+        _write_lines((shown(snapshot, file) + end for snapshot in chosen), file)
+
+
+def write_parquet(snapshots: Iterable[Snapshot], file: BinaryIO) -> None:
+    """Write the last snapshot's rows as Parquet.
+
+    Raises:
+        UnsupportedError: a column has a type that Parquet has not.
+    """
+    import pyarrow.parquet
+
+    for snapshot in _last(snapshots):
+        said = {name: getattr(snapshot, name) for name in _SAID_OF_A_FILE}
+        metadata = {"relaqs": json.dumps(plain(said), allow_nan=False)}
+        names = _distinct(snapshot.table.column_names)
+        table = snapshot.table.rename_columns(names).replace_schema_metadata(metadata)
+        try:
+            pyarrow.parquet.write_table(table, file)
+        except pa.ArrowNotImplementedError as error:
+            raise UnsupportedError(
+                f"the answer has a column of a type that Parquet does not have ({error}); cast it to VARCHAR "
+                "or give another --format"
+            ) from error
 
 
 def show_live(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
@@ -84,6 +143,12 @@ def as_text(snapshot: Snapshot, file: TextIO) -> str:
     return plain_text(snapshot, ascii_only="utf" not in (file.encoding or "").lower())
 
 
+def _as_markdown(snapshot: Snapshot, file: TextIO) -> str:
+    from relaqs.rendering.markdown import render
+
+    return render(snapshot).rstrip("\n")
+
+
 def json_line(snapshot: Snapshot, number: int | None = None) -> str:
     """Return the snapshot as one line of JSON (RFC 8259: no NaN, no infinity), in ASCII.
 
@@ -98,7 +163,7 @@ def json_line(snapshot: Snapshot, number: int | None = None) -> str:
         "certain_rows": None if snapshot.certain_rows is None else snapshot.certain_rows.to_pylist(),
     }
     numbered = {} if number is None else {"statement": number}
-    return json.dumps(plain(numbered | values), allow_nan=False)
+    return json.dumps(plain({"version": LINE_VERSION} | numbered | values), allow_nan=False)
 
 
 def write_csv(snapshots: Iterable[Snapshot], file: TextIO, *, every: bool) -> None:
@@ -120,12 +185,18 @@ def _rows(table: pa.Table) -> Iterable[tuple[Any, ...]]:
 
 
 def _objects(table: pa.Table) -> list[dict[str, Any]]:
-    """Return each row as an object. A name that came before gets a number, so that none hides another."""
-    names: dict[str, None] = {}
-    for name in table.column_names:
-        numbered = (f"{name}_{i}" for i in count(1))
-        names[next(free for free in chain([name], numbered) if free not in names)] = None
+    """Return each row as an object."""
+    names = _distinct(table.column_names)
     return [dict(zip(names, row, strict=True)) for row in _rows(table)]
+
+
+def _distinct(names: Iterable[str]) -> list[str]:
+    """Return the names, with a number after one that came before, so that none hides another."""
+    found: dict[str, None] = {}
+    for name in names:
+        numbered = (f"{name}_{i}" for i in count(1))
+        found[next(free for free in chain([name], numbered) if free not in found)] = None
+    return list(found)
 
 
 def _write_lines(lines: Iterable[str], file: TextIO) -> None:

@@ -13,7 +13,6 @@ from relaqs.cli.parameters import (
     SqlCommand,
     cluster_option,
     data_option,
-    format_option,
     param_option,
     seconds,
     share,
@@ -81,7 +80,20 @@ if TYPE_CHECKING:
     show_default=True,
     help="What to do with a query that cannot be estimated: run it exactly, or refuse it.",
 )
-@format_option(formats=("table", "jsonl", "csv"))
+@click.option(
+    "--format",
+    "output",
+    type=click.Choice(["table", "jsonl", "csv", "markdown", "parquet"]),
+    help="For people, or for other programs. By default what the name of --output says, or else a table.",
+)
+@click.option(
+    "-o",
+    "--output",
+    "destination",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    metavar="FILE",
+    help="Write to this file, once the last answer is there; - is standard output.",
+)
 @click.option(
     "--exact-below",
     type=seconds,
@@ -108,19 +120,22 @@ def sql(
     batches: int | None,
     watch: tuple[str, ...],
     fallback: Fallback,
-    output: str,
+    output: str | None,
+    destination: str | None,
     exact_below: float | None,
     every: bool,
 ) -> None:
     """Answer SELECT online: a first estimate at once, then better ones, at the end the exact answer.
 
-    On a terminal the answer sharpens in place. JSON lines have one object a snapshot; a table or CSV that
-    goes to a file or a pipe has the last snapshot, or with --every all of them.
+    On a terminal the answer sharpens in place. JSON lines have one object a snapshot. A table, Markdown or
+    CSV that goes to a file or a pipe has the last snapshot, or all of them with --every. Parquet has
+    the last.
 
     With - in the place of SELECT, SQL is read from standard input. Several SELECTs of a file or of standard
     input are answered one after another. The first that fails ends the run.
     """
-    from relaqs.cli.output import write
+    from relaqs.cli.destination import STANDARD_OUTPUT, format_by_name
+    from relaqs.cli.output import output_to
     from relaqs.cli.reading import opening_shown, shown_until_first
     from relaqs.opening import connect
     from relaqs.queries.options import QueryOptions
@@ -151,17 +166,33 @@ def sql(
     )
     script = file or (query if query == STANDARD_INPUT else None)
     statements = None if script is None else script_statements(script)
-    shows_the_last_only = not (every or output == "jsonl" or sys.stdout.isatty())
+    output = output or format_by_name(destination)
+    is_file = destination not in (None, STANDARD_OUTPUT)
+    if output == "parquet":
+        _check_parquet(every, is_file, 1 if statements is None else len(statements))
+    shows_the_last_only = not (every or output == "jsonl" or (sys.stdout.isatty() and not is_file))
     at_once = exact_below or (SOON_SECONDS if shows_the_last_only else None)
     with opening_shown(data):
         session = connect(data, cluster=cluster, security=security, exact_below_seconds=at_once)
-    with session:
+    with session, output_to(destination, output, every=every) as write:
         if statements is None:
             assert query is not None
             with session.submit(query, options, params=params) as running:
-                write(shown_until_first(running, session), output, every=every)
+                write(shown_until_first(running, session), None)
             return
         for number, statement in enumerate(statements, 1):
             which = saying_which(statement, number, len(statements))
             with which, session.submit(statement.sql, options, params=params) as running:
-                write(shown_until_first(running, session), output, every=every, number=number)
+                write(shown_until_first(running, session), number)
+
+
+def _check_parquet(every: bool, is_file: bool, statement_count: int) -> None:
+    if every:
+        raise click.UsageError("a Parquet file has one answer; leave --every out, or give --format jsonl")
+    if statement_count > 1:
+        raise click.UsageError(
+            f"a Parquet file has one answer, and there are {statement_count} SELECTs; give one of them, or "
+            "--format jsonl"
+        )
+    if not is_file and sys.stdout.isatty():
+        raise click.UsageError("Parquet is not for a terminal; give --output FILE")

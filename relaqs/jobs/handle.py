@@ -24,7 +24,8 @@ from relaqs.jobs.runner import JobRunner, stop_when_forgotten
 class Handle(ABC, Generic[AnyReport]):
     """Steers and reads a job: pause, resume, stop, priority, target, wait, `with`, and reading its reports.
 
-    Dropping the last reference to it stops the job. So does ctrl-C while waiting for a report.
+    Dropping the last reference to it stops the job. So does ctrl-C while waiting for a report, and in asyncio
+    the cancelling of a task that waits for one.
 
     Attributes:
         runner: drives the job. Once the handle is gone it stops the job, when the tasks that run have ended.

@@ -16,7 +16,7 @@ class Reader(Generic[AnyReport]):
 
     Args:
         feed: what is read.
-        on_interrupt: called when ctrl-C ends a wait.
+        on_interrupt: called when ctrl-C, or the cancelling of a task of asyncio, ends a wait.
         owner: kept alive for as long as somebody reads.
     """
 
@@ -39,7 +39,11 @@ class Reader(Generic[AnyReport]):
         return self
 
     async def __anext__(self) -> AnyReport:
-        await self._news()
+        try:
+            await self._news()
+        except BaseException:  # the task was cancelled, or its time was over
+            self._on_interrupt()
+            raise
         report = self.next_within(None)
         if report is None:
             raise StopAsyncIteration

@@ -44,11 +44,11 @@ class RunningJobs:
         """Note that a job is over."""
         del self._runners[job_id]
 
-    def close(self, timeout_seconds: float) -> None:
-        """Stop all of them, and wait for each that long."""
+    def close(self, timeout_seconds: float) -> bool:
+        """Stop all of them, wait for each that long, and return whether all are over."""
         self._is_closed = True
         runners = [runner for runner, _ in list(self._runners.values())]  # jobs end meanwhile
         for runner in runners:
             runner.stop()
-        for runner in runners:
-            runner.wait(timeout_seconds)
+        ends = [runner.wait(timeout_seconds) for runner in runners]
+        return all(ends)

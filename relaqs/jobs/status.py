@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 JobState = Literal["waiting", "running", "paused"]
@@ -66,6 +67,7 @@ class ClusterStatus:
         capacity_cores: what there is to share.
         policy: who decides, by name.
         jobs: in the order in which they arrived.
+        core_seconds: what jobs were charged so far, by their kind, with those that are over.
 
     >>> ClusterStatus(time_seconds=12.5, capacity_cores=8.0, policy="fair", jobs=()).capacity_cores
     8.0
@@ -75,3 +77,4 @@ class ClusterStatus:
     capacity_cores: float
     policy: str
     jobs: tuple[JobStatus, ...]
+    core_seconds: Mapping[str, float] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Publisher
 from relaqs.queries.reporting import Asked
 from relaqs.queries.start import query_description, query_job
+from relaqs.queries.witness import Asking, Telling, Witness, unix_seconds_of
 
 if TYPE_CHECKING:
     from relaqs.queries.start import QueryJob
@@ -40,6 +42,8 @@ def assembled_query(
     stopwatch: Stopwatch,
     checkpoint: str | Path | None,
     resume: bool,
+    witnesses: Sequence[Witness] = (),
+    asked_sql: str | None = None,
 ) -> OnlineQuery:
     """Return the query that answers a plan, not started.
 
@@ -54,12 +58,19 @@ def assembled_query(
         stopwatch: started when the query was submitted.
         checkpoint: a file in which its state is kept.
         resume: whether it goes on from the state in that file.
+        witnesses: hear of it.
+        asked_sql: as it was written, if it had parameters.
     """
     names = watched_columns(plan, options.watch)
     job = _job(plan, options, names, catalog, databases)
     keeper = Keeper.of(job, plan, catalog, options, checkpoint)
     if resume:
         stopwatch.earlier_seconds = keeper.resume()
+
+    def asking() -> Asking:
+        submitted_at = unix_seconds_of(stopwatch.seconds() - stopwatch.earlier_seconds)
+        return Asking(job.id, plan.sql, asked_sql or plan.sql, plan.mode.value, submitted_at)
+
     publisher = Publisher(
         job,
         plan,
@@ -69,6 +80,7 @@ def assembled_query(
         keeper=keeper,
         fallback=WholeFallback(planner, plan, options, job.id, databases.whole),
         running=running,
+        telling=Telling(witnesses, asking, stopwatch.seconds),
     )
     description = query_description(job.id, plan, options, exact_cores=databases.whole.threads)
     return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)

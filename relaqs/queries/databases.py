@@ -45,8 +45,12 @@ class Databases:
         self.tasks, self.whole = catalog.readable_by(self.tasks), catalog.readable_by(self.whole)
         self._opened |= {self.tasks, self.whole}
 
-    def close(self) -> None:
-        """Close what is open of them in this process."""
+    def close(self, *, has_states_in_use: bool) -> None:
+        """Close what is open of them in this process.
+
+        A database that folds still read cannot be closed. It stays open until the process ends.
+        """
         for config in self._opened:
             worker.close_database(config)
-        self.states.close()
+        if not has_states_in_use:
+            self.states.close()

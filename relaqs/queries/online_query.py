@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
 from typing import Any
 
 from relaqs_engine.errors import RelaqsError
@@ -25,8 +26,9 @@ class OnlineQuery(Handle[Snapshot]):
     """A query that is being answered, better and better.
 
     Each `for` or `async for` gets the newest snapshot each time round. A slow loop skips some. The last
-    snapshot always arrives, and over a query that has ended it is the only one. Leaving a `with` stops the
-    query. So do ctrl-C while waiting for a snapshot, and dropping the last reference to the query.
+    snapshot always arrives, and over a query that has ended it is the only one. `await query` gives the last
+    alone. Leaving a `with` stops the query. So does ctrl-C while waiting for a snapshot, or in asyncio the
+    cancelling of a task that waits for one. So does dropping the last reference to the query.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
@@ -224,6 +226,14 @@ class OnlineQuery(Handle[Snapshot]):
         if deadline is not None and not _seconds_left(deadline):
             raise no_snapshot_within(seconds)
         raise RelaqsError("the query was stopped before its first snapshot; run it again, or stop it later")
+
+    def __await__(self) -> Generator[Any, None, Snapshot]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Snapshot:
+        async for _ in self:
+            pass
+        return self.result()
 
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None

@@ -16,7 +16,7 @@ from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.feed import End
 from relaqs.jobs.job import Job, StepReport
-from relaqs.jobs.listener import RunListener, Successor
+from relaqs.jobs.listener import RunListener, RunState, Successor
 from relaqs.jobs.running import Joinable, RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopRules, answer_pixels
 from relaqs.jobs.stopwatch import Stopwatch
@@ -26,6 +26,7 @@ from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
 from relaqs.queries.snapshot import Snapshot, snapshot_of
+from relaqs.queries.witness import Telling
 
 
 class QueryTimeoutError(RelaqsError, TimeoutError):
@@ -96,6 +97,7 @@ class Publisher(RunListener[Snapshot]):
         keeper: saves the job's state in a checkpoint file now and then (`relaqs/queries/checkpoint.py`).
         fallback: asked for another way when the job fails.
         running: the jobs of the session.
+        telling: tells the witnesses of the session.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Publisher(RunListener[Snapshot]):
         keeper: Keeper | None = None,
         fallback: OtherWay | None = None,
         running: RunningJobs | None = None,
+        telling: Telling | None = None,
     ) -> None:
         rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
         super().__init__(job.id, rules, running)
@@ -120,6 +123,7 @@ class Publisher(RunListener[Snapshot]):
         self._executor = executor
         self._keeper = keeper or Keeper(None, None)
         self._fallback = fallback
+        self._telling = telling
         self._seen: deque[Seen] = deque(maxlen=KEPT)
         self._begun_seconds = 0.0
         self._paused_seconds = 0.0
@@ -131,6 +135,8 @@ class Publisher(RunListener[Snapshot]):
     def starting(self, runner: Joinable) -> None:
         """Publish what the job knows already, if it goes on from a saved state; that may be good enough."""
         super().starting(runner)
+        if self._telling is not None:
+            self._telling.began()
         self._begun_seconds = self._stopwatch.seconds()
         if (estimate := self._job.latest) is None:
             return
@@ -162,6 +168,12 @@ class Publisher(RunListener[Snapshot]):
 
         Where the user gave a function of the error, the report has its error in the place of ours.
         """
+        told = self._published(report)
+        if self._telling is not None:
+            self._telling.folded(report, has_answer=self.feed.latest is not None)
+        return told
+
+    def _published(self, report: StepReport) -> StepReport:
         estimate = self._job.latest
         if estimate is None:
             return report
@@ -186,6 +198,11 @@ class Publisher(RunListener[Snapshot]):
         super().timed_out()
         seconds = self._options.timeout
         self.feed.close("stopped", no_snapshot_within(seconds) if self.feed.latest is None else None)
+
+    def ended(self, state: RunState, error: BaseException | None) -> None:
+        super().ended(state, error)
+        if self._telling is not None and self.feed.end is not None:
+            self._telling.ended(self.feed.end, self.feed.latest, error)
 
     def is_good_enough(self) -> bool:
         latest = self.feed.latest

@@ -17,6 +17,7 @@ from relaqs.prediction.arrival import REACHED, Course, Expected, expected
 if TYPE_CHECKING:
     import pandas
     import polars
+    from matplotlib.axes import Axes
     from rich.console import Console, ConsoleOptions, RenderResult
 
 Interval = Literal["pointwise", "anytime"]
@@ -163,6 +164,41 @@ class Snapshot:
         import polars
 
         return polars.DataFrame(self.table)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        x: str | None = None,
+        y: str | None = None,
+        series: str | None = None,
+    ) -> Axes:
+        """Return a chart with error bars, drawn by matplotlib. Needs the extra `relaqs[plot]`.
+
+        Numbers and days along x give lines, and names give bars. What is not certified is drawn hollow, and
+        the chart says so.
+
+        Args:
+            ax: the axes to draw into. By default a new figure's.
+            x: the column along the chart. By default the first that is no estimate.
+            y: the column that is drawn. By default the first estimate, or the last number.
+            series: the column whose values have a line or a colour each.
+
+        Raises:
+            ArgumentError: there is no such column, or it is no number.
+            MissingPackageError: matplotlib is not installed.
+
+        >>> import duckdb, matplotlib, relaqs
+        >>> matplotlib.use("agg")
+        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> sql = "SELECT x % 3 AS rest, avg(x) AS mean FROM numbers GROUP BY rest"
+        >>> db.online_sql(sql).result().plot().get_ylabel()
+        'mean'
+        """
+        from relaqs.rendering.plot import plot
+
+        return plot(self, ax, x=x, y=y, series=series)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from tempfile import gettempdir
 
 from relaqs_engine.duck import Cursor, Database, DatabaseConfig
 
 from relaqs.jobs.executor import user_name
-
-_CLOSE_SECONDS = 5.0  # what closing waits for statements that were interrupted
 
 
 class StateDatabase:
@@ -29,15 +26,10 @@ class StateDatabase:
             return self._database.cursor()
 
     def close(self) -> None:
-        """Close what is open. The second call does nothing.
-
-        Statements that still run are interrupted. If one does not end within seconds, the database stays open
-        until the process ends.
-        """
-        latest = time.monotonic() + _CLOSE_SECONDS
+        """Close what is open. The second call does nothing."""
         with self._opening:
-            while self._database is not None and not self._database.close() and time.monotonic() < latest:
-                time.sleep(0.001)
+            if self._database is not None:
+                self._database.close()
 
 
 def closed_config(memory_limit_bytes: int, result_limit_bytes: int | None) -> DatabaseConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,10 +15,10 @@ from relaqs.jobs.status import ClusterStatus
 from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
-from relaqs.scheduling.standing import job_statuses
+from relaqs.scheduling.standing import KIND_WORDS, job_statuses
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
-from relaqs.sharing.view import Jobs, View
+from relaqs.sharing.view import Jobs, Kind, View
 
 EPOCH_SECONDS = 0.5
 
@@ -34,6 +35,7 @@ class Allocator:
         self._policy = policy
         self._epoch_seconds = epoch_seconds
         self._accounts: dict[str, Account] = {}
+        self._charged: dict[Kind, float] = {}  # core-seconds, with those of jobs that are over
         self._plan = Plan((), np.zeros(0), 0.0)
         self._planned_seconds = -math.inf
         self._planned_cores = 0.0
@@ -75,6 +77,8 @@ class Allocator:
         """Note what a task that has ended was measured to take."""
         if (account := self._accounts.get(job_id)) is not None:
             account.charge(core_seconds, now_seconds)
+            kind = account.description.kind
+            self._charged[kind] = self._charged.get(kind, 0.0) + core_seconds
 
     def set_weight(self, job_id: str, weight: float) -> None:
         def change(account: Account) -> None:
@@ -87,6 +91,14 @@ class Allocator:
 
         def change(account: Account) -> None:
             account.target = target
+
+        self._change(job_id, change)
+
+    def set_most(self, job_id: str, cores: float) -> None:
+        """Change how many cores the job can use at once."""
+
+        def change(account: Account) -> None:
+            account.description = replace(account.description, cores_most=cores)
 
         self._change(job_id, change)
 
@@ -129,7 +141,8 @@ class Allocator:
         """
         accounts = list(self._accounts.values())
         jobs = job_statuses(accounts, self._plan.cores_by_job(), now_seconds, running or {})
-        return ClusterStatus(now_seconds, capacity_cores, self._policy.name, jobs)
+        charged = {KIND_WORDS[kind]: seconds for kind, seconds in self._charged.items()}
+        return ClusterStatus(now_seconds, capacity_cores, self._policy.name, jobs, charged)
 
     def _view(self, asking: list[Account], now_seconds: float, capacity_cores: float) -> View:
         refresh(asking)

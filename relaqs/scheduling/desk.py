@@ -118,6 +118,10 @@ class Desk:
         """Change the error or loss the job may stop at."""
         self._accounts.set_target(job_id, target)
 
+    def set_most(self, job_id: str, cores: float) -> None:
+        """Change how many cores the job can use at once."""
+        self._accounts.set_most(job_id, cores)
+
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
         """Say whether the job asks for cores at all. A paused job does not."""
         self._accounts.set_waiting(job_id, is_waiting)

@@ -17,7 +17,7 @@ from relaqs.sharing.view import Jobs, Kind, View
 AHEAD_POINTS = 16
 AHEAD_FACTOR = 2.0  # how far ahead a job without an end is shown: to so many times its work
 
-_KINDS = {Kind.QUERY: "query", Kind.TRAINING: "training", Kind.EXACT: "exact", Kind.FOREIGN: "foreign"}
+KIND_WORDS = {Kind.QUERY: "query", Kind.TRAINING: "training", Kind.EXACT: "exact", Kind.FOREIGN: "foreign"}
 
 
 def job_statuses(
@@ -76,7 +76,7 @@ def _status(
     return JobStatus(
         id=described.id,
         name=described.name,
-        kind=_KINDS[described.kind],
+        kind=KIND_WORDS[described.kind],
         state=state,
         client=described.client,
         weight=account.weight,

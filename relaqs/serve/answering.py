@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Interrupted
 from relaqs_engine.errors import RelaqsError
+from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
@@ -120,8 +121,7 @@ class Answering:
             RelaqsError: it is wrong or cannot be answered, or its user has no room for it.
         """
         if select.is_explained:
-            sql = self._own_sql(select)
-            text = await self._in_thread(self._session.explain, sql, params=values or None)
+            text = await self._in_thread(self._explained, select, values, asker)
             return Reply((ReplyColumn(_EXPLAINED, TEXT),), pa.table({_EXPLAINED: text.splitlines()}))
         rewritten = await self._in_thread(self._metadata_sql, select, values, asker)
         if rewritten is not None:
@@ -189,6 +189,12 @@ class Answering:
 
     def _plan(self, select: Select, values: Sequence[Any]) -> OnlinePlan:
         return self._session.plan(self._own_sql(select), params=values or None)
+
+    def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
+        """Return how the answer would come. A small table is read at once where it must be exact anyway."""
+        if asker.settings.is_exact:
+            return self._session.explain(self._own_sql(select), params=values or None)
+        return explain(self._plan(select, values))
 
     def _own_sql(self, select: Select) -> str:
         return without_schema(select.sql, self._session.tables)

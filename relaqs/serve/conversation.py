@@ -202,10 +202,13 @@ class Conversation:
 
     async def _in_time(self, work: Coroutine[Any, Any, None]) -> None:
         seconds = self._asker.settings.statement_seconds
+        limit = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds):
+            async with limit:
                 await work
         except TimeoutError:
+            if not limit.expired():  # a query's own time is over, which its error says
+                raise
             raise RefusedError(
                 CANCELED, f"canceling statement due to statement_timeout, which is {seconds:g} s"
             ) from None

@@ -25,6 +25,7 @@ from pygwire.messages import (
     StartupMessage,
 )
 from scramp import ScramException, ScramMechanism
+from scramp.core import ScramServer
 
 from relaqs.serve.failures import NOT_LET_IN, PROTOCOL_VIOLATION, WRONG_PASSWORD, RefusedError
 from relaqs.serve.settings import REPORTED, Settings
@@ -139,7 +140,7 @@ async def _user_with_password(stream: Stream, users: Users, name: str) -> User |
     if not isinstance(first, SASLInitialResponse) or first.mechanism != _SCRAM:
         raise RefusedError(NOT_LET_IN, f"a password is proved by {_SCRAM} here", is_fatal=True)
     try:
-        server.set_client_first(first.data.decode())
+        _begin_proof(server, first.data.decode())
         stream.send(AuthenticationSASLContinue(server.get_server_first().encode()))
         stream.phase = ConnectionPhase.AUTHENTICATING_SASL_CONTINUE
         final = await stream.next()
@@ -155,3 +156,14 @@ async def _user_with_password(stream: Stream, users: Users, name: str) -> User |
     if user is None:
         raise wrong
     return user
+
+
+def _begin_proof(server: ScramServer, first: str) -> None:
+    """Take a client's first message, also one that leaves the name empty because the connection has it.
+
+    libpq sends it so, and scramp wants a name. What is proved is the message as it was sent.
+    """
+    header, comma, bare = first.partition(",n=,")
+    server.set_client_first(f"{header},n=-,{bare}" if comma else first)
+    if comma:
+        server.client_first_bare = f"n=,{bare}"

@@ -88,6 +88,10 @@ def notice_fields(message: str, severity: str = "NOTICE", code: str = "00000") -
 
 
 def _code(error: BaseException) -> str:
+    if isinstance(error, SqlError) and error.message.startswith(
+        ("there is no table", "there is no relation")
+    ):
+        return UNKNOWN_TABLE
     return next((code for kind, code in _CODES if isinstance(error, kind)), INTERNAL)
 
 

@@ -82,6 +82,6 @@ class UserQuota:
         most = self._limits.answer_bytes
         if answer_bytes > most:
             raise MemoryLimitError(
-                f"the answer takes {answer_bytes / 2**20:.1f} MiB, and the user {self._name} may have "
-                f"{most / 2**20:g}; aggregate, or add a LIMIT"
+                f"the answer takes {answer_bytes / 1e6:.3g} MB, and the user {self._name} may have "
+                f"{most / 1e6:g} MB; aggregate, or add a LIMIT"
             )

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from relaqs.arguments import ArgumentError, check_count, check_priority
-from relaqs.memory import result_bytes
+from relaqs.memory import amount_bytes
 from relaqs.serve.quotas import Limits
 
 ITERATIONS = 4096
@@ -55,6 +55,10 @@ class Users:
     @classmethod
     def read(cls, path: Path) -> Users:
         """Return the users of a file."""
+        if not path.is_file():
+            raise ArgumentError(
+                f"there is no file of users {path}; relaqs serve add-user NAME --users {path} makes it"
+            )
         entries = _entries(path)
         if not entries:
             raise ArgumentError(f"{path} has no user; add one with relaqs serve add-user NAME --users {path}")
@@ -149,7 +153,7 @@ def _limits(entry: Mapping[str, Any]) -> Limits:
         running=check_count("running", entry.get("running", usual.running)),
         queued=check_count("queued", entry.get("queued", usual.queued)),
         connections=check_count("connections", entry.get("connections", usual.connections)),
-        answer_bytes=result_bytes(entry.get("answer", usual.answer_bytes)),
+        answer_bytes=amount_bytes(str(entry.get("answer", usual.answer_bytes))),
     )
 
 

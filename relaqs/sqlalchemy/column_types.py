@@ -21,7 +21,7 @@ _TYPES: dict[str, types.TypeEngine[Any]] = {
     "UBIGINT": types.Numeric(20, 0),
     "HUGEINT": types.Numeric(38, 0),
     "FLOAT": types.REAL(),
-    "DOUBLE": types.Double(),
+    "DOUBLE": types.Float(53),
     "VARCHAR": types.String(),
     "UUID": types.String(),
     "BLOB": types.LargeBinary(),

@@ -46,6 +46,7 @@ class RelaqsDialect(DefaultDialect):
     default_paramstyle = "qmark"
     statement_compiler = QueryCompiler
     type_compiler_cls = TypeCompiler
+    type_compiler = TypeCompiler  # the name in SQLAlchemy 1.4, which Superset has
     preparer = Quotes
     supports_statement_cache = True
     supports_native_boolean = True
@@ -64,6 +65,10 @@ class RelaqsDialect(DefaultDialect):
 
     @classmethod
     def import_dbapi(cls) -> ModuleType:
+        return relaqs.dbapi
+
+    @classmethod
+    def dbapi(cls) -> ModuleType:  # type: ignore[override]  # the name in SQLAlchemy 1.4
         return relaqs.dbapi
 
     @classmethod

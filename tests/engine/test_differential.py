@@ -73,34 +73,9 @@ def test_certified_intervals_of_all_these_queries_hold(tally: Tally) -> None:
     assert_intervals_hold(tally)
 
 
-@pytest.mark.slow
-@random_queries(TPCH_SOURCES, 0.6 * MANY)
-def test_more_of_tpch(tpch: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
-    check(tpch, query, seed, batches, tally)
-
-
-@pytest.mark.slow
-@random_queries(FLIGHTS_SOURCES, 0.25 * MANY)
-def test_more_of_flights(flights: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
-    check(flights, query, seed, batches, tally)
-
-
-@pytest.mark.slow
-@random_queries(FLIGHTS_SOURCES, 0.15 * MANY)
-def test_more_of_flights_clustered_by_aircraft(
-    flights_by_plane: World, tally: Tally, query: Generated, seed: int, batches: int
-) -> None:
-    check(flights_by_plane, query, seed, batches, tally)
-
-
-@pytest.mark.slow
-def test_certified_intervals_of_more_queries_hold(tally: Tally) -> None:
-    assert_intervals_hold(tally)
-
-
 def assert_intervals_hold(tally: Tally) -> None:
     """Cells of a query move together, like about a hundred independent ones: 95 % and 2.6 standard errors."""
     if not tally.answers:
         pytest.skip("run alone: the tests above count the cells")
-    assert tally.certified >= 1000
+    assert tally.certified >= 500
     assert 0.89 <= tally.held / tally.certified <= 1.0

@@ -86,6 +86,13 @@ def test_certified_intervals_hold(flights: World) -> None:
     assert np.mean([each for name in held for each in held[name]]) >= 0.88
 
 
+def test_a_square_of_a_covariance_is_not_certified(flights: World) -> None:
+    plan = flights.plan(
+        "SELECT regr_r2(dep_delay, distance) AS r, corr(dep_delay, distance) AS c FROM flights"
+    )
+    assert [output.certifiable for output in plan.outputs] == [False, True]
+
+
 def test_what_columns_stand_for_is_estimated(flights: World) -> None:
     plan = flights.check("SELECT origin, avg(COLUMNS('^distance|^hour')) FROM flights GROUP BY origin")
     assert [output.name for output in plan.outputs] == ["origin", "distance", "hour"]

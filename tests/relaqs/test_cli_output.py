@@ -8,12 +8,18 @@ import datetime
 import io
 import json
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
+from click.testing import CliRunner, Result
 
-from relaqs.cli.output import as_text, json_line, write, write_csv
+from relaqs import UnsupportedError
+from relaqs.cli import program
+from relaqs.cli.output import as_text, json_line, write, write_csv, write_parquet
 from relaqs.queries.snapshot import Snapshot
 from tests.relaqs.examples import NATIONS, revenue, snapshot
 
@@ -140,3 +146,117 @@ def test_a_table_that_nobody_watches_is_the_last_one(capsys: pytest.CaptureFixtu
 def test_text_in_what_the_file_can_take(encoding: str, sign: str) -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     assert f"57.1 M {sign} 1.7 M" in as_text(revenue(), file)
+
+
+def test_markdown_has_all_rows_with_their_margins() -> None:
+    file = io.StringIO()
+    write([revenue()], "markdown", file=file)
+    lines = file.getvalue().splitlines()
+    assert lines[0].startswith("*Estimate · 42 % of rows")
+    assert lines[2:5] == ["| n\\_name | year | revenue |", "| --- | ---: | ---: |", lines[4]]
+    assert lines[4].startswith("| FRANCE | 1992 | 57.1 M ± 1.7 M")
+    assert sum(line.startswith("|") for line in lines) == 2 + len(NATIONS)
+
+
+def test_markdown_of_odd_text_stays_one_table() -> None:
+    file = io.StringIO()
+    write([snapshot({"a|b": ["x|y\nz", "*_`<b>"], "n": [1, None]}, is_exact=True)], "markdown", file=file)
+    rows = [line for line in file.getvalue().splitlines() if line.startswith("|")]
+    assert rows[0] == "| a\\|b | n |"
+    assert all(row.replace("\\|", "").count("|") == 3 for row in rows)
+    assert "\\<b\\>" in rows[3]
+
+
+def test_parquet_keeps_types_and_what_is_known_of_the_answer() -> None:
+    file = io.BytesIO()
+    write_parquet([revenue(), revenue(exact=True)], file)
+    table = pyarrow.parquet.read_table(file)
+    assert table.equals(revenue(exact=True).table)
+    assert json.loads(table.schema.metadata[b"relaqs"])["is_exact"] is True
+
+
+def test_parquet_of_columns_with_one_name_can_be_read() -> None:
+    file, table = io.BytesIO(), pa.table([[1], [2]], names=["a", "a"])
+    write_parquet([dataclasses.replace(snapshot({"a": [1]}), table=table)], file)
+    assert pyarrow.parquet.read_table(file).to_pydict() == {"a": [1], "a_1": [2]}
+
+
+def test_a_type_that_parquet_lacks_is_named() -> None:
+    months = pa.array([pa.MonthDayNano([1, 2, 3])])
+    with pytest.raises(UnsupportedError, match="cast it to VARCHAR"):
+        write_parquet([snapshot({"a": months})], io.BytesIO())
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    duckdb.sql("SELECT i % 3 AS k, i AS x FROM range(3000) AS t(i)").write_parquet(
+        str(tmp_path / "n.parquet")
+    )
+    return tmp_path / "n.parquet"
+
+
+SUMS = "SELECT k, sum(x) AS s FROM n GROUP BY k ORDER BY k"
+
+
+def relaqs_sql(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(program, ["sql", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("name", ["o.parquet", "o.csv", "o.md", "o.jsonl", "o.txt"])
+def test_a_file_is_written_in_the_format_of_its_name(numbers: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "out" / name
+    path.parent.mkdir()
+    done = relaqs_sql(SUMS, "--data", numbers, "--output", path)
+    assert (done.exit_code, done.output) == (0, "")
+    assert list(path.parent.iterdir()) == [path]
+    content = path.read_bytes()
+    if name == "o.parquet":
+        assert pyarrow.parquet.read_table(path)["k"].to_pylist() == [0, 1, 2]
+        return
+    begins = {"o.csv": b"k,s", "o.md": b"*Exact", "o.jsonl": b"{", "o.txt": b"Exact"}
+    assert content.startswith(begins[name])
+    assert b"1498500" in content.replace(b",", b"").replace(b".", b"")
+
+
+def test_a_file_is_kept_where_the_query_fails(numbers: Path, tmp_path: Path) -> None:
+    path = tmp_path / "out" / "o.csv"
+    path.parent.mkdir()
+    path.write_text("before")
+    done = relaqs_sql("SELECT nope FROM n", "--data", numbers, "-o", path)
+    assert done.exit_code == 1
+    assert path.read_text() == "before"
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_parquet_goes_to_standard_output(numbers: Path) -> None:
+    done = relaqs_sql(SUMS, "--data", numbers, "--format", "parquet", "--output", "-")
+    assert pyarrow.parquet.read_table(io.BytesIO(done.stdout_bytes)).num_rows == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--format", "parquet", "--every"), "leave --every out"),
+        (("--output", "nowhere/o.csv"), "there is no folder"),
+    ],
+)
+def test_what_cannot_be_written_says_so(numbers: Path, arguments: tuple[str, ...], words: str) -> None:
+    done = relaqs_sql(SUMS, "--data", numbers, *arguments)
+    assert done.exit_code == 2
+    assert words in done.output
+
+
+def test_a_parquet_file_has_one_answer(numbers: Path, tmp_path: Path) -> None:
+    script = tmp_path / "two.sql"
+    script.write_text(f"{SUMS}; {SUMS}")
+    done = relaqs_sql("--file", script, "--data", numbers, "-o", tmp_path / "o.parquet")
+    assert done.exit_code == 2
+    assert "there are 2 SELECTs" in done.output
+
+
+def test_several_answers_share_a_file(numbers: Path, tmp_path: Path) -> None:
+    script = tmp_path / "two.sql"
+    script.write_text(f"{SUMS}; {SUMS}")
+    done = relaqs_sql("--file", script, "--data", numbers, "-o", tmp_path / "o.md")
+    assert done.exit_code == 0
+    assert (tmp_path / "o.md").read_text().count("*Exact") == 2

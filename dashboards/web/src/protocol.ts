@@ -56,6 +56,18 @@ export interface Table {
   readonly columns: readonly { readonly name: string; readonly type: string }[];
 }
 
+/** Which values of a column, or which part of its range, both ends included. */
+export type Selection =
+  { readonly values: readonly Scalar[] } | { readonly range: readonly [low: Scalar, high: Scalar] };
+
+/** A filter of a page. panel, column: where it was selected. */
+export interface Filter {
+  readonly id: string;
+  readonly panel: string;
+  readonly column: string;
+  readonly selection: Selection;
+}
+
 export interface Page {
   readonly name: string;
   readonly title: string;
@@ -66,6 +78,7 @@ export interface Page {
   readonly pages: readonly { readonly name: string; readonly title: string }[];
   readonly tables: readonly Table[];
   readonly charts: readonly ChartChoice[];
+  readonly filters?: readonly Filter[];
 }
 
 export type PanelState =
@@ -103,6 +116,12 @@ export interface PanelUpdate {
   readonly viewers: number;
   readonly changed_by: { readonly who: string; readonly what: string; readonly at: number } | null;
   readonly failure: Failure | null;
+  /** Columns of the answer whose values can be selected, to filter other panels. */
+  readonly brushes?: readonly string[];
+  /** The ids of the filters that the answer is filtered by. */
+  readonly filters?: readonly string[];
+  /** Why a filter of the page does not reach this panel. */
+  readonly unfiltered?: string | null;
   /** Left out where it has not changed. */
   readonly answer?: Answer | null;
 }
@@ -160,6 +179,8 @@ export type ClientMessage =
   | { type: "set"; panel: string; target: number | null }
   | { type: "set"; panel: string; priority: number }
   | ({ type: "edit"; panel: string } & Partial<PanelEdit>)
+  | ({ type: "filter"; panel: string; column: string } & Selection)
+  | { type: "unfilter"; filter: string | null }
   | { type: "add"; panel: NewPanel }
   | { type: "remove"; panel: string }
   | { type: "save" }

@@ -81,7 +81,9 @@ class LayoutOutlook:
         streamed_rows: of those that it samples.
         groups_are_local: whether each group's rows lie in one partition.
         group_rows: the rows that an average group has at least.
+        ranks_groups: whether the answer is the first groups by an estimate.
         is_two_level: whether it is computed from other answers so far, or from rows that such answers decide.
+        is_undecided: whether such answers decide which rows there are.
         rows_are_counted: whether numbers of rows are exact, not guessed from the size of text files.
     """
 
@@ -93,7 +95,9 @@ class LayoutOutlook:
     streamed_rows: int
     groups_are_local: bool
     group_rows: float
+    ranks_groups: bool
     is_two_level: bool
+    is_undecided: bool = False
     rows_are_counted: bool = True
 
     def in_words(self, row_count: int) -> str:
@@ -102,15 +106,27 @@ class LayoutOutlook:
 
     @property
     def directness(self) -> int:
-        """Return how directly it is answered: 0 at the end, 1 from two levels of estimates, 2 from one."""
+        """Return how directly it is answered: 0 at the end, 3 from one level of estimates, 2 from two.
+
+        It is 1 where answers so far decide which rows there are.
+        """
         if not self.is_progressive:
             return 0
-        return 1 if self.is_two_level else 2
+        return 1 if self.is_undecided else 2 if self.is_two_level else 3
 
     @property
     def completes_small_groups(self) -> bool:
         """Whether groups that are too small to be estimated soon are complete as soon as they are seen."""
-        return self.groups_are_local and self.group_rows < SMALL_GROUP_ROWS
+        return self.groups_are_local and not self.ranks_groups and self.group_rows < SMALL_GROUP_ROWS
+
+    def loses_ranks_of(self, other: LayoutOutlook) -> bool:
+        """Whether the first groups are known later here, as most groups are not seen before the end.
+
+        In a sample of rows every large group is seen soon. Groups that are small everywhere lose nothing.
+        """
+        is_local_now = self.ranks_groups and self.groups_are_local and not other.groups_are_local
+        is_joined = self.rows_to_wait_for < other.rows_to_wait_for and self.group_rows < SMALL_GROUP_ROWS
+        return is_local_now and not is_joined
 
     @property
     def rows_to_wait_for(self) -> int:
@@ -130,6 +146,8 @@ class LayoutOutlook:
         """Whether the difference is worth one more layout."""
         if self.directness != other.directness:
             return self.directness > other.directness
+        if self.loses_ranks_of(other):
+            return False
         gained = other.rows_to_wait_for - self.rows_to_wait_for
         completes = self.completes_small_groups and not other.groups_are_local
         return gained >= NOTABLE_SHARE * self.rows or (gained >= 0 and completes)
@@ -237,7 +255,9 @@ def _outlook(plan: OnlinePlan, catalog: Catalog, layouts: Sequence[Layout]) -> L
         streamed_rows=sum(catalog.table(name).row_count for name in streams),
         groups_are_local=plan.groups_are_local,
         group_rows=leading_rows / plan.expected_groups,
+        ranks_groups=plan.ranks_groups,
         is_two_level=plan.is_two_level,
+        is_undecided=plan.is_undecided,
         rows_are_counted=all(layout.rows_are_counted for layout in layouts),
     )
 

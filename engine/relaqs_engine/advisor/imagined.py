@@ -63,6 +63,8 @@ class Gauge:
             seed=self.seed,
             hash_scheme=self.hash_scheme,
             hash_probe=self.hash_probe,
+            heavy=None,
+            companions=(),
         )
 
 

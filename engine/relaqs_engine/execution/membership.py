@@ -22,19 +22,22 @@ bar. At a slack of 0.44 the row's intervals would have to be more than twice as 
 **Many statements.** All statements of one estimate should hold together. What holds at 99.99 % is taken as
 decided. The n groups left share what the confidence leaves: with 95 % and 40 open groups, each is judged by
 its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decides, so each is wrong with a
-chance of 0.05/40.
+chance of 0.05/40. The groups that this leaves open share the confidence again, and are decided once more.
 
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
 A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
 same bound, with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table
 was read.
 
+**Complete groups.** A group that lies in one partition is known exactly once it was seen, and one that was
+not seen may come first. Only an index of heavy units bounds it (`layouts/heavy_units.py`).
+
 What is ugly. Groups compared are the first 500 beyond LIMIT and the 500 nearest to the thresholds of HAVING,
 and what lies beyond both is bounded by their last ones. One confidence is used for all open groups, so the
-number of them must be known first: everything is decided twice.
+number of them must be known first: everything is decided two times or more.
 
-The decisions: docs/decisions/0019-certain-rows.md; why no cell is certified by its sample alone, in
-0016-heavy-tails.md.
+The decisions: docs/decisions/0019-certain-rows.md, and 0044-heavy-units.md for complete groups. Why no cell
+is certified by its sample alone, is in 0016-heavy-tails.md.
 """
 
 from __future__ import annotations
@@ -60,6 +63,8 @@ MIN_ROWS = 30
 # What is decided at this confidence needs no correction for how many groups were compared. The groups that
 # are still open share what the confidence asked for leaves.
 STRICT_CONFIDENCE = 0.9999
+# How often groups that are decided leave more of the confidence to those that are still open.
+MOST_ROUNDS = 4
 # How often the bound fails on the total of a group that is too small to be judged, or was not seen yet.
 FEW_ROWS_TAIL = 1e-6
 # Where there is no bound: if the smallest group seen has this many rows, a group of its size is missed once
@@ -169,11 +174,15 @@ class Membership:
         if not rules.deciders or not count:
             return Places.alike(count, certain=True)
         usual = at(self._confidence)
-        strict = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count)
-        level = 1.0 - 2.0 * (1.0 - self._confidence) / max(2, strict.open)  # one side of each decides
-        if level >= STRICT_CONFIDENCE:
-            return strict
-        return self._decided(candidates, usual, at(level), fraction, count)
+        found = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count)
+        for _ in range(MOST_ROUNDS):
+            level = 1.0 - 2.0 * (1.0 - self._confidence) / max(2, found.open)  # one side of each decides
+            if level >= STRICT_CONFIDENCE:
+                return found
+            before, found = found, self._decided(candidates, usual, at(level), fraction, count)
+            if found.open >= before.open:
+                return found
+        return found
 
     @np.errstate(divide="ignore", invalid="ignore")  # what is known exactly has no width
     def _decided(

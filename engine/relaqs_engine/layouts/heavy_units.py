@@ -27,7 +27,7 @@ What is ugly. A unit that has more than its share of the table's rows is not in 
 is then its own sum, and tells nothing. Appending rows drops the index, because a unit outside may have grown
 past the bound. Compacting makes it again.
 
-The decision: docs/decisions/00ranks.md.
+The decision: docs/decisions/0044-heavy-units.md.
 """
 
 from __future__ import annotations

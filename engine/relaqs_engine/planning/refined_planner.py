@@ -12,7 +12,8 @@ from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.refined import RefinedPlan
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.existence import ask_groups_by_key, read_no_outputs_of_exists
+from relaqs_engine.rewrite.existence import read_no_outputs_of_exists
+from relaqs_engine.rewrite.existence_by_key import ask_groups_by_key
 from relaqs_engine.rewrite.flatten import merged
 from relaqs_engine.rewrite.over_stages import refine_over_stages
 from relaqs_engine.rewrite.refine import refine_rows

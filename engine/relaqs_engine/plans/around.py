@@ -98,5 +98,9 @@ class AroundPlan(OnlinePlan):
         return next(part.method for part in self.parts if part.is_estimated)
 
     @property
+    def is_undecided(self) -> bool:
+        return not self.rows.are_certain
+
+    @property
     def expected_groups(self) -> int:
         return max(part.expected_groups for part in self.parts)

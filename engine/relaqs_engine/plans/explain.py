@@ -8,6 +8,7 @@ from functools import singledispatch
 from relaqs_engine.plans.around import AroundPlan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.first_part import FirstPartPlan
+from relaqs_engine.plans.heavy_groups import HeavyGroups
 from relaqs_engine.plans.merge import MergePlan, MergeTexts
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
@@ -58,6 +59,7 @@ def _merge(plan: MergePlan) -> Iterator[str]:
     text = [
         *_reads(plan.streams, plan.hoists),
         f"error bars: {bars}",
+        *_heavy_groups(plan.partial.heavy),
         *_columns(plan.outputs, kinds),
         *("", _LEGEND),
         *_hoisted(plan.hoists),
@@ -65,6 +67,12 @@ def _merge(plan: MergePlan) -> Iterator[str]:
         *_merged(plan.texts, "all partials"),
     ]
     yield from _named(text, plan.streams, plan.hoists)
+
+
+def _heavy_groups(heavy: HeavyGroups | None) -> Iterator[str]:
+    """Yield what is known of a ranking's groups early."""
+    if heavy is not None:
+        yield f"ranking: the heaviest groups are read early, and all others total at most {heavy.most:,.6g}"
 
 
 @_explained.register

@@ -119,6 +119,10 @@ class MergePlan(FoldedPlan):
         return self.groups.expected
 
     @property
+    def ranks_groups(self) -> bool:
+        return self.membership.ranking is not None
+
+    @property
     def groups_are_local(self) -> bool:
         return self.groups.are_local
 

@@ -100,6 +100,16 @@ class OnlinePlan:
         return 1
 
     @property
+    def is_undecided(self) -> bool:
+        """Whether answers so far decide which rows there are, so that few of them are certain early."""
+        return False
+
+    @property
+    def ranks_groups(self) -> bool:
+        """Whether the answer is the first groups by a number that is estimated."""
+        return False
+
+    @property
     def groups_are_local(self) -> bool:
         """Whether each group's rows lie in one partition, so that a group seen is complete."""
         return False

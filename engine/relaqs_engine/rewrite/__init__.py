@@ -37,7 +37,7 @@ and these modules hold the rest:
         quantiles       MEDIAN, MODE and other functions of all values, for `split_aggregates`
         kept_arguments  any other aggregate, for `split_aggregates`
         listed_values   the SQL of functions of all values
-        existence       EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
+        existence_by_key  EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
         semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
         carried_types   types that survive the way between processes

@@ -248,7 +248,7 @@ def _replicates(
     varied = ", ".join(
         f"{answer_name(i)} AS ({tables[i]} WHERE part_{i}.variant = each.variant)" for i in drawn
     )
-    variants = " UNION ".join(f"SELECT variant FROM part_{i}" for i in drawn)
+    variants = " UNION ".join(f"SELECT DISTINCT variant FROM part_{i}" for i in drawn)
     rows = f"({inner.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS)})"
     values = ", ".join([*_doubles(outputs), GROUP])
     return (

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.rewrite.draft import NotOnlineError, outer_columns, own_nodes
-from relaqs_engine.rewrite.existence import keys_for_exists
+from relaqs_engine.rewrite.existence_by_key import keys_for_exists
 from relaqs_engine.rewrite.flatten import with_explicit_keys
 from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.late_conditions import ROWS, listing_of

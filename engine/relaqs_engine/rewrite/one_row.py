@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp
 
 from relaqs_engine.rewrite.draft import conjuncts_of, own_nodes, relates_all_rows, revive_rows
-from relaqs_engine.rewrite.existence import as_aggregate
+from relaqs_engine.rewrite.existence_by_key import as_aggregate
 from relaqs_engine.sql.parse import DIALECT
 
 _ONE = "relaqs_one_"

@@ -125,6 +125,8 @@ class StageMaker:
             raise NotOnlineError("EXISTS over all partitions is known at the end only")
         if isinstance(container, exp.Subquery):
             container = container.parent
+        if isinstance(container, exp.Lateral):
+            raise NotOnlineError("LATERAL over all partitions is not rewritten")
         if isinstance(container, exp.Any | exp.All):
             raise NotOnlineError("ANY and ALL over all partitions are not rewritten")
         if isinstance(container, exp.From | exp.Join):

@@ -88,7 +88,8 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
     pairs = pairs_of(conditions)
     if (membership := _membership(query)) and _has_no_null(draft, inner, membership):
         pairs.append(membership)
-    return any(meet(outer, inner, pairs) for outer in draft.streams if outer.alias != inner.alias)
+    own = {each.alias_or_name for each in query.find_all(exp.Table, exp.Subquery)}  # they hide names outside
+    return any(meet(outer, inner, pairs) for outer in draft.streams if outer.alias not in own)
 
 
 def _has_no_null(draft: Draft, inner: Source, membership: ColumnPair) -> bool:

@@ -13,7 +13,7 @@ The same goes for joins with derived tables. Rows that agree in the columns of t
 same rows, each as often as the others. So sums, counts, averages, minima and maxima merge. What is aggregated
 first is a part of its own (`rewrite/carve.py`), and is estimated like any other.
 
-The decision: docs/decisions/00tpcds-decided-later.md.
+The decision: docs/decisions/0045-decided-later.md.
 """
 
 from __future__ import annotations

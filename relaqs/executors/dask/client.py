@@ -15,7 +15,7 @@ import math
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
@@ -37,6 +37,7 @@ from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.messages import (
     Answer,
+    Cap,
     Credits,
     Demand,
     Enter,
@@ -173,6 +174,29 @@ class DaskExecutor:
         jobs = tuple(replace(job, id=own.get(job.id, job.id)) for job in status.jobs)
         return replace(status, jobs=jobs)
 
+    def stop_of_any(self, job: str) -> None:
+        """Stop a job of any client, by its id in `status`; it ends with what there is.
+
+        Raises ClusterError if there is none, or if it is made of tasks of other programs.
+        """
+        self._ask_for_job(self._link.stop_job, self._named(job))
+
+    def cap_of_any(self, job: str, cores: int) -> None:
+        """Let a job of any client use so many cores at once. Raises ClusterError as `stop_of_any` does."""
+        self._ask_for_job(self._link.cap_job, self._named(job), cores)
+
+    def _named(self, job: str) -> str:
+        return self._name_there(job) if job in self._flights else job
+
+    def _ask_for_job(self, ask: Callable[..., Awaitable[str | None]], *arguments: object) -> None:
+        self._check_open()
+        try:
+            why_not = self._client.sync(ask, *arguments, callback_timeout=CONNECT_SECONDS)
+        except OSError as error:
+            raise lost(self._address, error) from error
+        if why_not is not None:
+            raise ClusterError(why_not)
+
     def cancel(self, job_id: str) -> None:
         self._do(self._cancel, job_id)
 
@@ -239,7 +263,13 @@ class DaskExecutor:
             flight.held.extend(parcels)
             self._link.tell(Demand(flight.name, len(parcels)))
         else:
-            self._send(flight, parcels)
+            flight.held.extend(parcels)
+            self._send_held(flight)
+
+    def _send_held(self, flight: JobInFlight) -> None:
+        """Send what is held and has room. Only where tasks need no credits."""
+        if released := flight.released():
+            self._send(flight, released)
 
     def _send(self, flight: JobInFlight, parcels: Sequence[Parcel]) -> None:
         """Submit tasks in one message."""
@@ -279,6 +309,8 @@ class DaskExecutor:
         parcel = flight.parcels.pop(result.key, None)
         if parcel is not None:  # else the job was cancelled meanwhile
             parcel.done(result)
+        if flight.most is not None and self._link.takes_tasks and not self._link.needs_credits:
+            self._send_held(flight)
 
     async def _is_lost(self, error: BaseException) -> bool:
         """Return whether a task is to be sent again, now or to a scheduler that comes back."""
@@ -313,6 +345,7 @@ class DaskExecutor:
         if flight is None:
             return
         flight.parcels.clear()
+        flight.held.clear()
         futures = list(flight.futures.values())
         if futures and self._link.is_up:
             # The scheduler drops what waits; on the workers InterruptReleased stops what runs.
@@ -360,6 +393,8 @@ class DaskExecutor:
                 self._spend(counts)
             case Stops(jobs):
                 self._stop(jobs)
+            case Cap(job, cores):
+                self._cap(job, cores)
             case _:
                 assert_never(answer)
 
@@ -369,6 +404,14 @@ class DaskExecutor:
             count = min(credits.get(flight.name, 0), len(flight.held))
             if count:
                 self._send(flight, [flight.held.popleft() for _ in range(count)])
+
+    def _cap(self, job: str, cores: int) -> None:
+        for flight in self._flights.values():
+            if flight.name == job:
+                flight.most = cores
+                flight.description = replace(flight.description, cores_most=cores)
+                if self._link.takes_tasks:
+                    self._send_held(flight)
 
     def _stop(self, jobs: Collection[str]) -> None:
         """Ask the drivers of jobs that a plan stops to end them. They cancel their jobs here in turn."""

@@ -16,7 +16,7 @@ from distributed.comm.core import FatalCommClosedError
 from relaqs_engine.duck import DUCKDB_VERSION
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.dask.names import RELAQS_VERSION
+from relaqs.executors.dask.names import RELEASE
 
 ENCRYPTED = ("tls://", "wss://")  # addresses by which Dask speaks TLS
 ANSWER_SECONDS = 10.0  # for a worker to tell its versions: the first time it imports all there is
@@ -115,8 +115,11 @@ def checked(client: object) -> Client:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must agree, since partial results of different ones must not be mixed."""
-    return {"relaqs": RELAQS_VERSION, "duckdb": DUCKDB_VERSION}
+    """Return the versions that must agree, since partial results of different ones must not be mixed.
+
+    Of ReLAQS it is the release, without the number of its patch.
+    """
+    return {"relaqs": RELEASE, "duckdb": DUCKDB_VERSION}
 
 
 def named_versions() -> str:

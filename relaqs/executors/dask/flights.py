@@ -34,7 +34,8 @@ class JobInFlight:
         driver: what is asked to stop where a plan stops the job.
         parcels: the tasks without a result.
         futures: those of the tasks that were sent.
-        held: the tasks that wait for credits.
+        held: the tasks that wait for credits, or for room below `most`.
+        most: how many tasks may be on the cluster at once, None: as many as there are.
     """
 
     description: JobDescription
@@ -42,12 +43,18 @@ class JobInFlight:
     parcels: dict[TaskKey, Parcel] = field(default_factory=dict)
     futures: dict[TaskKey, Future[TaskResult]] = field(default_factory=dict)
     held: deque[Parcel] = field(default_factory=deque)
+    most: int | None = None
     _reports: deque[StepFolded] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
     _settings: dict[type[Setting], Setting] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return self.description.id
+
+    def released(self) -> list[Parcel]:
+        """Return the held tasks that there is room for, and hold them no more."""
+        room = len(self.held) if self.most is None else max(0, self.most - len(self.futures))
+        return [self.held.popleft() for _ in range(min(room, len(self.held)))]
 
     def note(self, message: StepFolded | Setting) -> None:
         """Keep what was said of the job: its newest reports, and the last of each setting."""

@@ -17,7 +17,16 @@ from relaqs_engine.errors import ClusterError, RelaqsError
 
 from relaqs.executors.dask.connection import check_workers, workers_of
 from relaqs.executors.dask.messages import Bye, Message
-from relaqs.executors.dask.names import HELLO_RPC, RELAQS_VERSION, STATUS_RPC, STREAM_OP, Hello
+from relaqs.executors.dask.names import (
+    CAP_RPC,
+    HELLO_RPC,
+    RELAQS_VERSION,
+    STATUS_RPC,
+    STOP_RPC,
+    STREAM_OP,
+    Hello,
+    same_release,
+)
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
 from relaqs.jobs.status import ClusterStatus
@@ -115,6 +124,16 @@ class Link:
         status: ClusterStatus = pickle.loads(await getattr(self._client.scheduler, STATUS_RPC)())
         return status
 
+    async def stop_job(self, job: str) -> str | None:
+        """Stop a job of any client. Return why that cannot be."""
+        why_not: str | None = await getattr(self._client.scheduler, STOP_RPC)(job=job)
+        return why_not
+
+    async def cap_job(self, job: str, cores: int) -> str | None:
+        """Cap a job of any client. Return why that cannot be."""
+        why_not: str | None = await getattr(self._client.scheduler, CAP_RPC)(job=job, cores=cores)
+        return why_not
+
     def close(self) -> None:
         """End the session, and look for the scheduler no more."""
         self.tell(Bye(self._session))
@@ -136,7 +155,7 @@ class Link:
                 f"the Dask scheduler at {self.address} cannot run ReLAQS ({type(error).__name__}: {error}); "
                 f"install relaqs {RELAQS_VERSION} where it runs, too, and start it again"
             ) from error
-        if answer is None or answer["version"] != RELAQS_VERSION:
+        if answer is None or not same_release(answer["version"]):
             there = "another plugin called relaqs" if answer is None else f"relaqs {answer['version']}"
             raise ClusterError(
                 f"the Dask scheduler at {self.address} runs {there}, this process relaqs {RELAQS_VERSION}; "

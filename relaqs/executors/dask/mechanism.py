@@ -37,8 +37,8 @@ class Enforcement(Protocol):
     def left(self, job: str) -> None:
         """A job is over; it has no shares any more."""
 
-    def has_foreign_tasks(self) -> bool:
-        """Whether tasks of other programs wait or run."""
+    def has_tasks_of(self, job: str) -> bool:
+        """Whether tasks of a job of other programs wait or run."""
         ...
 
     def clear(self) -> None:
@@ -82,8 +82,8 @@ class QueueEnforcement:
     def left(self, job: str) -> None:
         self._queue.sort_again(job)
 
-    def has_foreign_tasks(self) -> bool:
-        return self._queue.has_tasks_of(FOREIGN) or self._charges.running(FOREIGN) > 0
+    def has_tasks_of(self, job: str) -> bool:
+        return self._queue.has_tasks_of(job) or self._charges.running(job) > 0
 
     def clear(self) -> None:
         self._queue.clear()
@@ -149,8 +149,8 @@ class CreditEnforcement:
         self._granted.pop(job, None)
         self.changed()
 
-    def has_foreign_tasks(self) -> bool:
-        return self._charges.running(FOREIGN) > 0
+    def has_tasks_of(self, job: str) -> bool:
+        return self._charges.running(job) > 0
 
     def clear(self) -> None:
         self._charges.clear()

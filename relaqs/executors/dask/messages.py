@@ -77,6 +77,19 @@ class Leave:
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """The tasks of this Dask client are a job of their own from now on, whatever program it is of."""
+
+    name: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShareNoMore:
+    """The tasks of this Dask client count among those of other programs again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Bye:
     """A session ends. Its client may have others."""
 
@@ -86,7 +99,7 @@ class Bye:
 Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
 """What a scheduler that comes back must hear again: the newest one of each kind and job."""
 
-Message: TypeAlias = Enter | StepFolded | Setting | Demand | Leave | Bye
+Message: TypeAlias = Enter | StepFolded | Setting | Demand | Leave | Share | ShareNoMore | Bye
 
 # From the plugin to a session.
 
@@ -105,7 +118,15 @@ class Stops:
     jobs: tuple[str, ...]
 
 
-Answer: TypeAlias = Credits | Stops
+@dataclass(frozen=True, slots=True)
+class Cap:
+    """An operator lets a job have so many tasks at once, and no more."""
+
+    job: str
+    cores: int
+
+
+Answer: TypeAlias = Credits | Stops | Cap
 
 
 def tell_session(scheduler: Scheduler, session: str, answer: Answer) -> None:

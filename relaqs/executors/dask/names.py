@@ -12,10 +12,22 @@ KEY_PREFIX = "relaqs-"
 STREAM_OP = "relaqs"  # messages of a client, one way, in order with its tasks
 HELLO_RPC = "relaqs_hello"
 STATUS_RPC = "relaqs_status"
+STOP_RPC = "relaqs_stop"
+CAP_RPC = "relaqs_cap"
 SESSION_TOPIC = "relaqs-session-"  # with the session's name behind it: what the plugin tells that session
 CORE_SECONDS = "relaqs-core-seconds"  # in a task's metadata
 FOREIGN = "foreign"  # the one job of all tasks of other programs
 RELAQS_VERSION = version("relaqs")
+RELEASE = ".".join(RELAQS_VERSION.split(".")[:2])  # what must agree: patches of it understand each other
+
+
+def same_release(other: str) -> bool:
+    """Whether a version of ReLAQS understands this one: at most its last number is another.
+
+    >>> same_release(RELAQS_VERSION), same_release("999.0.0")
+    (True, False)
+    """
+    return ".".join(other.split(".")[:2]) == RELEASE
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ asks its queue for the next task, and the queue asks the desk whose turn it is (
 - *No lock.* All of it runs on the scheduler's event loop. So it must be quick, and must not raise: Dask would
   cut the client off.
 - *Tasks of other programs* make up one job, FOREIGN. It has an account while it has tasks. It keeps its turn.
+  A Dask client that asks for it is a job of its own instead (`SharingClients`).
 - *A Dask release may change the queue*, which is not public. So `broken_contract` reads Dask's source first.
   If that does not fit, clients hold their tasks and send one for each credit (`CreditEnforcement`).
 - *A plan that stops a job* (`Plan.stops`) is sent to the session of that job, which ends it (`Stops`).
@@ -53,6 +54,7 @@ from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.messages import (
     Bye,
+    Cap,
     Demand,
     Enter,
     Leave,
@@ -60,16 +62,20 @@ from relaqs.executors.dask.messages import (
     SetTarget,
     SetWaiting,
     SetWeight,
+    Share,
+    ShareNoMore,
     StepFolded,
     Stops,
     tell_session,
 )
 from relaqs.executors.dask.names import (
+    CAP_RPC,
     CORE_SECONDS,
     FOREIGN,
     HELLO_RPC,
     RELAQS_VERSION,
     STATUS_RPC,
+    STOP_RPC,
     STREAM_OP,
     Hello,
     Mechanism,
@@ -78,6 +84,7 @@ from relaqs.executors.dask.names import (
 from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
 from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.policy_choice import Wishes
+from relaqs.executors.dask.sharing_clients import SharingClients
 from relaqs.jobs.description import JobDescription
 from relaqs.policies import DEFAULT_POLICY, make_policy
 from relaqs.scheduling import EPOCH_SECONDS, Desk
@@ -114,6 +121,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._silence = Silence(scheduler, partial(tell_clients, scheduler, SilentWorkerWarning))
         self._absence = Absence(scheduler, partial(tell_clients, scheduler, NoWorkersWarning))
         self._departed = Departed(scheduler)
+        self._clients = SharingClients(scheduler)
         self._past = PastSpans(scheduler)
         self._homes: dict[str, _Home] = {}  # by job
         self._next_plan: asyncio.TimerHandle | None = None
@@ -124,6 +132,8 @@ class RelaqsPlugin(SchedulerPlugin):
         scheduler.stream_handlers[STREAM_OP] = self._on_message
         scheduler.handlers[HELLO_RPC] = self._hello
         scheduler.handlers[STATUS_RPC] = self._status
+        scheduler.handlers[STOP_RPC] = self._stop_one
+        scheduler.handlers[CAP_RPC] = self._cap_one
 
     @property
     def plan(self) -> Plan:
@@ -137,7 +147,10 @@ class RelaqsPlugin(SchedulerPlugin):
 
     # What Dask says.
 
-    def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **kwargs: Any) -> None:
+    def update_graph(
+        self, scheduler: Scheduler, *, tasks: list[Any], client: str = "", **kwargs: Any
+    ) -> None:
+        self._clients.arrived(client, tasks)
         self._enforcement.arrived(tasks)
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
@@ -149,10 +162,13 @@ class RelaqsPlugin(SchedulerPlugin):
         elif finish in ("queued", "processing") and self._account_of(key) == FOREIGN:
             self._take_in(JobDescription(FOREIGN, name="tasks of other programs"))
         self._enforcement.moved(key, start, finish)
+        if finish == "forgotten":
+            self._clients.forgotten(key)
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
         for job in [job for job, home in self._homes.items() if home.client == client]:
             self._leave(job)
+        self._share_no_more(client)
         self._wishes.end_client(client)
         self._follow_wishes()
 
@@ -197,6 +213,10 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._demand(job, count)
             case Leave(job):
                 self._leave(job)
+            case Share(name, weight):
+                self._share(client, name, weight)
+            case ShareNoMore():
+                self._share_no_more(client)
             case Bye(session):
                 self._wishes.end_session(session)
                 self._follow_wishes()
@@ -212,6 +232,41 @@ class RelaqsPlugin(SchedulerPlugin):
             self._desk.leave(job)
             self._enforcement.left(job)
             self._plan_soon()
+
+    def _share(self, client: str, name: str, weight: float) -> None:
+        job = self._clients.enter(client)
+        self._take_in(JobDescription(job, name=name, client=client, weight=weight))
+        self._desk.set_weight(job, weight)
+
+    def _share_no_more(self, client: str) -> None:
+        if (job := self._clients.leave(client)) is not None:
+            self._desk.leave(job)
+            self._enforcement.left(job)
+            self._plan_soon()
+
+    def _stop_one(self, job: str) -> str | None:
+        """Stop a job. Return why that cannot be."""
+        if job not in self._homes:
+            return self._no_job(job)
+        self._stop([job])
+        return None
+
+    def _cap_one(self, job: str, cores: int) -> str | None:
+        """Cap a job. Return why that cannot be."""
+        if job not in self._homes:
+            return self._no_job(job)
+        if self._why_credits is not None:
+            return f"a job cannot be capped while cores are shared by credits: {self._why_credits}"
+        self._desk.set_most(job, cores)
+        tell_session(self._scheduler, self._homes[job].session, Cap(job, cores))
+        self._plan_soon()
+        return None
+
+    def _no_job(self, job: str) -> str:
+        if job == FOREIGN or job in self._clients:
+            return f"{job!r} is made of tasks of another program, which has to end or cancel them itself"
+        known = ", ".join(sorted(self._homes)) or "none"
+        return f"there is no job {job!r}; there are: {known}"
 
     def _hello(self, client: str, session: str, policy: bytes | None) -> dict[str, Any]:
         """Return a `Hello` as a dict, which clients of any version can read.
@@ -235,7 +290,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _account_of(self, key: object) -> str:
         name = job_of(key)
-        return name if name is not None and name in self._homes else FOREIGN
+        return name if name is not None and name in self._homes else self._clients.job_of(key)
 
     def _held_seconds(self) -> dict[str, list[float]]:
         """Return for how long each running task has held its core, by job, as the workers said last."""
@@ -280,8 +335,10 @@ class RelaqsPlugin(SchedulerPlugin):
         self._past.look()
         self._silence.look()
         self._absence.look({home.client for home in self._homes.values()})
-        if FOREIGN in self._desk and not self._enforcement.has_foreign_tasks():
+        if FOREIGN in self._desk and not self._enforcement.has_tasks_of(FOREIGN):
             self._desk.rest(FOREIGN)
+        for job, is_waiting in self._clients.changed(self._enforcement.has_tasks_of):
+            self._desk.set_waiting(job, is_waiting)
         self._stop(self._desk.share_out(time.monotonic(), self._cores()))
         self._enforcement.changed()
         if len(self._desk):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from distributed.collections import HeapSet
 
-from relaqs.executors.dask.names import FOREIGN
+from relaqs.executors.dask.names import KEY_PREFIX
 from relaqs.scheduling.shares import FairShares
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class JobQueue(MutableSet["TaskState"]):
         job = self._account_of(value.key)
         if job not in self._of_job:
             self._shares.wake(job)
-            self._of_job[job] = HeapSet(key=_dask_order if job == FOREIGN else _step_order)
+            self._of_job[job] = HeapSet(key=_step_order if job.startswith(KEY_PREFIX) else _dask_order)
         self._of_job[job].add(value)
         self._job_of[value] = job
 

@@ -264,6 +264,21 @@ def test_errors_are_sqlalchemys(
         sa.create_engine("relaqs://warehouse").connect()
 
 
+def test_a_dashboard_program_asks_by_a_raw_cursor(engine: sa.Engine, files: Path) -> None:
+    """Superset looks tables up, compiles a chart's SELECT to text, and reads rows and types of a cursor."""
+    assert sa.inspect(engine).get_schema_names() == []
+    month = sa.literal_column("date_trunc('month', time_hour)").label("month")
+    n = sa.func.count().label("n")
+    chart = sa.select(month, n).select_from(sa.table("flights")).group_by(month).order_by(n.desc()).limit(2)
+    text = str(chart.compile(engine, compile_kwargs={"literal_binds": True}))
+    raw = engine.raw_connection()
+    cursor = raw.cursor()
+    cursor.execute(text)
+    assert [column[:2] for column in cursor.description or ()] == [("month", "TIMESTAMP"), ("n", "BIGINT")]
+    assert cursor.fetchall() == duckdbs_answer(files, text)
+    raw.close()
+
+
 def test_sqlalchemy_finds_the_dialect_by_an_entry_point() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     module, _, name = project["entry-points"]["sqlalchemy.dialects"]["relaqs"].partition(":")

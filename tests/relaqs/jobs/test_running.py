@@ -69,9 +69,27 @@ def test_a_running_job_keeps_its_owner_alive() -> None:
 def test_closing_stops_what_runs_and_what_comes_later() -> None:
     running, early, late = RunningJobs(owner := Owner()), Runner(), Runner()
     running.register(early)
-    running.close(5.0)
+    assert running.close(5.0)
     running.register(late)
     assert (early.said, late.said) == (["stop", "wait 5.0"], ["stop"])
+    del owner
+
+
+class Stubborn(Runner):
+    """Is not over in time."""
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        super().wait(timeout_seconds)
+        return False
+
+
+def test_closing_waits_for_all_and_says_where_one_goes_on() -> None:
+    running, last = RunningJobs(owner := Owner()), Runner()
+    running.register(Stubborn())
+    last.id = "last"
+    running.register(last)
+    assert not running.close(5.0)
+    assert last.said == ["stop", "wait 5.0"]
     del owner
 
 

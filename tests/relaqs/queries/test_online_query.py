@@ -318,23 +318,97 @@ def test_async_loops_run_beside_each_other_and_beside_other_tasks(gate, start) -
     assert lasts[0].is_exact
 
 
-def test_a_cancelled_async_loop_leaves_nothing_behind(gate, start) -> None:
+def test_a_cancelled_async_loop_stops_the_query_and_leaves_nothing_behind(gate, start) -> None:
     async def main() -> OnlineQuery:
         query = start()
-        reader = asyncio.create_task(anext(aiter(query)))
-        await asyncio.sleep(0)
-        assert query._publisher.feed._wakers
-        reader.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reader
-        assert not query._publisher.feed._wakers
         gate.let(1)
         assert (await anext(query)).batch == 1
+        reader = asyncio.create_task(anext(aiter(query)))
+        assert (await reader).batch == 1
+        waiting = asyncio.create_task(anext(query))
+        await asyncio.sleep(0)
+        assert query._publisher.feed._wakers
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert not query._publisher.feed._wakers
         return query
 
     query = asyncio.run(main())
-    assert query.state == "running"
-    query.stop()
+    gate.let()
+    assert query.wait(20)
+    assert query.state == "stopped"
+    assert query.result().batch == 1
+
+
+@pytest.mark.parametrize("way", ["async for", "await"])
+def test_a_timeout_of_asyncio_stops_the_query(gate, start, way) -> None:
+    async def read(query: OnlineQuery) -> None:
+        if way == "await":
+            await query
+        else:
+            async for _ in query:
+                pass
+
+    async def main() -> OnlineQuery:
+        query = start()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await read(query)
+        return query
+
+    query = asyncio.run(main())
+    gate.let()
+    assert query.wait(20)
+    assert query.state == "stopped"
+
+
+def test_a_query_is_awaited_for_its_last_snapshot(gate, start) -> None:
+    gate.let()
+
+    async def both() -> tuple[Snapshot, Snapshot]:
+        query = start()
+        return await asyncio.gather(_awaited(query), _awaited(query))
+
+    async def _awaited(query: OnlineQuery) -> Snapshot:
+        return await query
+
+    first, second = asyncio.run(both())
+    assert first.is_exact
+    assert first is second
+
+
+def test_awaiting_a_query_raises_its_failure(gate, start) -> None:
+    gate.let()
+
+    async def main() -> Snapshot:
+        return await start(fails_at=0)
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(main())
+
+
+def test_leaving_its_block_stops_a_query_that_is_cancelled_between_snapshots(gate, start) -> None:
+    async def read(query: OnlineQuery, entered: asyncio.Event) -> None:
+        with query:
+            async for _ in query:
+                entered.set()
+                await asyncio.Event().wait()
+
+    async def main() -> OnlineQuery:
+        query, entered = start(), asyncio.Event()
+        gate.let(1)
+        reader = asyncio.create_task(read(query, entered))
+        await entered.wait()
+        reader.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reader
+        return query
+
+    query = asyncio.run(main())
+    gate.let()
+    assert query.wait(20)
+    assert query.state == "stopped"
 
 
 def test_an_async_failure_is_raised(gate, start) -> None:

@@ -111,6 +111,13 @@ export class BarChart implements Chart {
     );
   }
 
+  marksIn(from: number, to: number): readonly Mark[] {
+    if (!this.drawn) return [];
+    const { groups, bands } = this.drawn;
+    const place = (x: number): number => Math.floor((x - (bands.range()[0] ?? 0)) / bands.step());
+    return groups.slice(Math.max(0, place(from)), Math.max(0, place(to) + 1)).flatMap((group) => group.marks);
+  }
+
   private tipAt(x: number): Tip | null {
     if (!this.drawn) return null;
     const { groups, bands, picture } = this.drawn;

@@ -42,6 +42,8 @@ export interface Chart {
   readonly stage: HTMLElement;
   /** Draw in place, and return what must be said beside the drawing. */
   draw(picture: Picture, size: Size): readonly string[];
+  /** Return the marks between two places across the drawing; where both are one, those at that place. */
+  marksIn?(from: number, to: number, y: number): readonly Mark[];
 }
 
 export const DOUBT_NOTE = "? or outlined: too few rows yet to vouch for the interval";

@@ -71,6 +71,12 @@ export class Histogram implements Chart {
     );
   }
 
+  marksIn(from: number, to: number): readonly Mark[] {
+    return (this.drawn?.bins ?? [])
+      .filter((bin) => bin.left <= to && from < bin.right)
+      .map((bin) => bin.mark);
+  }
+
   private tipAt(x: number): Tip | null {
     const bin = this.drawn?.bins.find((each) => each.left <= x && x < each.right);
     if (!bin || !this.drawn) return null;

@@ -110,6 +110,14 @@ export class LineChart implements Chart {
       .attr("cy", (dot) => y(dot.span.value).toFixed(1));
   }
 
+  marksIn(from: number, to: number): readonly Mark[] {
+    const points = this.drawn?.courses.flatMap((course) => course.points) ?? [];
+    if (to > from)
+      return points.filter((point) => from <= point.x && point.x <= to).map((point) => point.mark);
+    const near = Math.min(...points.map((point) => Math.abs(point.x - from)));
+    return points.filter((point) => Math.abs(point.x - from) === near).map((point) => point.mark);
+  }
+
   private tipAt(x: number): Tip | null {
     if (!this.drawn) return null;
     const { courses, picture } = this.drawn;

@@ -107,15 +107,27 @@ export class ScatterChart implements Chart {
     return [across, up];
   }
 
-  private tipAt(x: number, y: number): Tip | null {
-    if (!this.drawn) return null;
-    const { points, picture } = this.drawn;
+  marksIn(from: number, to: number, y: number): readonly Mark[] {
+    if (to > from)
+      return (this.drawn?.points ?? []).filter((p) => from <= p.x && p.x <= to).map((p) => p.mark);
+    const nearest = this.nearest(from, y);
+    return nearest ? [nearest.mark] : [];
+  }
+
+  private nearest(x: number, y: number): Point | null {
     const distance = (point: Point): number => Math.hypot(point.x - x, point.y - y);
-    const nearest = points.reduce<Point | null>(
-      (best, each) => (best && distance(best) <= distance(each) ? best : each),
+    const points = this.drawn?.points ?? [];
+    const best = points.reduce<Point | null>(
+      (least, each) => (least && distance(least) <= distance(each) ? least : each),
       null,
     );
-    if (!nearest || distance(nearest) > NEAR) return null;
+    return best && distance(best) <= NEAR ? best : null;
+  }
+
+  private tipAt(x: number, y: number): Tip | null {
+    const nearest = this.nearest(x, y);
+    if (!this.drawn || !nearest) return null;
+    const { picture } = this.drawn;
     const lines = [picture.roles.x, picture.roles.y].map((role) => ({
       label: columnName(picture, role),
       value: valueText(nearest.mark, role),

@@ -136,7 +136,7 @@ export class TableChart implements Chart {
       if (field.kind === "bar" && bar) cell.append(bar.root);
       return cell;
     });
-    const row = { root: element("tr", {}, ...cells), cells, bar };
+    const row = { root: element("tr", { "data-key": key }, ...cells), cells, bar };
     this.rows.set(key, row);
     return row;
   }

@@ -16,9 +16,12 @@ import {
 } from "../dom";
 import { showChosen } from "../text/plain";
 import type { Desk } from "./desk";
+import { askFilter } from "./filter_dialog";
 import { Menu } from "./menu";
 import type { PanelModel } from "./model";
+import { offerPicture, pictureOf } from "./panel_picture";
 import { pythonOf } from "./python";
+import type { Selecting } from "./selecting";
 import { can } from "./states";
 
 const TARGETS: readonly number[] = [0.1, 0.05, 0.02, 0.01, 0.005, 0.001];
@@ -41,10 +44,14 @@ export class Controls {
   private readonly again: HTMLButtonElement;
   private readonly remove: HTMLButtonElement;
   private readonly exports: readonly HTMLAnchorElement[];
+  private readonly filter: HTMLButtonElement;
+  private readonly pictures: readonly HTMLButtonElement[];
 
   constructor(
     private readonly panel: PanelModel,
     private readonly desk: Desk,
+    private readonly selecting: Selecting,
+    private readonly card: () => HTMLElement,
   ) {
     const { id } = panel.settings;
     this.enough = button("Good enough", () => desk.send({ type: "act", panel: id, act: "stop" }));
@@ -59,7 +66,12 @@ export class Controls {
     this.remove = button("Remove panel", () => desk.send({ type: "remove", panel: id }));
     this.exports = ["csv", "parquet"].map((kind) => this.exportLink(kind));
     const python = button("Copy as Python", () => void this.copyPython());
-    const items = [this.remember, this.view, python, ...this.exports, this.again, this.remove];
+    this.filter = button("Filter the page…", () => askFilter(panel, this.selecting));
+    this.pictures = (["png", "svg"] as const).map((kind) =>
+      button(`Export as ${kind.toUpperCase()}`, () => void this.exportPicture(kind)),
+    );
+    const outputs = [python, ...this.exports, ...this.pictures];
+    const items = [this.filter, this.remember, this.view, ...outputs, this.again, this.remove];
     const menu = new Menu("More", `More for ${panel.settings.title}`, items);
     this.root.append(this.enough, this.pause, target, priority, menu.root);
   }
@@ -88,6 +100,8 @@ export class Controls {
     setDisabled(this.again, !can("restart", state));
     setHidden(this.remove, !this.desk.page?.editable);
     for (const link of this.exports) setHidden(link, this.panel.answer === null);
+    setHidden(this.filter, this.selecting.column === null);
+    for (const each of this.pictures) setHidden(each, this.panel.answer === null);
   }
 
   private pauseOrResume(): void {
@@ -120,10 +134,20 @@ export class Controls {
     this.desk.redraw(this.panel.settings.id);
   }
 
+  private async exportPicture(kind: "png" | "svg"): Promise<void> {
+    const picture = pictureOf(this.panel, this.card());
+    if (picture === null) this.desk.say("This chart is text; export it as CSV.");
+    else await offerPicture(picture, `${this.desk.page?.name ?? "page"}-${this.panel.settings.id}`, kind);
+  }
+
   private async copyPython(): Promise<void> {
     try {
       await navigator.clipboard.writeText(pythonOf(this.panel.settings));
-      this.desk.say("Copied as Python.");
+      this.desk.say(
+        this.panel.update?.filters?.length
+          ? "Copied as Python, without the page's filters."
+          : "Copied as Python.",
+      );
     } catch {
       this.desk.say("The browser does not let this page write to the clipboard.");
     }

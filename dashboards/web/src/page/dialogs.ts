@@ -1,4 +1,4 @@
-/** The two questions a page asks in a dialog: what to add, and who you are. */
+/** Dialogs, and two questions that a page asks in them: what to add, and who you are. */
 
 import { button, element } from "../dom";
 import type { NewPanel, Page } from "../protocol";
@@ -49,7 +49,7 @@ export function askName(name: string, take: (name: string) => void): void {
   input.focus();
 }
 
-function openDialog(
+export function openDialog(
   title: string,
   parts: readonly HTMLElement[],
   act: string,

@@ -15,6 +15,8 @@ export interface HeaderActs {
   add(): void;
   save(): void;
   discard(): void;
+  share(): void;
+  exportPage(): void;
   name(): void;
 }
 
@@ -44,7 +46,12 @@ export class Header {
     const save = button("Save page", acts.save);
     const discard = button("Discard changes", acts.discard);
     this.edits = [add, save, discard];
-    const page = new Menu("Page", "Acts on the page", [...this.edits, button("Your name", acts.name)]);
+    const page = new Menu("Page", "Acts on the page", [
+      ...this.edits,
+      button("Copy link", acts.share),
+      button("Export page", acts.exportPage),
+      button("Your name", acts.name),
+    ]);
     // Until the server has spoken: the title that the page came with.
     setText(this.title, view === "jobs" ? JOBS_TITLE : document.title.replace(/ · ReLAQS$/, ""));
     this.tools.append(this.viewers, this.status);

@@ -9,19 +9,26 @@ import { ClusterCard } from "./cluster";
 import { Connection, type Listener, type Status } from "./connection";
 import type { Desk } from "./desk";
 import { askName, askPanel } from "./dialogs";
+import { download } from "./download";
+import { FilterBar } from "./filters";
 import { chosenOrder, Header } from "./header";
 import { JobsView } from "./jobs";
 import { PageModel } from "./model";
+import { pageFile } from "./page_export";
 import { Pacer } from "./pacer";
 import { PanelCard } from "./panel";
+import { hashOf, type Shared, sharedIn } from "./share";
 import { keep, recall } from "./storage";
 
 export class PageView implements Desk, Listener {
   order: Order = chosenOrder();
+  /** What the address asked for and was not done yet. */
+  private asked: Shared = sharedIn(location.hash);
   private readonly model = new PageModel();
   private readonly announcer = new Announcer();
   private readonly header: Header;
   private readonly grid = element("main", { class: "grid", tabindex: -1 });
+  private readonly filters = new FilterBar(this);
   private readonly cluster = new ClusterCard(() => this.redrawCluster());
   private readonly jobs: JobsView | null;
   private readonly cards = new Map<string, PanelCard>();
@@ -42,6 +49,8 @@ export class PageView implements Desk, Listener {
         add: () => askPanel(this.page, (panel) => this.send({ type: "add", panel })),
         save: () => this.send({ type: "save" }),
         discard: () => this.discard(),
+        share: () => void this.share(),
+        exportPage: () => this.exportPage(),
         name: () => askName(recall("name") ?? "", (mine) => this.takeName(mine)),
       },
       view,
@@ -49,7 +58,8 @@ export class PageView implements Desk, Listener {
     this.jobs = view === "jobs" ? new JobsView(() => this.redrawCluster()) : null;
     this.grid.append(...(this.jobs ? [this.cluster.root, this.jobs.root] : [this.cluster.root]));
     setHidden(this.cluster.root, true);
-    root.replaceChildren(this.header.root, this.grid, this.announcer.root);
+    if (this.asked.order === "value") this.order = "value";
+    root.replaceChildren(this.header.root, this.filters.root, this.grid, this.announcer.root);
     const scheme = location.protocol === "https:" ? "wss" : "ws";
     const query = view === "page" ? `?page=${encodeURIComponent(name)}` : "";
     this.connection = new Connection(`${scheme}://${location.host}/ws${query}`, this);
@@ -102,6 +112,7 @@ export class PageView implements Desk, Listener {
     this.isClusterDirty ||= changes.cluster || changes.log;
     this.announcer.speak(changes.spoken);
     if (this.model.notice) this.say(this.model.notice);
+    this.followLink();
     this.drawnSeq = update.seq;
     this.pacer.ask();
   }
@@ -113,6 +124,8 @@ export class PageView implements Desk, Listener {
     this.dirty.clear();
     if (this.isClusterDirty && !this.isFrozen) this.drawCluster();
     this.header.drawViewers(this.model.viewers);
+    this.announcer.speak(this.filters.draw(this.page?.filters ?? [], this.model.panels));
+    this.keepAddress();
     if (this.drawnSeq !== null) this.connection.send({ type: "ack", seq: this.drawnSeq });
     this.drawnSeq = null;
   }
@@ -176,6 +189,55 @@ export class PageView implements Desk, Listener {
   private discard(): void {
     const question = "Back to the page as it was saved? What anybody changed since then is lost.";
     if (confirm(question)) this.send({ type: "discard" });
+  }
+
+  /** Do what the address asks for, each part as soon as the panel it is of has an answer. */
+  private followLink(): void {
+    if (!this.page) return;
+    for (const id of this.asked.tables) {
+      const panel = this.model.panels.get(id);
+      if (panel) panel.asTable = true;
+    }
+    const waiting = this.asked.filters.filter((each) => !this.followFilter(each));
+    this.asked = { ...this.asked, filters: waiting, tables: [] };
+  }
+
+  /** Send a filter that the address has, and return whether there is nothing more to wait for. */
+  private followFilter({ panel, column, selection }: Shared["filters"][number]): boolean {
+    const found = this.model.panels.get(panel);
+    if (found && !found.answer && found.update?.state !== "failed") return false;
+    if (found?.update?.brushes?.includes(column))
+      this.connection.send({ type: "filter", panel, column, ...selection });
+    else this.say(`The link's filter by ${column} fits no panel of this page any more.`);
+    return true;
+  }
+
+  /** Keep the address so that it says what the page shows; what it asked for stays until it is done. */
+  private keepAddress(): void {
+    if (!this.page || this.jobs || this.asked.filters.length > 0) return;
+    const hash = this.hash();
+    if (hash !== location.hash) history.replaceState(null, "", `${location.pathname}${hash}`);
+  }
+
+  private hash(): string {
+    const tables = [...this.model.panels.values()].filter((panel) => panel.asTable);
+    const filters = this.page?.filters ?? [];
+    return hashOf({ filters, order: this.order, tables: tables.map((panel) => panel.settings.id) });
+  }
+
+  private async share(): Promise<void> {
+    const link = `${location.origin}${location.pathname}${this.hash()}`;
+    try {
+      await navigator.clipboard.writeText(link);
+      this.say("Copied: the link has the filters and the view, and nobody's token.");
+    } catch {
+      this.say(`The browser does not let this page write to the clipboard. The address above is the link.`);
+    }
+  }
+
+  private exportPage(): void {
+    const card = (id: string): HTMLElement | null => this.cards.get(id)?.root ?? null;
+    download(pageFile(this.model, card, new Date()), `${this.page?.name ?? "page"}.html`);
   }
 
   private takeName(name: string): void {

@@ -9,8 +9,9 @@ import { FailureBox } from "./failure";
 import type { PanelModel } from "./model";
 import { Progress } from "./progress";
 import { Query } from "./query";
+import { Selecting } from "./selecting";
 import { Stage } from "./stage";
-import { factTexts, remarkTexts, stateText, toneOf } from "./states";
+import { factTexts, filterTexts, remarkTexts, stateText, toneOf } from "./states";
 
 export class PanelCard {
   readonly root: HTMLElement;
@@ -30,9 +31,10 @@ export class PanelCard {
   ) {
     const { id } = panel.settings;
     this.title = element("h2", { id: `panel-${id}` });
-    this.stage = new Stage(() => desk.redraw(id));
+    const selecting = new Selecting(panel, desk);
+    this.stage = new Stage(() => desk.redraw(id), selecting);
     this.query = new Query(panel, desk);
-    this.controls = new Controls(panel, desk);
+    this.controls = new Controls(panel, desk, selecting, () => this.root);
     this.failure = new FailureBox(desk, panel, this.query);
     const parts = [
       this.progress.root,
@@ -74,7 +76,7 @@ export class PanelCard {
   }
 
   private drawFacts(update: PanelUpdate | null): void {
-    const remarks = update ? remarkTexts(update) : [];
+    const remarks = update ? [...filterTexts(update), ...remarkTexts(update)] : [];
     setText(this.remarks, remarks.map(visible).join(" · "));
     setHidden(this.remarks, remarks.length === 0);
     const change = update?.changed_by ?? null;

@@ -6,8 +6,10 @@ import type { Chart, Size } from "../charts/chart";
 import { newChart } from "../charts/index";
 import { element, setClass, setHidden, setText } from "../dom";
 import type { Answer, ChartKind, PanelState, PanelUpdate } from "../protocol";
+import { Brush, fadeOthers } from "./brush";
 import { isOutdated, type PanelModel } from "./model";
 import { Arranger } from "./picture";
+import type { Selecting } from "./selecting";
 import { isHeld, placeholderText } from "./states";
 
 const NEAR_PIXELS = 300; // beyond the window: what is about to be scrolled into it is drawn already
@@ -35,8 +37,11 @@ export class Stage {
     rootMargin: `${NEAR_PIXELS}px`,
   });
 
-  /** redraw: asked for when the place for the chart has another size. */
-  constructor(private readonly redraw: () => void) {
+  /** redraw: asked for when the place for the chart has another size. selecting: null where nothing can be. */
+  constructor(
+    private readonly redraw: () => void,
+    private readonly selecting: Selecting | null = null,
+  ) {
     this.root.append(this.placeholder, this.outdated);
     this.sight.observe(this.root);
   }
@@ -66,7 +71,9 @@ export class Stage {
     const { settings, asTable, remembered, answerRun } = panel;
     const lacks = missing(settings.chart, rolesOf(answer, settings), answer);
     const drawing = this.chartOf(asTable || lacks !== null ? "table" : settings.chart);
-    const drawn = [answer, settings, remembered, drawing, this.size, order, update.state, answerRun];
+    const filter = this.selecting?.filter ?? null;
+    setClass(this.root, "can-select", (this.selecting?.column ?? null) !== null);
+    const drawn = [answer, settings, remembered, drawing, this.size, order, update.state, answerRun, filter];
     if (this.size.width === 0 || drawn.every((part, at) => part === this.drawn[at])) return;
     const isUrgent =
       this.isInSight || update.state !== this.drawnState || now - this.drawnMs >= OUT_OF_SIGHT_MS;
@@ -75,6 +82,7 @@ export class Stage {
     this.drawnState = update.state;
     this.drawnMs = now;
     const notes = drawing.draw(this.arranger.picture(panel, answer, update, order, now), this.size);
+    if (this.selecting) fadeOthers(drawing.root, this.selecting.isSelectedKey());
     const cut =
       answer.truncated && this.chart?.kind !== "table" ? [`${answer.truncated} more rows are not drawn`] : [];
     const instead = lacks ? [`a table and no ${settings.chart}: ${lacks}`] : [];
@@ -88,6 +96,8 @@ export class Stage {
     this.dropChart();
     const drawing = newChart(kind);
     this.chart = { kind, drawing };
+    const { selecting } = this;
+    if (selecting && drawing.marksIn) new Brush(drawing, (taken) => selecting.take(taken));
     this.root.prepend(drawing.root);
     this.sizes.observe(drawing.stage);
     return drawing;

@@ -98,6 +98,12 @@ export function remarkTexts(update: PanelUpdate): string[] {
   return more > 0 ? [...remarks.slice(0, MOST_REMARKS), `and ${more} more`] : remarks;
 }
 
+/** Return whether the page's filters reach the panel. */
+export function filterTexts(update: PanelUpdate): string[] {
+  if (update.unfiltered) return [`not filtered: ${update.unfiltered}`];
+  return update.filters?.length ? ["filtered"] : [];
+}
+
 export function can(act: Act, state: PanelState): boolean {
   switch (act) {
     case "stop":

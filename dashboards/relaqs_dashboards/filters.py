@@ -1,0 +1,201 @@
+"""Filters of a page: what somebody selected in one panel, as a condition on a table that other panels read.
+
+A selection is of values of a key column of an answer. The expression behind that column is found in the
+panel's SELECT, and has to be of one table. Every other panel that reads this table is asked again, as if the
+table had only the rows where the expression has these values. Pure: from text to text.
+
+Values are turned into literals of the column's type. Nothing that a page sends becomes SQL as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from relaqs_dashboards.settings import PageError
+
+DIALECT = "duckdb"
+_NO_KEYS = (exp.Query, exp.AggFunc, exp.Window, exp.Placeholder, exp.Parameter)
+_BEYOND_ROWS = ("rollup", "cube", "grouping_sets")  # their NULLs stand for totals
+
+Tables = Mapping[str, Sequence[str]]  # names of tables and of their columns, in lower case
+
+
+class FilterError(PageError):
+    """A selection cannot be a filter, or a panel's query cannot be filtered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Brush:
+    """What can be selected in a panel: the values of an expression over one table.
+
+    Attributes:
+        table: its name, in lower case.
+        expression: SQL over the table's columns.
+        has_totals: whether a NULL in the answer may stand for a total.
+    """
+
+    table: str
+    expression: str
+    has_totals: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A selection that holds for a page.
+
+    Attributes:
+        id: unique on its page.
+        panel: where it was selected. That panel is not filtered by it.
+        column: of this panel's answer.
+        table: whose rows are filtered, in lower case.
+        condition: SQL over the table's columns.
+        selection: as the page sent it: {"values": […]} or {"range": [low, high]}.
+    """
+
+    id: str
+    panel: str
+    column: str
+    table: str
+    condition: str
+    selection: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a SELECT reads, and what can be selected in its answer, by the column's position.
+
+    tables: the names after FROM, in lower case: of tables, and of its own WITH.
+    """
+
+    tables: frozenset[str]
+    brushes: Mapping[int, Brush]
+
+
+def reading_of(sql: str, tables: Tables) -> Reading:
+    """Return what a planned SELECT reads. tables: those that there are.
+
+    >>> tables = {"trips": ["zone", "at"]}
+    >>> sql = "SELECT zone, date_trunc('day', at) AS day, count(*) FROM trips GROUP BY ALL"
+    >>> reading_of(sql, tables).brushes[1].expression
+    "DATE_TRUNC('DAY', \"at\")"
+    """
+    tree = parsed(sql)
+    if tree is None:
+        return Reading(frozenset(), {})
+    names = frozenset(_base(node.name) for node in tree.find_all(exp.Table))
+    return Reading(names, _brushes(tree, tables) if isinstance(tree, exp.Select) else {})
+
+
+def parsed(sql: str) -> exp.Expr | None:
+    """Return the tree of a SELECT that was planned already; None where it cannot be read here."""
+    try:
+        return sqlglot.parse_one(sql, read=DIALECT)
+    except (SqlglotError, RecursionError):
+        return None
+
+
+def _brushes(tree: exp.Select, tables: Tables) -> dict[int, Brush]:
+    if any(each.is_star for each in tree.expressions):
+        return {}
+    sources = _sources(tree, tables)
+    group = tree.args.get("group")
+    has_totals = group is not None and any(group.args.get(name) for name in _BEYOND_ROWS)
+    found = {i: _brush(key.unalias(), sources, tables, has_totals) for i, key in enumerate(tree.expressions)}
+    return {i: brush for i, brush in found.items() if brush is not None}
+
+
+def filtered(sql: str, filters: Iterable[Filter], tables: Tables) -> str:
+    """Return the SELECT as if its tables had only the rows that the filters let through.
+
+    The text stays as it is but for the names of tables: `trips AS t` becomes
+    `(SELECT * FROM trips WHERE …) AS t`. Raises FilterError where this cannot be done.
+
+    >>> zone = Filter("f1", "p1", "zone", "trips", "zone IN ('a')", {"values": ["a"]})
+    >>> filtered("SELECT count(*) FROM Trips", [zone], {"trips": ["zone"]})
+    "SELECT count(*) FROM (SELECT * FROM Trips WHERE (zone IN ('a'))) AS Trips"
+    """
+    tree = parsed(sql)
+    if not isinstance(tree, exp.Query):
+        raise FilterError("its SQL cannot be taken apart")
+    conditions: dict[str, list[str]] = {}
+    for each in filters:
+        conditions.setdefault(each.table, []).append(f"({each.condition})")
+    named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    text = sql
+    for node in sorted(tree.find_all(exp.Table), key=_start, reverse=True):
+        name = _base(node.name)
+        if name in named and name in conditions:
+            raise FilterError(f"its WITH has a query that is called {node.name}, as the table is")
+        if name not in tables and name not in named and not isinstance(node.this, exp.Func):
+            raise FilterError(f"it reads {node.name}, which may be made of other tables")
+        if name in conditions:
+            text = _with_rows_filtered(text, node, " AND ".join(conditions[name]))
+    return text
+
+
+def _with_rows_filtered(text: str, node: exp.Table, condition: str) -> str:
+    """Return the text with a SELECT in the place of one table's name."""
+    begin, end = _start(node), node.this.meta["end"] + 1
+    written = text[begin:end]
+    if node.args.get("db") is not None:
+        raise FilterError(f"it names {node.name} by its schema")
+    alias = "" if node.alias else f" AS {written}"
+    return f"{text[:begin]}(SELECT * FROM {written} WHERE {condition}){alias}{text[end:]}"
+
+
+def _start(node: exp.Table) -> int:
+    return int(node.this.meta.get("start", -1))
+
+
+def _base(name: str) -> str:
+    """Return the table's name without the key of one of its layouts."""
+    return name.lower().partition("@")[0]
+
+
+def _sources(tree: exp.Select, tables: Tables) -> dict[str, str]:
+    """Return the tables of FROM by the names they have there; empty where FROM has anything else.
+
+    Tables whose rows may be missing in the answer (those of a LEFT JOIN) are left out.
+    """
+    first = tree.args.get("from_") or tree.args.get("from")
+    joins: list[exp.Join] = tree.args.get("joins") or []
+    nodes = [first.this if first is not None else None, *(join.this for join in joins)]
+    if any(join.side.upper() in ("RIGHT", "FULL") for join in joins):
+        return {}
+    sides = ["", *(join.side.upper() for join in joins)]
+    found = {}
+    for node, side in zip(nodes, sides, strict=True):
+        if not isinstance(node, exp.Table) or _base(node.name) not in tables:
+            return {}
+        if not side:
+            found[node.alias_or_name.lower()] = _base(node.name)
+    named = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
+    return {} if named & set(found.values()) else found
+
+
+def _brush(key: exp.Expression, sources: Mapping[str, str], tables: Tables, has_totals: bool) -> Brush | None:
+    """Return what a key of an answer selects, None where it is no expression over one table."""
+    if any(isinstance(node, _NO_KEYS) for node in key.walk()):
+        return None
+    homes = {_home(column, sources, tables) for column in key.find_all(exp.Column)}
+    if len(homes) != 1 or None in homes:
+        return None
+    (table,) = homes
+    assert table is not None
+    return Brush(table, key.transform(_unqualified).sql(DIALECT), has_totals)
+
+
+def _home(column: exp.Column, sources: Mapping[str, str], tables: Tables) -> str | None:
+    """Return the table of a column. One that several have by USING is of the first."""
+    if column.table:
+        return sources.get(column.table.lower())
+    return next((each for each in sources.values() if column.name.lower() in tables[each]), None)
+
+
+def _unqualified(node: exp.Expression) -> exp.Expression:
+    return exp.column(exp.to_identifier(node.name, quoted=True)) if isinstance(node, exp.Column) else node

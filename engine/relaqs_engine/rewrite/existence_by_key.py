@@ -1,0 +1,175 @@
+"""EXISTS as a value, and EXISTS as IN: whether there are rows is an aggregate, and by which key is a set.
+
+as_aggregate        for `one_row`: an EXISTS that is the same for all rows
+keys_for_exists     for `carve`: an EXISTS that is tied to the rows around it by one key
+ask_groups_by_key   for `refine`: the same of groups, in WHERE
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from relaqs_engine.rewrite.draft import Draft, aliases_in, conjuncts_of, outer_columns, own_nodes
+from relaqs_engine.rewrite.existence import DECIDE_ROWS
+
+
+def as_aggregate(query: exp.Expr) -> exp.Select | None:
+    """Return a query of one row that says whether another has rows. None where its outputs may decide that.
+
+    The value is a bound: once a row is found, it stays true.
+
+    >>> import sqlglot
+    >>> query = sqlglot.parse_one("SELECT * FROM trips WHERE km > 9", dialect="duckdb")
+    >>> print(as_aggregate(query).sql("duckdb"))
+    SELECT COALESCE(BOOL_OR(CAST(TRUE AS BOOLEAN)), FALSE) FROM trips WHERE km > 9
+    """
+    if not isinstance(query, exp.Select) or not _selects_rows(query):
+        return None
+    found = exp.Coalesce(this=exp.LogicalOr(this=exp.true()), expressions=[exp.false()])
+    return query.select(found, append=False)
+
+
+def ask_groups_by_key(draft: Draft) -> Draft:
+    """Return the draft with IN for each EXISTS in its WHERE that asks one derived table by its key.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> from relaqs_engine.rewrite.flatten import flatten
+    >>> most = "SELECT part, sum(price) AS s FROM items GROUP BY part ORDER BY s DESC LIMIT 3"
+    >>> asked = f"EXISTS (SELECT 1 FROM ({most}) AS t WHERE t.part = i.part)"
+    >>> draft = after(flatten, f"SELECT count(*) AS n FROM items AS i WHERE {asked}")
+    >>> print(shown(ask_groups_by_key(draft).select))
+    SELECT COUNT(*) AS n FROM items AS i WHERE i.part
+    IN (SELECT items.part FROM items AS items GROUP BY items.part ORDER BY SUM(items.price) DESC LIMIT 3)
+    """
+    tree = draft.select.copy()
+    where = tree.args.get("where")
+    for condition in conjuncts_of(where.this if where else None):
+        if not isinstance(condition, exp.Exists) or (tied := _tied(condition.this)) is None:
+            continue
+        if (values := _of_groups(tied)) is not None:
+            condition.replace(exp.In(this=tied.as_known(tied.outer), query=values.subquery()))
+    return replace(draft, tree=tree)
+
+
+def keys_for_exists(query: exp.Select) -> exp.Select:
+    """Return a query with IN for each EXISTS that is tied to its rows by one key.
+
+    >>> import sqlglot
+    >>> sql = "SELECT z.name FROM z WHERE NOT EXISTS(SELECT * FROM t WHERE t.zone = z.id AND t.km > 9)"
+    >>> print(keys_for_exists(sqlglot.parse_one(sql, dialect="duckdb")).sql("duckdb"))
+    SELECT z.name FROM z
+    WHERE NOT COALESCE(z.id IN (SELECT t.zone AS "k" FROM t WHERE t.km > 9 AND NOT t.zone IS NULL), FALSE)
+    """
+    query = query.copy()
+    parts = (*query.expressions, query.args.get("where"), query.args.get("order"))
+    for exists in [node for part in parts if part is not None for node in own_nodes(part, exp.Exists)]:
+        assert isinstance(exists, exp.Exists)
+        if (tied := _tied(exists.this)) is not None:
+            member = exp.In(this=tied.as_known(tied.outer), query=tied.values().subquery())
+            exists.replace(exp.Coalesce(this=member, expressions=[exp.false()]))
+    return query
+
+
+@dataclass(frozen=True, slots=True)
+class _Tied:
+    """A subquery whose rows are tied to one value outside.
+
+    Attributes:
+        query: the subquery.
+        key: its own expression that must equal the value.
+        outer: the value.
+        equates_nulls: whether NULL equals NULL here.
+        rest: its other conditions.
+    """
+
+    query: exp.Select
+    key: exp.Expr
+    outer: exp.Expr
+    equates_nulls: bool
+    rest: tuple[exp.Expr, ...]
+
+    def as_known(self, value: exp.Expr) -> exp.Expr:
+        """Return what is compared. Lists with a NULL each are equal, and never NULL themselves."""
+        return exp.Array(expressions=[value.copy()]) if self.equates_nulls else value.copy()
+
+    def values(self) -> exp.Select:
+        """Return the keys of the subquery's rows. No NULL is among them that would make an IN unknown."""
+        query = self.query.copy()
+        query.set("expressions", [exp.alias_(self.as_known(self.key), "k", quoted=True)])
+        query.set("where", None)
+        known = [] if self.equates_nulls else [self.key.copy().is_(exp.null()).not_()]
+        return query.where(*(each.copy() for each in self.rest), *known)
+
+
+def _tied(query: exp.Expr) -> _Tied | None:
+    """Return what ties a subquery of EXISTS to the rows outside. None where that is not one key."""
+    if not isinstance(query, exp.Select) or not _selects_rows(query):
+        return None
+    where = query.args.get("where")
+    outside = {id(column) for column in outer_columns(query)}
+    ties: list[exp.Expr] = []
+    rest: list[exp.Expr] = []
+    for condition in conjuncts_of(where.this if where else None):
+        inside = {id(column) for column in condition.find_all(exp.Column)}
+        (ties if inside & outside else rest).append(condition)
+        outside -= inside
+    if len(ties) != 1 or outside:
+        return None
+    own = {source.alias_or_name for source in _sources(query)}
+    found = _equal(ties[0])
+    keys = [side for side in found if aliases_in(side) and aliases_in(side) <= own]
+    outer = [side for side in found if not aliases_in(side) & own]
+    if len(keys) != 1 or len(outer) != 1 or any(side.find(exp.Query) for side in found):
+        return None
+    return _Tied(query, keys[0], outer[0], not isinstance(ties[0], exp.EQ), tuple(rest))
+
+
+def _equal(condition: exp.Expr) -> tuple[exp.Expr, ...]:
+    """Return the sides of `a = b`, `a IS NOT DISTINCT FROM b`, or `a = b OR a IS NULL AND b IS NULL`."""
+    if isinstance(condition, exp.EQ | exp.NullSafeEQ):
+        return condition.left.unnest(), condition.right.unnest()
+    if not isinstance(condition, exp.Or):
+        return ()
+    either, both = condition.left.unnest(), conjuncts_of(condition.right)
+    sides = _equal(either) if isinstance(either, exp.EQ) else ()
+    tested = [each.this.unnest() for each in both if isinstance(each, exp.Is) and _is_null(each.expression)]
+    return sides if len(tested) == len(both) == 2 and all(side in tested for side in sides) else ()
+
+
+def _is_null(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Null)
+
+
+def _sources(query: exp.Select) -> list[exp.Expr]:
+    return [query.args["from_"].this, *(join.this for join in query.args.get("joins") or [])]
+
+
+def _of_groups(tied: _Tied) -> exp.Select | None:
+    """Return the derived table that a subquery asks, with its key alone. None where it asks anything else."""
+    [source, *others] = _sources(tied.query)
+    if others or tied.rest or not isinstance(source, exp.Subquery) or not isinstance(source.this, exp.Select):
+        return None
+    query = source.this.copy()
+    if query.args.get("distinct") or _makes_rows(query) or not isinstance(tied.key, exp.Column):
+        return None
+    items = {item.alias_or_name: item.unalias() for item in query.expressions}
+    for column in list(query.args["order"].find_all(exp.Column)) if query.args.get("order") else ():
+        if not column.table and column.name in items:
+            column.replace(items[column.name].copy())
+    query.set("expressions", [tied.as_known(items[tied.key.name])])
+    return query
+
+
+def _makes_rows(query: exp.Select) -> bool:
+    """Whether an output gives any number of rows, as UNNEST does."""
+    return any(own_nodes(item, kind) for item in query.expressions for kind in (exp.UDTF, exp.Explode))
+
+
+def _selects_rows(query: exp.Select) -> bool:
+    """Whether the subquery has a row for each row of its FROM and WHERE, whatever it selects."""
+    if any(query.args.get(part) for part in DECIDE_ROWS) or query.args.get("from_") is None:
+        return False
+    aggregates = any(own_nodes(item, exp.AggFunc) for item in query.expressions)
+    return not aggregates and not _makes_rows(query)

@@ -1,0 +1,46 @@
+"""What whoever runs ReLAQS for others looks at: Prometheus metrics, a log of queries, spans of OpenTelemetry.
+
+Each is given a session, or hears of its queries as one of its `witnesses`. None takes part in a query.
+
+>>> import duckdb, relaqs
+>>> from relaqs.metrics import QueryLog
+>>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
+>>> with relaqs.connect("data", threads=1) as db, QueryLog("queries.jsonl") as log:
+...     db.witnesses.append(log)
+...     answer = db.online_sql("SELECT sum(x) AS total FROM numbers").result()
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaqs_engine.first_use import on_first_use
+
+from relaqs.queries.witness import Asking, QueryRecord, Witness, asked_by
+
+if TYPE_CHECKING:
+    from relaqs.metrics.prometheus import MetricsServer, metrics_of, serve_metrics
+    from relaqs.metrics.query_log import QueryLog
+    from relaqs.metrics.spans import Spans
+
+__all__ = [
+    "Asking",
+    "MetricsServer",
+    "QueryLog",
+    "QueryRecord",
+    "Spans",
+    "Witness",
+    "asked_by",
+    "metrics_of",
+    "serve_metrics",
+]
+
+_HOMES = {
+    "MetricsServer": "relaqs.metrics.prometheus",
+    "QueryLog": "relaqs.metrics.query_log",
+    "Spans": "relaqs.metrics.spans",
+    "metrics_of": "relaqs.metrics.prometheus",
+    "serve_metrics": "relaqs.metrics.prometheus",
+}
+
+__getattr__, __dir__ = on_first_use("relaqs.metrics", _HOMES)

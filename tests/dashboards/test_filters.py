@@ -1,0 +1,231 @@
+"""Filters of a page: what is selected in one panel restarts those it concerns, and keeps the others."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from relaqs_dashboards.filters import Brush, Filter, FilterError, filtered, reading_of
+from relaqs_dashboards.selections import condition_of
+
+from tests.dashboards.conftest import Page, Serve, Turnstile, panel
+
+FLAGS = "SELECT l_returnflag AS flag, count(*) AS n FROM lineitem GROUP BY flag ORDER BY flag"
+MODES = "SELECT l_shipmode AS mode, sum(l_quantity) AS quantity FROM lineitem GROUP BY mode ORDER BY mode"
+NATIONS = "SELECT n_name, n_regionkey FROM nation ORDER BY n_name"
+PAGE = panel(FLAGS, id="flags") + panel(MODES, id="modes") + panel(NATIONS, id="nations")
+EVIL = "'); DROP TABLE lineitem; --"
+TABLES = {"trips": ("zone", "at", "fare"), "zones": ("zone", "name")}
+
+
+def ended(page: Page, *ids: str) -> Page:
+    """Take updates until these panels have exact answers."""
+    return page.until(lambda so_far: all(so_far.panels[id]["state"] in ("exact", "empty") for id in ids))
+
+
+def test_a_selection_restarts_the_panels_it_concerns_and_keeps_the_others(
+    serve: Serve, tpch_oracle: Any
+) -> None:
+    with serve(PAGE).page() as page:
+        ended(page, "flags", "modes", "nations")
+        assert page.panels["flags"]["brushes"] == ["flag"]
+        before = {id: state["run"] for id, state in page.panels.items()}
+        page.say("filter", panel="flags", column="flag", values=["R", "A"])
+        page.until(lambda so_far: so_far.panels["modes"]["run"] != before["modes"])
+        ended(page, "modes")
+        (found,) = page.page["filters"]
+        assert found == {"id": "f1", "panel": "flags", "column": "flag", "selection": {"values": ["R", "A"]}}
+        assert page.panels["modes"]["filters"] == ["f1"]
+        assert [page.panels[id]["run"] - before[id] for id in ("flags", "modes", "nations")] == [0, 1, 0]
+        rows = {mode: Decimal(str(cell[0])) for mode, cell in page.panels["modes"]["answer"]["rows"]}
+        wanted = MODES.replace("GROUP", "WHERE l_returnflag IN ('R', 'A') GROUP")
+        assert rows == dict(tpch_oracle.rows(wanted))
+        page.say("unfilter", filter="f1")
+        page.until(lambda so_far: so_far.panels["modes"]["run"] == before["modes"] + 2)
+        ended(page, "modes")
+        assert page.page["filters"] == []
+        rows = {mode: Decimal(str(cell[0])) for mode, cell in page.panels["modes"]["answer"]["rows"]}
+        assert rows == dict(tpch_oracle.rows(MODES))
+
+
+def test_the_same_selection_again_restarts_nothing(serve: Serve) -> None:
+    with serve(PAGE).page() as page:
+        ended(page, "flags", "modes")
+        for _ in range(2):
+            page.say("filter", panel="flags", column="flag", values=["R"])
+        page.say("unfilter", filter="f9")
+        page.say("filter", panel="flags", column="flag", values=["A"])
+        page.until(
+            lambda so_far: (
+                so_far.page["filters"][:1] and so_far.page["filters"][0]["selection"] == {"values": ["A"]}
+            )
+        )
+        ended(page, "modes")
+        assert len(page.page["filters"]) == 1
+
+
+def test_an_edited_panel_lets_go_of_what_was_selected_in_it(serve: Serve) -> None:
+    with serve(PAGE).page() as page:
+        ended(page, "flags", "modes")
+        page.say("filter", panel="flags", column="flag", values=["R"])
+        page.until(lambda so_far: so_far.page["filters"])
+        page.say("edit", panel="flags", sql=NATIONS)
+        page.until(lambda so_far: not so_far.page["filters"])
+        page.until(
+            lambda so_far: (
+                not so_far.panels["modes"]["filters"] and so_far.panels["modes"]["state"] == "exact"
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"column": "flag", "values": [7]}, "7 is no value of the type string"),
+        ({"column": "flag", "values": []}, "a selection has 1 to 200 values"),
+        ({"column": "flag", "values": ["R"] * 201}, "a selection has 1 to 200 values"),
+        ({"column": "flag", "range": ["R"]}, "a selection has 1 to 200 values, or a range of two"),
+        ({"column": "n", "values": [1]}, "'n' cannot be selected in this panel; it has: flag"),
+        ({"column": "flag", "values": ["R"], "range": [1, 2]}, "filter has a panel, a column"),
+        ({"column": "flag", "values": ["R"], "sql": "1 = 1"}, "filter has a panel, a column"),
+        ({"values": ["R"]}, "filter has a panel, a column"),
+    ],
+)
+def test_selections_that_are_none_are_refused(serve: Serve, entries: dict[str, Any], said: str) -> None:
+    with serve(PAGE).page() as page:
+        ended(page, "flags")
+        page.say("filter", panel="flags", **entries)
+        page.until(lambda so_far: so_far.notices)
+        assert said in page.notices[0]
+        assert page.page["filters"] == []
+
+
+def test_what_is_selected_is_a_value_and_never_sql(serve: Serve) -> None:
+    with serve(PAGE).page() as page:
+        ended(page, "flags", "modes")
+        page.say("filter", panel="flags", column="flag", values=[EVIL])
+        page.until(lambda so_far: so_far.panels["modes"]["state"] == "empty")
+        assert page.panels["modes"]["failure"] is None
+
+
+def test_a_panel_that_cannot_be_filtered_says_so(serve: Serve) -> None:
+    own = "WITH lineitem AS (SELECT * FROM lineitem) SELECT count(*) AS n FROM lineitem"
+    with serve(panel(FLAGS, id="flags") + panel(own, id="own")).page() as page:
+        ended(page, "flags", "own")
+        page.say("filter", panel="flags", column="flag", values=["R"])
+        page.until(lambda so_far: so_far.panels["own"]["unfiltered"])
+        assert "its WITH has a query that is called lineitem" in page.panels["own"]["unfiltered"]
+        assert page.panels["own"]["filters"] == []
+
+
+def test_a_filter_that_comes_while_a_panel_is_read_ends_that_run(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(PAGE)
+    with served.page() as page:
+        turnstile.let(8)
+        page.until(lambda so_far: "flag" in so_far.panels["flags"]["brushes"])
+        before = {run.sql: run for run in served.dashboard.runs.all}
+        page.say("filter", panel="flags", column="flag", values=["R"])
+        page.until_panel("modes", filters=["f1"])
+        assert before[MODES].state == "stopped"
+        turnstile.let()
+        ended(page, "flags", "modes")
+
+
+@pytest.mark.parametrize(
+    ("sql", "brushes"),
+    [
+        ("SELECT zone, count(*) FROM trips GROUP BY zone", {0: '"zone"'}),
+        ("SELECT t.zone % 5 AS k, sum(fare) FROM trips t GROUP BY k", {0: '"zone" % 5'}),
+        ("SELECT name, count(*) FROM trips JOIN zones USING (zone) GROUP BY 1", {0: '"name"'}),
+        ("SELECT name, count(*) FROM trips LEFT JOIN zones USING (zone) GROUP BY 1", {}),
+        ("SELECT zone, name FROM trips FULL JOIN zones USING (zone)", {}),
+        ("SELECT zone || name AS k FROM trips JOIN zones USING (zone)", {}),
+        ("SELECT zone FROM (SELECT zone FROM trips) AS t", {}),
+        ("SELECT * FROM trips", {}),
+        ("SELECT 1 AS one, max(zone) AS zone FROM trips", {}),
+        ("WITH trips AS (SELECT 1 AS zone) SELECT zone FROM trips", {}),
+        ("SELECT zone FROM trips UNION ALL SELECT zone FROM trips", {}),
+    ],
+)
+def test_what_can_be_selected_is_an_expression_over_one_table(sql: str, brushes: dict[int, str]) -> None:
+    found = reading_of(sql, TABLES).brushes
+    assert {position: brush.expression for position, brush in found.items()} == brushes
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*), 'é 日本' FROM trips",
+        "SELECT count(*) FROM Trips AS t -- trips\nWHERE t.zone >= 0",
+        'SELECT count(*) FROM "trips" WHERE "trips".zone >= 0',
+        "SELECT (SELECT count(*) FROM trips) + count(*) FROM trips a JOIN trips b USING (zone)",
+        "WITH few AS (FROM trips) SELECT count(*) FROM few, trips",
+        "SELECT count(*) FROM range(3), trips WHERE EXISTS (FROM trips)",
+    ],
+)
+def test_a_filtered_query_reads_as_if_its_table_had_only_those_rows(sql: str) -> None:
+    rows = "SELECT i % 3 AS zone, 1 AS fare, i AS at FROM range(12) AS r(i)"
+    zone = Filter("f1", "p1", "zone", "trips", "zone IN (1, 2)", {})
+    text = filtered(sql, [zone], TABLES)
+    with duckdb.connect() as whole, duckdb.connect() as part:
+        whole.execute(f"CREATE TABLE trips AS {rows}")
+        part.execute(f"CREATE TABLE trips AS SELECT * FROM ({rows}) WHERE zone IN (1, 2)")
+        assert whole.execute(text).fetchall() == part.execute(sql).fetchall()
+
+
+def test_a_query_over_what_may_hide_a_table_is_not_filtered() -> None:
+    zone = Filter("f1", "p1", "zone", "trips", "zone = 1", {})
+    with pytest.raises(FilterError, match="it reads late_trips, which may be made of other tables"):
+        filtered("SELECT count(*) FROM trips, late_trips", [zone], TABLES)
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        ("it's", pa.string()),
+        (True, pa.bool_()),
+        (7, pa.int64()),
+        ("9007199254740993", pa.int64()),
+        (0.1, pa.float64()),
+        (1e300, pa.float64()),
+        (1234.56, pa.decimal128(15, 2)),
+        ("2020-02-29", pa.date32()),
+        ("2020-02-29T01:02:03.000004", pa.timestamp("us")),
+    ],
+)
+def test_a_value_finds_its_own_row(value: Any, type_: pa.DataType) -> None:
+    """What the page is told of a value, and sends back, is equal to it in DuckDB."""
+    from relaqs_dashboards.answers import _cell
+
+    sent = {"string": str, "bool": bool}.get(str(type_), lambda each: each)(value)
+    text = condition_of(Brush("t", '"x"', False), {"values": [sent]}, type_)
+    cast = {"decimal128(15, 2)": "DECIMAL(15, 2)", "date32[day]": "DATE", "timestamp[us]": "TIMESTAMP"}
+    kind = (
+        cast.get(str(type_))
+        or {"string": "VARCHAR", "bool": "BOOLEAN", "int64": "BIGINT", "double": "DOUBLE"}[str(type_)]
+    )
+    with duckdb.connect() as oracle:
+        oracle.execute(f"CREATE TABLE t AS SELECT CAST($1 AS {kind}) AS x", [value])
+        assert oracle.execute(f"SELECT count(*) FROM t WHERE {text}").fetchall() == [(1,)]
+        assert _cell(oracle.execute("SELECT x FROM t").fetchall()[0][0]) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        (None, pa.float64()),
+        ("x" * 501, pa.string()),
+        ("1e999999", pa.int64()),
+        ("NaN", pa.float64()),
+        (True, pa.int64()),
+        ("1) OR (1 = 1", pa.int64()),
+        ("2020-13-01", pa.date32()),
+        ([1], pa.list_(pa.int64())),
+    ],
+)
+def test_a_value_that_is_none_of_its_type_is_refused(value: Any, type_: pa.DataType) -> None:
+    with pytest.raises(FilterError):
+        condition_of(Brush("t", '"x"', False), {"values": [value]}, type_)

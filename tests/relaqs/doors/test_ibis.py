@@ -1,0 +1,165 @@
+"""ibis' backend: expressions that are exact, or queries that sharpen, and clear words for the rest."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pandas
+import pytest
+from ibis import _
+
+import relaqs
+from relaqs import dbapi
+from relaqs.ibis import Backend
+from tests.relaqs.doors.questions import QUESTIONS, assert_same, duckdbs_answer
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def con(warehouse: Path) -> Iterator[Any]:
+    con = Backend().connect(str(warehouse), threads=2)
+    yield con
+    con.disconnect()
+
+
+def _averages(f: Any, a: Any) -> Any:
+    return f.group_by("origin").agg(late=f.dep_delay.mean(), n=f.count()).order_by("origin")
+
+
+def _a_filter(f: Any, a: Any) -> Any:
+    chosen = f.filter(f.month <= 3, f.carrier.isin(["UA", "AA"]), f.dest.startswith("S"))
+    return chosen.agg(miles=chosen.distance.sum())
+
+
+def _a_join(f: Any, a: Any) -> Any:
+    joined = f.join(a, "carrier").group_by(airline=_.name)
+    return joined.agg(worst=_.dep_delay.max()).order_by("airline")
+
+
+def _having(f: Any, a: Any) -> Any:
+    late = f.group_by("carrier").having(_.count() > 10000)
+    return late.agg(late=_.arr_delay.mean()).order_by("carrier")
+
+
+def _a_case(f: Any, a: Any) -> Any:
+    return f.group_by("month").agg(bad=(f.dep_delay > 60).ifelse(1, 0).sum()).order_by("month")
+
+
+def _rows(f: Any, a: Any) -> Any:
+    worst = f.filter(f.dep_delay > 900).order_by(ibis.desc("dep_delay"), "flight")
+    return worst.select("carrier", "flight", "dep_delay", "time_hour")
+
+
+EXPRESSIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "a count": lambda f, a: f.count().as_table(),
+    "averages by group": _averages,
+    "a filter": _a_filter,
+    "a join": _a_join,
+    "a top five": lambda f, a: (
+        f.group_by("dest").agg(n=f.count()).order_by(ibis.desc("n"), "dest").limit(5, offset=1)
+    ),
+    "having": _having,
+    "distinct values": lambda f, a: f.filter(f.origin != "JFK").tailnum.nunique().as_table(),
+    "a case": _a_case,
+    "a subquery": lambda f, a: f.filter(f.distance > f.distance.mean()).count().as_table(),
+    "rows": _rows,
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_rows_are_duckdbs(con: Any, files: Path, name: str) -> None:
+    expected = duckdbs_answer(files, QUESTIONS[name])
+    expression = EXPRESSIONS[name](con.table("flights"), con.table("airlines"))
+    for asked in (expression, con.sql(QUESTIONS[name])):
+        assert_same([tuple(row.values()) for row in asked.to_pyarrow().to_pylist()], expected)
+        assert_same(list(asked.to_pandas().itertuples(index=False)), expected)
+
+
+def test_tables_have_schemas(con: Any) -> None:
+    assert sorted(con.list_tables()) == ["airlines", "flights"]
+    assert con.list_tables(like="air") == ["airlines"]
+    assert con.table("airlines").schema() == ibis.schema({"carrier": "string", "name": "string"})
+    assert con.table("flights").time_hour.type().is_timestamp()
+    assert con.version == relaqs.__version__
+    with pytest.raises(ibis.common.exceptions.TableNotFound, match="nowhere"):
+        con.table("nowhere")
+
+
+def test_values_and_columns_and_batches(con: Any) -> None:
+    airlines = con.table("airlines")
+    assert airlines.count().execute() == 16
+    assert airlines.carrier.max().to_pyarrow().as_py() == "YV"
+    assert isinstance(airlines.carrier.execute(), pandas.Series)
+    assert sum(batch.num_rows for batch in airlines.to_pyarrow_batches(chunk_size=5)) == 16
+    assert airlines.to_polars().height == 16
+    least = ibis.param("int64")
+    far = con.table("flights").filter(_.distance > least).count()
+    assert (
+        con.execute(far, params={least: 4000})
+        == con.table("flights").filter(_.distance > 4000).count().execute()
+    )
+    assert airlines.limit(3).execute().shape == (3, 2)
+
+
+def test_online_gives_a_query_that_sharpens(con: Any) -> None:
+    flights = con.table("flights")
+    far = flights.group_by("origin").agg(far=flights.distance.mean())
+    answer = con.online(far, target="10%").result(until="10%")
+    assert answer.table.column_names == ["origin", "far", "far_low", "far_high", "far_certified"]
+    assert answer.error <= 0.1
+    exact = con.online(flights.distance.mean()).result()
+    assert exact.estimate.column(0)[0].as_py() == pytest.approx(flights.distance.mean().execute())
+
+
+@pytest.mark.parametrize(
+    ("use", "words"),
+    [
+        (lambda con: con.create_table("x", con.table("airlines")), "nothing can be written"),
+        (lambda con: con.create_view("x", con.table("airlines")), "nothing can be written"),
+        (lambda con: con.insert("airlines", con.table("airlines")), "nothing can be written"),
+        (lambda con: con.drop_table("airlines"), "nothing can be written"),
+        (lambda con: con.table("airlines").cache(), "nothing can be written"),
+        (lambda con: con.list_tables(database="main"), "no database 'main'"),
+        (lambda con: con.table("airlines").union(_names()).execute(), "memtable"),
+        (lambda con: con.table("airlines").mutate(x=_doubled(_.carrier)).execute(), "function of Python"),
+    ],
+)
+def test_what_cannot_be_done_says_so(con: Any, use: Callable[[Any], Any], words: str) -> None:
+    with pytest.raises(ibis.common.exceptions.UnsupportedOperationError, match=words):
+        use(con)
+    assert con.table("airlines").count().execute() == 16
+
+
+def _names() -> Any:
+    return ibis.memtable({"carrier": ["XX"], "name": ["Nobody"]})
+
+
+@ibis.udf.scalar.python
+def _doubled(text: str) -> str:
+    return text * 2
+
+
+def test_errors_of_queries_are_ours(con: Any) -> None:
+    with pytest.raises(relaqs.SqlError, match="nope"):
+        con.sql("SELECT nope FROM flights", schema={"nope": "int64"}).execute()
+    with pytest.raises(dbapi.ProgrammingError, match="only SELECT"):
+        con.raw_sql("DELETE FROM flights").close()
+    assert con.raw_sql("SELECT count(*) FROM airlines").fetchall() == [(16,)]
+
+
+def test_a_session_of_ones_own_may_be_used(warehouse: Path) -> None:
+    with relaqs.connect(warehouse, views={"few": "SELECT * FROM airlines LIMIT 2"}, threads=1) as session:
+        con = Backend.from_connection(session)
+        assert con.table("few").count().execute() == 2
+
+
+def test_ibis_finds_the_backend_by_an_entry_point() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module = import_module(project["entry-points"]["ibis.backends"]["relaqs"])
+    assert module.Backend.name == "relaqs"

@@ -1,0 +1,297 @@
+"""What a connection may say: settings, transactions, several statements, cancelling, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import relaqs
+from relaqs.serve.entry import Door
+from relaqs.serve.server import Server
+from tests.relaqs.serve.server_process import Running
+
+LONG = "SELECT count(*) FROM trips AS a, trips AS b WHERE a.fare * b.distance + a.id < b.id"
+TOTAL = "SELECT sum(fare) AS total FROM trips WHERE shared"
+
+
+@pytest.fixture
+def connection(server: Running) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(server.address()) as connection:
+        yield connection
+
+
+def value(connection: psycopg.Connection[Any], sql: str) -> Any:
+    row = connection.execute(sql).fetchone()
+    return None if row is None else row[0]
+
+
+@contextmanager
+def heard(connection: psycopg.Connection[Any]) -> Iterator[list[str]]:
+    """Give the list of notices that come meanwhile."""
+    said: list[str] = []
+    connection.add_notice_handler(listener := lambda notice: said.append(notice.message_primary or ""))
+    yield said
+    connection.remove_notice_handler(listener)
+
+
+def test_nothing_approximate_comes_without_a_setting(connection: psycopg.Connection[Any]) -> None:
+    with heard(connection) as said:
+        exact = value(connection, TOTAL)
+        connection.execute("SET relaqs.target = '20%'")
+        assert value(connection, TOTAL) != exact
+        assert len(said) == 1
+        connection.execute("RESET relaqs.target")
+        assert value(connection, TOTAL) == exact
+        connection.execute("SET relaqs.intervals = on")
+        assert value(connection, TOTAL) == exact
+    assert len(said) == 1
+
+
+def test_settings_go_back_with_the_transaction(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        shown = lambda: value(connection, "SHOW relaqs.target")  # noqa: E731
+        connection.execute("BEGIN")
+        connection.execute("SET relaqs.target = '5%'")
+        connection.execute("ROLLBACK")
+        assert shown() == "off"
+        connection.execute("BEGIN; SET LOCAL relaqs.target = '5%'")
+        assert shown() == "5%"
+        connection.execute("COMMIT")
+        assert shown() == "off"
+        connection.execute("BEGIN; SET relaqs.target = '5%'; COMMIT")
+        assert shown() == "5%"
+        connection.execute("RESET ALL")
+        assert shown() == "off"
+
+
+def test_a_setting_may_come_with_the_connection(server: Running) -> None:
+    with psycopg.connect(
+        f"{server.address()} options='-crelaqs.target=7% -c statement_timeout=9s'"
+    ) as connection:
+        assert value(connection, "SHOW relaqs.target") == "7%"
+        connection.execute("SET relaqs.target = off")
+        connection.execute("RESET relaqs.target")
+        assert value(connection, "SHOW relaqs.target") == "7%"
+        assert value(connection, "SHOW statement_timeout") == "9000"
+    with pytest.raises(psycopg.OperationalError, match=r"relaqs\.target is '-7%'"):
+        psycopg.connect(f"{server.address()} options='-crelaqs.target=-7%'")
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "words"),
+    [
+        ("SET relaqs.targt = '5%'", "42704", "did you mean relaqs.target"),
+        ("SET relaqs.target = 'five'", "22023", "such as 5% or 0.05, or off"),
+        ("SET relaqs.within = '-1s'", "22023", "a time above 0"),
+        ("SET relaqs.intervals = maybe", "22023", "on or off"),
+        ("SET relaqs.confidence = '20%'", "22023", "between 50% and 100%"),
+        ("SET client_encoding = 'LATIN1'", "22023", "this server has UTF8"),
+        ("SET server_version = '99'", "55P02", "cannot be changed"),
+        ("INSERT INTO trips VALUES (1)", "25006", "only reads"),
+        ("DROP TABLE trips", "25006", "only reads"),
+        ("COPY trips TO STDOUT", "0A000", "COPY is not served"),
+        ("DECLARE c CURSOR FOR SELECT 1", "0A000", "DECLARE is not served"),
+        ("BEGIN READ WRITE", "25006", "only reads"),
+        ("SELECT nope FROM trips", "42601", "nope"),
+        ("SELECT * FROM nope", "42P01", "there is no table nope"),
+        ("SELECT * FROM read_csv('/etc/passwd')", "42601", "read_csv is not allowed"),
+        ("SELECT * FROM trips, pg_class", "0A000", "ask one at a time"),
+        ("SELECT 'x'::INTEGER", "22000", "Conversion Error"),
+        ("SELECT TIME WITH TIME ZONE '01:00:00+02' AS t", "0A000", "CAST(t AS VARCHAR)"),
+        ("EXPLAIN ANALYZE SELECT 1", "0A000", "EXPLAIN SELECT"),
+        ("SELECT 'open", "42601", "never closed"),
+    ],
+)
+def test_each_refusal_has_its_words_and_its_code(server: Running, sql: str, code: str, words: str) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute(sql)
+        assert refused.value.sqlstate == code
+        assert words in str(refused.value)
+        assert value(connection, "SELECT 1") == 1
+
+
+def test_a_failed_transaction_takes_nothing_but_its_end(connection: psycopg.Connection[Any]) -> None:
+    with pytest.raises(psycopg.Error):
+        connection.execute("SELECT nope FROM trips")
+    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+        connection.execute("SELECT 1")
+    connection.commit()
+    assert value(connection, "SELECT 1") == 1
+
+
+def test_an_error_says_where_it_is_in_the_text(connection: psycopg.Connection[Any]) -> None:
+    sql = "SELECT 1;\nSELECT fare,\n  nope FROM trips"
+    with pytest.raises(psycopg.Error) as refused:
+        connection.execute(sql)
+    place = int(refused.value.diag.statement_position or 0)
+    assert sql[place - 1 :].startswith("nope")
+
+
+def test_several_statements_are_answered_one_after_another(server: Running) -> None:
+    with psycopg.connect(server.address(), autocommit=True) as connection:
+        cursor = connection.execute("SELECT 1 AS a; SET relaqs.target = '9%'; SHOW relaqs.target; SELECT 'x'")
+        found = [list(cursor.results())]
+    assert len(found[0]) == 4
+
+
+def test_explain_says_how_it_would_be_answered(connection: psycopg.Connection[Any]) -> None:
+    sql = "EXPLAIN SELECT avg(fare) FROM trips"
+    assert value(connection, sql) == "mode: exact"
+    connection.execute("SET relaqs.target = '5%'")
+    assert value(connection, sql) == "mode: mergeable"
+
+
+def test_intervals_come_as_columns_with_names_that_are_free(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.target = '20%'")
+    connection.execute("SET relaqs.intervals = on")
+    cursor = connection.cursor(binary=True)
+    cursor.execute(
+        "SELECT zone, avg(fare) AS m, max(day) AS d, 1 AS m_low FROM trips GROUP BY zone ORDER BY zone"
+    )
+    names = [column.name for column in cursor.description or ()]
+    assert names == [
+        *("zone", "m", "d", "m_low"),
+        *("m_low_", "m_high", "m_certified", "d_low", "d_high", "d_certified"),
+    ]
+    for row in cursor.fetchall():
+        cells = dict(zip(names, row, strict=True))
+        assert cells["m_low_"] <= cells["m"] <= cells["m_high"]
+        assert cells["d_low"] <= cells["d"]
+
+
+def test_within_gives_the_best_answer_after_that_time(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.within = '1ms'")
+    with pytest.raises(psycopg.errors.QueryCanceled):
+        connection.execute(f"{TOTAL} -- a plan of its own")
+    connection.rollback()
+    connection.execute("SET relaqs.within = '60s'")
+    with heard(connection) as said:
+        connection.execute(TOTAL)
+    assert said == ["exact: all rows that count were read"]
+
+
+def test_a_portal_is_fetched_bit_by_bit(server: Running) -> None:
+    import asyncpg
+
+    async def fetch() -> list[int]:
+        connection = await asyncpg.connect(host=server.host, port=server.port, user="ana", database="relaqs")
+        async with connection.transaction():
+            cursor = await connection.cursor("SELECT id FROM trips WHERE id < 2500 ORDER BY id")
+            parts = [await cursor.fetch(count) for count in (1, 1023, 1, 1000, 1000)]
+        await connection.close()
+        assert [len(part) for part in parts] == [1, 1023, 1, 1000, 475]
+        return [row["id"] for part in parts for row in part]
+
+    assert asyncio.run(fetch()) == list(range(2500))
+
+
+# What follows looks into the server, which therefore runs in this process.
+
+
+@dataclass
+class Inside:
+    """A server on a thread of the test, with its session."""
+
+    session: relaqs.Session
+    port: int
+    loop: asyncio.AbstractEventLoop
+    server: Server
+
+    def connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(f"host=127.0.0.1 port={self.port} user=ana", autocommit=True)
+
+    def jobs(self) -> int:
+        return len(self.session.status().jobs)
+
+
+@pytest.fixture
+def inside(warehouse: Path) -> Iterator[Inside]:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    with relaqs.connect(warehouse, threads=2) as session:
+        server = Server(session, Door())
+        _, port = asyncio.run_coroutine_threadsafe(server.start("127.0.0.1", 0), loop).result(30)
+        yield Inside(session, port, loop, server)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(30)
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join(30)
+    loop.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until it holds, half a minute at most."""
+    pause, deadline = threading.Event(), time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it never came to hold"
+        pause.wait(0.01)
+
+
+def in_the_background(work: Callable[[], object]) -> list[object]:
+    """Return a list that the work's result, or its error, will be put into."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except Exception as error:
+            outcome.append(error)
+
+    threading.Thread(target=run).start()
+    return outcome
+
+
+def test_cancelling_stops_the_query_and_not_the_connection(inside: Inside) -> None:
+    with inside.connect() as connection, inside.connect() as other:
+        outcome = in_the_background(lambda: connection.execute(LONG))
+        until(lambda: inside.jobs() == 1)
+        other.cancel_safe()  # has nothing to cancel, and touches no other
+        assert inside.jobs() == 1
+        connection.cancel_safe()
+        until(lambda: bool(outcome))
+        assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
+        until(lambda: inside.jobs() == 0)
+        assert value(connection, "SELECT 1") == 1
+
+
+def test_a_client_that_goes_away_stops_its_query(inside: Inside) -> None:
+    connection = inside.connect()
+    outcome = in_the_background(lambda: connection.execute(LONG))
+    until(lambda: inside.jobs() == 1)
+    with socket.socket(fileno=connection.fileno()) as line:
+        line.shutdown(socket.SHUT_RDWR)
+        until(lambda: inside.jobs() == 0)
+        until(lambda: bool(outcome))
+        line.detach()
+    connection.close()
+
+
+def test_a_timeout_of_the_client_stops_its_query(inside: Inside) -> None:
+    with inside.connect() as connection:
+        connection.execute("SET statement_timeout = '200ms'")
+        with pytest.raises(psycopg.errors.QueryCanceled, match=r"statement_timeout, which is 0\.2 s"):
+            connection.execute(LONG)
+        until(lambda: inside.jobs() == 0)
+
+
+def test_a_server_that_stops_tells_its_clients(inside: Inside) -> None:
+    idle, busy = inside.connect(), inside.connect()
+    outcome = in_the_background(lambda: busy.execute(LONG))
+    until(lambda: inside.jobs() == 1)
+    asyncio.run_coroutine_threadsafe(inside.server.stop(), inside.loop).result(10)
+    until(lambda: bool(outcome))
+    assert isinstance(outcome[0], psycopg.errors.AdminShutdown)
+    with pytest.raises(psycopg.errors.AdminShutdown, match="the server is stopping"):
+        idle.execute("SELECT 1")
+    until(lambda: inside.jobs() == 0)
