@@ -142,9 +142,11 @@ class CellEvaluator:
             arrays[name] = np.repeat(of_variants[:, None], sums.shape[1], axis=1)
         if not self._is_plain:
             return self._in_duckdb(groups, arrays)
+        cells = np.empty((*sums.shape[:2], len(self._compiled)))  # of no output where all are quantiles
         with np.errstate(divide="ignore", invalid="ignore"):
-            cells = [np.broadcast_to(function(arrays), sums.shape[:2]) for function in self._compiled]
-        return np.stack(cells, axis=2)
+            for i, function in enumerate(self._compiled):
+                cells[:, :, i] = function(arrays)
+        return cells
 
     def _in_duckdb(self, groups: ShownGroups, arrays: dict[str, FloatArray]) -> FloatArray:
         shape = arrays[SCALE].shape
