@@ -50,4 +50,5 @@ class RunningJobs:
         runners = [runner for runner, _ in list(self._runners.values())]  # jobs end meanwhile
         for runner in runners:
             runner.stop()
-        return all([runner.wait(timeout_seconds) for runner in runners])
+        ends = [runner.wait(timeout_seconds) for runner in runners]
+        return all(ends)

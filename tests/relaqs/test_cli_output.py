@@ -26,7 +26,16 @@ from tests.relaqs.examples import NATIONS, revenue, snapshot
 DAY = datetime.date(1998, 8, 2)
 KEYS = {
     *("table", "estimate", "columns", "fraction", "error", "confidence", "interval", "batch", "batches"),
-    *("elapsed_seconds", "is_exact", "mode", "unseen_groups", "warnings", "target", "certain_rows"),
+    *(
+        "elapsed_seconds",
+        "is_exact",
+        "mode",
+        "unseen_groups",
+        "warnings",
+        "target",
+        "certain_rows",
+        "version",
+    ),
 }
 
 

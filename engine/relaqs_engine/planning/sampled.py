@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from relaqs_engine.plans.online_plan import OnlinePlan
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.whole import WholePlan
-    from relaqs_engine.rewrite.carve import Deeper
+    from relaqs_engine.rewrite.carve import PlanPart
 
 # A query reads so many rows of static tables at most beside answers so far, unless it aggregates them. How
 # many they are after their conditions is found while it runs.
@@ -173,12 +173,10 @@ def _online_or_over_derived_whole(draft: Draft, tables: frozenset[str]) -> Merge
 
 def _around_deeper(draft: Draft) -> AroundPlan | None:
     """Return the plan of a query with aggregations that other answers decide about, None if it is none."""
-    from relaqs_engine.rewrite.carve import Deeper
-
-    return _around(draft, Deeper(draft.catalog.is_sampled, lambda *query: _whole_part(draft, *query)))
+    return _around(draft, lambda *query: _whole_part(draft, *query))
 
 
-def _around(draft: Draft, deeper: Deeper | None = None) -> AroundPlan | None:
+def _around(draft: Draft, plan_whole: PlanPart | None = None) -> AroundPlan | None:
     """Return the plan of a query over the answers of simpler ones, None where it is not one."""
     from relaqs_engine.rewrite.around import plan_around
     from relaqs_engine.rewrite.carve import carve
@@ -186,7 +184,13 @@ def _around(draft: Draft, deeper: Deeper | None = None) -> AroundPlan | None:
     try:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
-            carved = carve(draft.tree, lambda *query: _part(draft, *query), draft.binder.describe, deeper)
+            carved = carve(
+                draft.tree,
+                lambda *query: _part(draft, *query),
+                draft.binder.describe,
+                draft.catalog.is_sampled,
+                plan_whole,
+            )
             check_parts_read_little_whole(draft, carved.parts, carved.queries)
             return plan_around(draft, carved)
     except NotOnlineError:

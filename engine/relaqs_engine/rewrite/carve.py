@@ -46,17 +46,6 @@ class Carved:
 PlanPart = Callable[[exp.Query, str], PartPlan | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Deeper:
-    """What is asked of a catalog to cut a query where its aggregations have no plan either.
-
-    is_sampled: whether the table of a name is sampled. plan_whole: plans a query that is read whole.
-    """
-
-    is_sampled: Callable[[str], bool]
-    plan_whole: PlanPart
-
-
 def answer_name(index: int) -> str:
     return f"answer_{index}"
 
@@ -65,7 +54,13 @@ def answer_index(name: str) -> int:
     return int(name.removeprefix("answer_"))
 
 
-def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe, deeper: Deeper | None = None) -> Carved:
+def carve(
+    tree: exp.Query,
+    plan_part: PlanPart,
+    describe: Describe,
+    is_sampled: Callable[[str], bool] = lambda table: True,
+    plan_whole: PlanPart | None = None,
+) -> Carved:
     """Return a qualified query without WITH, cut at its aggregations. Raises NotOnlineError.
 
     Args:
@@ -73,7 +68,9 @@ def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe, deeper: Deep
         plan_part: plans one inner query, which it is given as a tree and as text. It returns None for a
             query that cannot be planned on its own.
         describe: gives the columns of a query, as (name, DuckDB type).
-        deeper: also cut aggregations about which other answers decide. None: do not.
+        is_sampled: whether the table of a name is sampled.
+        plan_whole: plans an aggregation that is read whole. With it, aggregations are cut as well that
+            have no plan because other answers decide about their rows.
 
     >>> import sqlglot
     >>> sql = "SELECT t.zone AS zone, rank() OVER (ORDER BY sum(t.km)) AS place FROM t GROUP BY t.zone"
@@ -84,7 +81,7 @@ def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe, deeper: Deep
     >>> print(carved.outer.sql("duckdb"))
     SELECT answer_0."key_0" AS zone, RANK() OVER (ORDER BY answer_0."value_0") AS place FROM answer_0
     """
-    carver = _Carver(plan_part, describe, deeper)
+    carver = _Carver(plan_part, describe, is_sampled, plan_whole)
     outer = carver.cut(tree.copy())
     return Carved(outer, tuple(carver.parts), tuple(carver.queries))
 
@@ -92,11 +89,18 @@ def carve(tree: exp.Query, plan_part: PlanPart, describe: Describe, deeper: Deep
 class _Carver:
     """Puts answers in the place of inner queries, and collects the plans of those, equal ones once."""
 
-    def __init__(self, plan_part: PlanPart, describe: Describe, deeper: Deeper | None) -> None:
+    def __init__(
+        self,
+        plan_part: PlanPart,
+        describe: Describe,
+        is_sampled: Callable[[str], bool],
+        plan_whole: PlanPart | None,
+    ) -> None:
         self.parts: list[PartPlan] = []
         self.queries: list[exp.Select] = []
         self._plan_part = plan_part
-        self._deeper = deeper
+        self._is_sampled = is_sampled
+        self._plan_whole = plan_whole
         self._members = 0
         self._describe = describe
         self._index_of: dict[str, int] = {}
@@ -118,22 +122,31 @@ class _Carver:
         query = with_explicit_keys(query)
         if not aggregates(query):
             return self._whole(query) or self._listing(query) or self._around(query)
-        if self._deeper:
-            return self._aggregation(query) or self._deeper_aggregation(query, self._deeper)
-        return self._aggregation(query) or self._around(self._below_union(query) or query)
+        if self._plan_whole:
+            return self._aggregation(query) or self._deeper_aggregation(query, self._plan_whole)
+        return self._aggregation(query) or self._around(
+            self._below_union(query) or self._of_static_rows(query) or query
+        )
 
-    def _deeper_aggregation(self, query: exp.Select, deeper: Deeper) -> exp.Query:
+    def _of_static_rows(self, query: exp.Select) -> exp.Select | None:
+        """Return an aggregation of static tables over finer groups, None where it reads others, too."""
+        tables = [source for source in sources_of(query) if isinstance(source, exp.Table)]
+        if len(tables) < len(sources_of(query)) or any(self._is_sampled(table.name) for table in tables):
+            return None
+        return self._before_it_is_decided(query)
+
+    def _deeper_aggregation(self, query: exp.Select, plan_whole: PlanPart) -> exp.Query:
         """Return an aggregation about which other answers decide. What cannot be cut is read whole."""
         count = len(self.parts)
         try:
-            finer = self._below_union(query) or self._before_it_is_decided(query, deeper) or query
+            finer = self._below_union(query) or self._before_it_is_decided(query) or query
             cut = self._around(finer.copy())
             if any(part.is_estimated and not part.tells_certain_rows for part in self.parts[count:]):
                 raise NotOnlineError("rows are combined that can only be combined when all of them are there")
             return cut
         except NotOnlineError:
             self._forget_from(count)
-            whole = self._whole(query, deeper.plan_whole)
+            whole = self._whole(query, plan_whole)
             if whole is None:
                 raise
             return whole
@@ -183,7 +196,7 @@ class _Carver:
     def _cut_subqueries(self, part: object) -> None:
         if isinstance(part, exp.Expr):
             for inner in own_nodes(part, exp.Query):
-                inner = self._asking_members(inner) if self._deeper else inner
+                inner = self._asking_members(inner) if self._plan_whole else inner
                 container = inner.parent
                 assert container is not None
                 if isinstance(container, exp.In):
@@ -230,7 +243,7 @@ class _Carver:
     def _aggregation(self, query: exp.Select) -> exp.Select | None:
         """Return what stands around the aggregates of a query: windows, DISTINCT, QUALIFY, ORDER BY."""
         around = any(query.args.get(part) for part in ("distinct", "qualify", "windows"))
-        around = around or (self._deeper is not None and _has_query_in_having(query))
+        around = around or (self._plan_whole is not None and _has_query_in_having(query))
         if not around and query.find(exp.Window) is None:
             return self._whole(query)
         outer, inner = _split(query)
@@ -250,10 +263,10 @@ class _Carver:
         merged = below_union(inner, self._types_of)
         return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
 
-    def _before_it_is_decided(self, query: exp.Select, deeper: Deeper) -> exp.Select | None:
+    def _before_it_is_decided(self, query: exp.Select) -> exp.Select | None:
         """Return the query over finer groups, about which other answers decide. None where there are none."""
         outer, inner = _split(query)
-        merged = before_it_is_decided(inner, deeper.is_sampled)
+        merged = before_it_is_decided(inner, self._is_sampled)
         return outer.from_(merged.subquery(_Core.TABLE)) if merged else None
 
     def _types_of(self, query: exp.Query) -> list[str]:
