@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.relaqs.serve.server_process import Running, lay_out, serving
+from benchmarks.server_process import Running, serving
+from tests.relaqs.serve.served_tables import lay_out
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from tests.relaqs.serve.server_process import TRIPS, ZONES
+from tests.relaqs.serve.served_tables import TRIPS, ZONES
 
 QUESTIONS = (
     "SELECT count(*) AS n FROM trips",

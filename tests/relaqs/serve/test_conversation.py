@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 import relaqs
+from benchmarks.server_process import Running
 from relaqs.serve.entry import Door
 from relaqs.serve.server import Server
-from tests.relaqs.serve.server_process import Running
 
 LONG = "SELECT count(*) FROM trips AS a, trips AS b WHERE a.fare * b.distance + a.id < b.id"
 TOTAL = "SELECT sum(fare) AS total FROM trips WHERE shared"

@@ -16,8 +16,9 @@ import psycopg
 import pytest
 import sqlalchemy
 
+from benchmarks.server_process import Running
 from tests.relaqs.serve.questions import QUESTIONS, close, true_rows
-from tests.relaqs.serve.server_process import ROWS, Running
+from tests.relaqs.serve.served_tables import ROWS
 
 Ask = Callable[[Running, str], list[Any]]
 

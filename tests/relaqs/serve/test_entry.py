@@ -12,13 +12,13 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.server_process import Running, serving
 from relaqs.arguments import ArgumentError
 from relaqs.cli import program
 from relaqs.serve.failures import RefusedError
 from relaqs.serve.quotas import Limits, UserQuota
 from relaqs.serve.users import Users
 from tests.relaqs.executors.certificates import signed
-from tests.relaqs.serve.server_process import Running, serving
 
 PASSWORDS = {"ana": "a secret", "ben": "pässword; 'x'"}
 

@@ -15,7 +15,7 @@ from pygwire.messages import Bind, Execute, Parse, Query, SSLRequest, StartupMes
 
 from benchmarks import hostile_server
 from benchmarks.hostile_statements import statement
-from tests.relaqs.serve.server_process import Running, serving
+from benchmarks.server_process import Running, serving
 
 STARTUP = StartupMessage({"user": "eve", "database": "relaqs"}).to_wire()
 MESSAGES = (
