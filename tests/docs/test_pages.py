@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
@@ -70,7 +71,7 @@ class Reader:
 
     def _run_python(self, block: Block) -> str:
         source = "\n" * (block.line - 1) + self._here(block.code)
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
+        with mock.patch.dict(os.environ, ENVIRONMENT), contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(source, str(block.page), "exec"), self.names)
         return printed.getvalue()
 

@@ -21,6 +21,7 @@ from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Partition
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 
 SAMPLE_ROWS = 200_000
+_FILES_AT_ONCE = 50  # DuckDB may hold all files of a statement open, and a process few
 _SAMPLE = f"{RESERVED_PREFIX}sample"
 _UNIT = f"{RESERVED_PREFIX}unit"
 
@@ -45,13 +46,14 @@ def distinct_counts(
         sample_rows: about how many rows to sample.
     """
     count, blocks = size_of_sample(partitions, sample_rows)
-    files = list_literal([str(file) for file in files_of(partitions[:count])])
-    table = f"read_parquet({files}, hive_partitioning = false)"
     unit = f"hash({', '.join(key)})" if key else "0"
-    cursor.run(
-        f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS SELECT *, {unit} AS {_UNIT} FROM {table} "
-        f"WHERE {BLOCK_COLUMN} < {blocks}"
-    )
+    into = f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS"
+    files = [str(file) for file in files_of(partitions[:count])]
+    for first in range(0, len(files), _FILES_AT_ONCE):
+        some = list_literal(files[first : first + _FILES_AT_ONCE])
+        table = f"read_parquet({some}, hive_partitioning = false)"
+        cursor.run(f"{into} SELECT *, {unit} AS {_UNIT} FROM {table} WHERE {BLOCK_COLUMN} < {blocks}")
+        into = f"INSERT INTO {_SAMPLE}"
     in_sample = sum(sum(partition.block_rows[:blocks]) for partition in partitions[:count])
     rows = sum(partition.row_count for partition in partitions)
     counted = "DISTINCT " + _UNIT if key else "*"
