@@ -134,6 +134,8 @@ class Reader:
                 _wait_for(int(opened[1]), block)
 
     def leave(self) -> None:
+        if "shell" in vars(self) and self.shell.find_line_magic("relaqs") is not None:
+            self.shell.run_line_magic("relaqs", "").close()  # IPython keeps the shell until the process ends
         for server in reversed(self.servers):
             os.killpg(server.pid, signal.SIGTERM)
         for server in self.servers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,12 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 @pytest.fixture
-def shell() -> InteractiveShell:
+def shell() -> Iterator[InteractiveShell]:
     shell = InteractiveShell(config=Config(HistoryManager={"enabled": False}))
     shell.extension_manager.load_extension("relaqs")
-    return shell
+    yield shell
+    with suppress(UsageError):  # no tables were opened
+        shell.run_line_magic("relaqs", "").close()  # IPython keeps the shell until the process ends
 
 
 def asked(shell: InteractiveShell, line: str, sql: str = FLAGS) -> Any:
