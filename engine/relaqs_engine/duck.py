@@ -372,6 +372,17 @@ def list_literal(texts: Sequence[str]) -> str:
     return "[" + ", ".join(quote_text(text) for text in texts) + "]"
 
 
+def parquet_rows(files: Iterable[Path | str]) -> str:
+    """Return the table of the rows of Parquet files, with the columns that the files themselves have.
+
+    A folder of the user's may be called "year=2020", which DuckDB would else take for a column.
+
+    >>> parquet_rows(["zone=1/a.parquet"])
+    "read_parquet(['zone=1/a.parquet'], hive_partitioning = false)"
+    """
+    return f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+
+
 def one_file(path: str) -> str:
     """Return the pattern that stands for this one file, where DuckDB takes patterns.
 

@@ -23,7 +23,7 @@ import numpy as np
 from relaqs_bootstrap import Variance
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs_engine.duck import list_literal
+from relaqs_engine.duck import parquet_rows
 from relaqs_engine.execution.cells import ShownGroups, estimated_outputs
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, Layout
@@ -53,7 +53,7 @@ def certain_sql(plan: RowGroupPlan) -> str:
 def _over(plan: RowGroupPlan, sql: str, files: Sequence[str], first_block: int) -> str:
     (stream,) = plan.sample.streams
     block = f"CAST({first_block} + file_index AS INTEGER) AS {BLOCK_COLUMN}"
-    read = f"read_parquet({list_literal(files)}, hive_partitioning = false)"
+    read = parquet_rows(files)
     return sql.replace(stream.token, f"(SELECT *, {block} FROM {read})")
 
 

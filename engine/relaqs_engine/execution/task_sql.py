@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from relaqs_engine.catalog import Catalog
-from relaqs_engine.duck import list_literal
+from relaqs_engine.duck import parquet_rows
 from relaqs_engine.layouts.manifest import Layout, Partition
 from relaqs_engine.layouts.reads import LaidOutRead, read_of_copy, read_of_outliers, read_of_partitions
 from relaqs_engine.plans.folded import FoldedPlan
@@ -23,8 +23,7 @@ def partial_sql(plan: FoldedPlan, catalog: Catalog, partitions: tuple[int, ...],
     """Return the partial query over the given partitions of every stream."""
     partial = plan.partial
     files = {
-        stream.token: _read_parquet(_paths(catalog.table(stream.table), partitions))
-        for stream in plan.streams
+        stream.token: parquet_rows(_paths(catalog.table(stream.table), partitions)) for stream in plan.streams
     }
     return _filled(partial.by_block_sql if by_block and partial.by_block_sql else partial.sql, files)
 
@@ -65,7 +64,7 @@ def reads_outliers(plan: FoldedPlan, batch: MiniBatch) -> bool:
 def outlier_sql(plan: FoldedPlan, catalog: Catalog) -> str:
     """Return the partial query over the outlier index."""
     (stream,) = plan.streams
-    files = _read_parquet(catalog.table(stream.table).outlier_paths)
+    files = parquet_rows(catalog.table(stream.table).outlier_paths)
     return _filled(plan.partial.outlier_sql, {stream.token: files})
 
 
@@ -83,7 +82,7 @@ def heavy_sql(plan: FoldedPlan, heavy: HeavyGroups, catalog: Catalog) -> str:
     for stream in plan.streams:
         layout = catalog.table(stream.table)
         rows = _rows_of_heavy(layout, heavy)
-        files[stream.token] = _read_parquet([layout.directory / each.file for each in rows.files])
+        files[stream.token] = parquet_rows([layout.directory / each.file for each in rows.files])
     return f"SELECT *, {heavy.fan_out_sql} AS {FAN_OUT} FROM ({_filled(plan.partial.sql, files)})"
 
 
@@ -122,12 +121,6 @@ def _filled(sql: str, places: Mapping[str, str]) -> str:
 
 def _paths(layout: Layout, partitions: Sequence[int]) -> list[Path]:
     return [path for i in partitions for path in layout.paths_of(i)]
-
-
-def _read_parquet(paths: Sequence[object]) -> str:
-    files = list_literal([str(path) for path in paths])
-    # A folder of the user's may be called "year=2020"; DuckDB would take that for a column.
-    return f"read_parquet({files}, hive_partitioning = false)"
 
 
 def _text(value: str) -> str:

@@ -6,7 +6,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from relaqs_engine.duck import DEFAULT_MEMORY_LIMIT_BYTES, Cursor, list_literal, open_for_writing
+from relaqs_engine.duck import (
+    DEFAULT_MEMORY_LIMIT_BYTES,
+    Cursor,
+    list_literal,
+    open_for_writing,
+    parquet_rows,
+)
 from relaqs_engine.errors import DataError
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.build import Progress
@@ -97,9 +103,8 @@ def _as_one_file(
         return partition
     progress(0.9 * position / count, f"writing partition {position + 1} of {count}")
     check_intact(held.directory, partition.files, range(len(held.columns) + held.is_sampled))
-    files = list_literal([str(path) for path in held.paths_of(position)])
     file = target.parts / f"part-{position:05d}.parquet"
-    copy_to_parquet(cursor, f"SELECT * FROM read_parquet({files}, hive_partitioning = false)", file)
+    copy_to_parquet(cursor, f"SELECT * FROM {parquet_rows(held.paths_of(position))}", file)
     made = settled(cursor, target, file, partition.row_count, partition.unit_count, partition.block_rows)
     ((rows,),) = cursor.rows(f"SELECT count(*) FROM read_parquet({list_literal([str(file)])})")
     if rows != partition.row_count:

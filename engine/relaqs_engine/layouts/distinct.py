@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from relaqs_engine.duck import Cursor, list_literal, quote_name
+from relaqs_engine.duck import Cursor, parquet_rows, quote_name
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Partition
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 
@@ -48,10 +48,9 @@ def distinct_counts(
     count, blocks = size_of_sample(partitions, sample_rows)
     unit = f"hash({', '.join(key)})" if key else "0"
     into = f"CREATE OR REPLACE TEMP TABLE {_SAMPLE} AS"
-    files = [str(file) for file in files_of(partitions[:count])]
+    files = files_of(partitions[:count])
     for first in range(0, len(files), _FILES_AT_ONCE):
-        some = list_literal(files[first : first + _FILES_AT_ONCE])
-        table = f"read_parquet({some}, hive_partitioning = false)"
+        table = parquet_rows(files[first : first + _FILES_AT_ONCE])
         cursor.run(f"{into} SELECT *, {unit} AS {_UNIT} FROM {table} WHERE {BLOCK_COLUMN} < {blocks}")
         into = f"INSERT INTO {_SAMPLE}"
     in_sample = sum(sum(partition.block_rows[:blocks]) for partition in partitions[:count])

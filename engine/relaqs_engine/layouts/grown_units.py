@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relaqs_engine.duck import Cursor, list_literal
+from relaqs_engine.duck import Cursor, parquet_rows
 from relaqs_engine.layouts.assignment import Assignment, key_unit
 from relaqs_engine.layouts.intact import check_intact
 from relaqs_engine.layouts.manifest import Layout
@@ -65,11 +65,11 @@ def grown_units(cursor: Cursor, held: Layout, new_files: Sequence[Path]) -> Grow
     cursor.run(
         f"CREATE OR REPLACE TEMP TABLE {_FRESH} AS "
         f"SELECT {key}, any_value({part}) AS part, count(*) AS added "
-        f"FROM {_table(new_files)} GROUP BY ALL"
+        f"FROM {parquet_rows(new_files)} GROUP BY ALL"
     )
     cursor.run(
         f"CREATE OR REPLACE TEMP TABLE {_HELD} AS SELECT held.*, count(*) AS had "
-        f"FROM (SELECT {key} FROM {_table(held.paths)}) AS held "
+        f"FROM (SELECT {key} FROM {parquet_rows(held.paths)}) AS held "
         f"SEMI JOIN {_FRESH} AS fresh ON {same} GROUP BY ALL"
     )
     found = cursor.rows(
@@ -85,7 +85,3 @@ def grown_units(cursor: Cursor, held: Layout, new_files: Sequence[Path]) -> Grow
         max((largest for _, _, largest, _ in found), default=1),
         sum(squared for *_, squared in found),
     )
-
-
-def _table(files: Sequence[Path]) -> str:
-    return f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"

@@ -12,7 +12,7 @@ import pyarrow as pa
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.arrow_arrays import doubles
-from relaqs_engine.duck import Cursor, list_literal, quote_name, quote_text
+from relaqs_engine.duck import Cursor, parquet_rows, quote_name, quote_text
 from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts.distinct import size_of_sample
 from relaqs_engine.layouts.folder import Writing
@@ -64,7 +64,7 @@ class _Table:
         return [quote_name(name) for name in self.layout.cluster_key]
 
     def rows_sql(self, partitions: Sequence[Partition]) -> str:
-        return _read(self.files_of(partitions))
+        return parquet_rows(self.files_of(partitions))
 
     def totals(self, names: Sequence[str], partitions: Sequence[Partition], where: str) -> UnitTotals:
         """Return what the units in some partitions sum to."""
@@ -117,7 +117,7 @@ def companions(cursor: Cursor, target: Writing, layout: Layout) -> tuple[Compani
         keys = ", ".join(f"{name} AS {my}" for name, my in zip(theirs, mine, strict=True))
         table = _Table(cursor, target.files_of, layout)
         with suppress(OSError, RelaqsError):  # the other table may be replaced just now
-            select = f"SELECT DISTINCT {keys} FROM {_read(paths)}"
+            select = f"SELECT DISTINCT {keys} FROM {parquet_rows(paths)}"
             rows = _rows_of(table, select, target.parts / f"companion-{position}.parquet")
             if rows is not None:
                 found.append(Companion(other.heavy.name, settled(cursor, target, *rows)))
@@ -217,10 +217,6 @@ def rows_of_units(
     """Return the SQL of the rows in some files whose units are, or are not, in other files of the layout."""
     key = [quote_name(name) for name in layout.cluster_key]
     same = " AND ".join(f"whole.{name} IS NOT DISTINCT FROM units.{name}" for name in key)
-    found = f"(SELECT DISTINCT {', '.join(key)} FROM {_read(units)})"
+    found = f"(SELECT DISTINCT {', '.join(key)} FROM {parquet_rows(units)})"
     join = "SEMI" if are_inside else "ANTI"
-    return f"SELECT whole.* FROM {_read(files)} AS whole {join} JOIN {found} AS units ON {same}"
-
-
-def _read(files: Sequence[Path]) -> str:
-    return f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+    return f"SELECT whole.* FROM {parquet_rows(files)} AS whole {join} JOIN {found} AS units ON {same}"

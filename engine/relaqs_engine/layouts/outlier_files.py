@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from relaqs_engine.duck import Cursor, list_literal, quote_text
+from relaqs_engine.duck import Cursor, parquet_rows, quote_text
 from relaqs_engine.layouts.folder import Writing
 from relaqs_engine.layouts.manifest import Column, Partition
 from relaqs_engine.layouts.outliers import MOST_SHARE, outlier_condition, with_inliers
@@ -37,7 +37,7 @@ def written_outliers(
     cursor: Cursor, target: Writing, columns: Sequence[Column], files: Sequence[Path]
 ) -> Partition | None:
     """Write the outliers among the rows of some files. Return None where there are none."""
-    table = f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+    table = parquet_rows(files)
     file = target.parts / "outliers.parquet"
     copy_to_parquet(cursor, f"SELECT * FROM {table} WHERE {outlier_condition(columns)}", file)
     ((rows,),) = cursor.rows(f"SELECT count(*) FROM read_parquet({quote_text(str(file))})")

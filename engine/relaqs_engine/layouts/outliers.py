@@ -42,7 +42,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.arrow_arrays import doubles
-from relaqs_engine.duck import Cursor, list_literal, quote_name
+from relaqs_engine.duck import Cursor, parquet_rows, quote_name
 from relaqs_engine.layouts.manifest import BLOCK_COLUMN, BLOCK_COUNT, Column, Partition
 from relaqs_engine.layouts.number_types import FLOATS, WHOLE_NUMBERS
 
@@ -143,11 +143,8 @@ def _sample(
     blocks = max(1, min(BLOCK_COUNT, round(BLOCK_COUNT * _SAMPLE_ROWS / max(rows, 1))))
     doubles_sql = [f"{quote_name(column.name)}::DOUBLE" for column in columns]
     values = ", ".join(f"CASE WHEN isnan({sql}) THEN 'inf'::DOUBLE ELSE {sql} END" for sql in doubles_sql)
-    files = list_literal([str(file) for file in files_of(partitions[:count])])
-    table = cursor.table(
-        f"SELECT {values} FROM read_parquet({files}, hive_partitioning = false) "
-        f"WHERE {BLOCK_COLUMN} < {blocks}"
-    )
+    table = parquet_rows(files_of(partitions[:count]))
+    table = cursor.table(f"SELECT {values} FROM {table} WHERE {BLOCK_COLUMN} < {blocks}")
     return {column.name: doubles(found) for column, found in zip(columns, table.columns, strict=True)}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from relaqs_engine.duck import Cursor, list_literal
+from relaqs_engine.duck import Cursor, parquet_rows
 from relaqs_engine.layouts.assignment import Assignment
 from relaqs_engine.layouts.build import Progress
 from relaqs_engine.layouts.folder import Writing
@@ -112,7 +112,7 @@ NO_ROWS = Partition((), 0, 0, (0,) * BLOCK_COUNT)
 
 def units_of_file(cursor: Cursor, file: Path, key: Sequence[str]) -> Units:
     """Return the units of a written partition. key: SQL of the cluster key's columns."""
-    table = f"read_parquet({list_literal([str(file)])}, hive_partitioning = false)"
+    table = parquet_rows([file])
     ((count, largest, squared_rows),) = cursor.rows(
         "SELECT count(*), max(unit_rows), sum(unit_rows::DOUBLE * unit_rows) "
         f"FROM (SELECT count(*) AS unit_rows FROM {table} GROUP BY {', '.join(key)})"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import IntArray
 
-from relaqs_engine.duck import Cursor, list_literal, quote_name
+from relaqs_engine.duck import Cursor, parquet_rows, quote_name
 from relaqs_engine.layouts.manifest import Column, Scalar
 
 _PYTHON_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -61,7 +61,7 @@ def column_statistics(
 
     `table` stands for the files after FROM. By default the names of their folders say nothing about columns.
     """
-    table = table or f"read_parquet({list_literal([str(file) for file in files])}, hive_partitioning = false)"
+    table = table or parquet_rows(files)
     (values,) = cursor.rows(f"SELECT {_listed(_expressions, columns)} FROM {table}")
     extremes = [Extremes(*values[4 * i : 4 * i + 3]) for i in range(len(columns))]
     return described(files, columns, extremes, [values[4 * i + 3] for i in range(len(columns))])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from relaqs_engine.duck import Cursor, list_literal, open_for_writing, quote_name
+from relaqs_engine.duck import Cursor, open_for_writing, parquet_rows, quote_name
 from relaqs_engine.errors import LayoutError, RelaqsError
 from relaqs_engine.layouts.assignment import key_unit
 from relaqs_engine.layouts.heavy_files import any_above, rows_of_units
@@ -316,4 +316,4 @@ def _check(layout: Layout, name: str, fine: str, faults: list[str]) -> Check:
 
 
 def _files_sql(*paths: Path) -> str:
-    return f"read_parquet({list_literal([str(path) for path in paths])}, hive_partitioning = false)"
+    return parquet_rows(paths)
