@@ -110,7 +110,10 @@ def writing(into: str | Path, *, force: bool, waits: bool = False) -> Iterator[W
             finally:
                 if _named_by(directory / MANIFEST_NAME) is None:  # a damaged manifest, so this write failed
                     _remove(target.parts)
-                sweep(directory)
+                try:
+                    sweep(directory)
+                finally:
+                    sweep(directory)  # what is left of it after ctrl-C
     finally:
         for folder in created:
             with suppress(OSError):  # a folder that is not empty holds a layout now
