@@ -18,7 +18,7 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
-from relaqs_engine.postgres.wording import may_ask_metadata, without_schema
+from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
 from relaqs_engine.sql.constants import parameter_count, with_values
 
 from relaqs.queries.online_query import OnlineQuery
@@ -67,11 +67,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks: their name, the settings of their connection, and what they may use."""
+    """Who asks.
+
+    Attributes:
+        name: of the user.
+        settings: of the connection.
+        quota: what the user may use.
+        process_id: by which the client knows the connection.
+        stop_other: stops the query of another connection of the user. False where there is none.
+    """
 
     name: str
     settings: Settings
     quota: UserQuota = field(default_factory=UserQuota)
+    process_id: int = 0
+    stop_other: Callable[[int], bool] = lambda process_id: False
 
 
 class Answering:
@@ -206,7 +216,7 @@ class Answering:
         return explain(self._plan(select, values))
 
     def _own_sql(self, select: Select) -> str:
-        return without_schema(select.sql, self._session.tables)
+        return with_moments(without_schema(select.sql, self._session.tables))
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
         loop = asyncio.get_running_loop()
@@ -232,6 +242,8 @@ def _constant(function: str, argument: str, asker: Asker) -> str | None:
             return "public"
         case "current_user":
             return asker.name
+        case "pg_backend_pid":
+            return str(asker.process_id)
     try:
         return asker.settings.show(argument)
     except RefusedError:

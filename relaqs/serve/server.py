@@ -104,7 +104,10 @@ class Server:
         quota = self._quotas.setdefault(guest.user.name, UserQuota(guest.user.name, guest.user.limits))
         key = Key()
         with quota.connected():
-            asker = Asker(guest.user.name, guest.settings, quota)
+            name = guest.user.name
+            asker = Asker(
+                name, guest.settings, quota, key.process_id, lambda other: self._stop_own(name, other)
+            )
             conversation = self._conversations[key] = Conversation(stream, asker, self._answering)
             try:
                 welcome(stream, guest, key)
@@ -119,6 +122,14 @@ class Server:
             if key.process_id == request.process_id and is_secret:
                 conversation.cancel()
                 return
+
+    def _stop_own(self, user: str, process_id: int) -> bool:
+        """Stop the statement of another connection of a user. Return whether there is one."""
+        for key, conversation in self._conversations.items():
+            if key.process_id == process_id and conversation.user == user:
+                conversation.cancel()
+                return True
+        return False
 
 
 def run(session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]) -> None:

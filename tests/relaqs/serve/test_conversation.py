@@ -100,8 +100,7 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         ("INSERT INTO trips VALUES (1)", "25006", "only reads"),
         ("DROP TABLE trips", "25006", "only reads"),
         ("COPY trips TO STDOUT", "0A000", "COPY is not served"),
-        ("DECLARE c CURSOR FOR SELECT 1", "0A000", "DECLARE is not served"),
-        ("BEGIN READ WRITE", "25006", "only reads"),
+        ("DECLARE c CURSOR FOR SELECT 1", "25P01", "a cursor needs a transaction"),
         ("SELECT nope FROM trips", "42601", "nope"),
         ("SELECT * FROM nope", "42P01", "there is no table nope"),
         ("SELECT * FROM read_csv('/etc/passwd')", "42601", "read_csv is not allowed"),
@@ -208,8 +207,8 @@ class Inside:
     loop: asyncio.AbstractEventLoop
     server: Server
 
-    def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(f"host=127.0.0.1 port={self.port} user=ana", autocommit=True)
+    def connect(self, user: str = "ana") -> psycopg.Connection[Any]:
+        return psycopg.connect(f"host=127.0.0.1 port={self.port} user={user}", autocommit=True)
 
     def jobs(self) -> int:
         return len(self.session.status().jobs)
@@ -263,6 +262,19 @@ def test_cancelling_stops_the_query_and_not_the_connection(inside: Inside) -> No
         assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
         until(lambda: inside.jobs() == 0)
         assert value(connection, "SELECT 1") == 1
+
+
+def test_a_user_stops_a_query_of_theirs_by_its_process_id(inside: Inside) -> None:
+    stop = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid='{}'"
+    with inside.connect() as connection, inside.connect() as own, inside.connect("ben") as stranger:
+        number = value(connection, "SELECT pg_backend_pid()")
+        outcome = in_the_background(lambda: connection.execute(LONG))
+        until(lambda: inside.jobs() == 1)
+        assert value(stranger, stop.format(number)) is False
+        assert inside.jobs() == 1
+        assert value(own, stop.format(number)) is True
+        until(lambda: bool(outcome))
+        assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
 
 
 def test_a_client_that_goes_away_stops_its_query(inside: Inside) -> None:
