@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +27,7 @@ from relaqs.session import Session
 
 ENTRY_SECONDS = 30.0  # from connecting to being let in
 GOODBYE_SECONDS = 3.0  # for clients to take what was sent
+END_SECONDS = 8.0  # from a signal to the end of the process, whatever does not let go
 PLANNING_THREADS = 8
 MOST_CONNECTIONS = 500
 
@@ -73,7 +76,11 @@ class Server:
         try:
             await self._served(stream)
         except asyncio.CancelledError:
-            refusal = RefusedError(SHUTTING_DOWN, "the server is stopping", is_fatal=True)
+            refusal = RefusedError(
+                SHUTTING_DOWN,
+                "the server is stopping, and queries that ran were cancelled; connect again later",
+                is_fatal=True,
+            )
             stream.send(_error(refusal))
         except RefusedError as refusal:
             stream.send(_error(refusal))
@@ -133,7 +140,10 @@ class Server:
 
 
 def run(session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]) -> None:
-    """Serve until ctrl-C or SIGTERM. listening: called with the address once clients may connect."""
+    """Serve until ctrl-C or SIGTERM, which end the process, if need be by force after END_SECONDS.
+
+    listening: called with the address once clients may connect.
+    """
     asyncio.run(_run(session, door, host, port, listening))
 
 
@@ -142,9 +152,16 @@ async def _run(
 ) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end(number: int) -> None:
+        last = threading.Timer(END_SECONDS, os._exit, [128 + number])
+        last.daemon = True
+        last.start()
+        ended.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows has ctrl-C only, which ends the loop
-            loop.add_signal_handler(number, ended.set)
+            loop.add_signal_handler(number, end, number)
     server = Server(session, door)
     try:
         listening(*await server.start(host, port))
