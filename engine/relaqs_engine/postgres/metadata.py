@@ -40,6 +40,13 @@ _OF_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.CurrentRole: "current_user",
     exp.SessionUser: "current_user",
 }
+_WORDS = {
+    "current_schema": "current_schema",
+    "current_catalog": "current_database",
+    "current_role": "current_user",
+    "current_user": "current_user",
+    "session_user": "current_user",
+}
 _OF_CONNECTION = {
     *("version", "current_database", "current_schema", "current_user", "current_setting", "pg_backend_pid"),
 }
@@ -179,6 +186,8 @@ class Metadata:
         own = self._own_functions | {"current_setting", "set_config", "version", "current_schemas"}
         if any(isinstance(node, (*_OF_FUNCTIONS, exp.CurrentSchemas)) for node in tree.walk()):
             return True
+        if any(_word(node) in _WORDS for node in tree.find_all(exp.Column)):
+            return True
         if any(node.name.lower() in own for node in tree.find_all(exp.Anonymous)):
             return True
         return any(_looked_up(node) is not None for node in tree.find_all(exp.Cast))
@@ -294,6 +303,12 @@ def _without_postgres_types(node: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=from_oid, expressions=[node.this])
 
 
+def _word(column: exp.Column) -> str:
+    """Return a name without table and quotes in lower case, "" for others: it may be a word of Postgres."""
+    has_more = column.table or not isinstance(column.this, exp.Identifier) or column.this.args.get("quoted")
+    return "" if has_more else column.name.lower()
+
+
 def _is_whole(node: exp.Expr) -> bool:
     """Whether a value is certainly a whole number: dividing two of them gives one, in Postgres."""
     if isinstance(node, exp.Literal):
@@ -316,9 +331,8 @@ def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> ex
             return arguments[1] if len(arguments) > 1 else node
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=arguments)
-    if isinstance(node, exp.Column) and not node.table and node.name.lower() == "user":
-        quoted = node.this.args.get("quoted")
-        name = "" if quoted else "current_user"
+    if isinstance(node, exp.Column):
+        name = {**_WORDS, "user": "current_user"}.get(_word(node), "")
     if name not in _OF_CONNECTION:
         return node
     value = constant(name, argument)

@@ -11,9 +11,11 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import ibis
 import psycopg2
 import pytest
 import sqlalchemy
@@ -28,6 +30,7 @@ JDBC = Path("/usr/share/java/postgresql.jar")
 GO_PATH = Path("/usr/share/gocode")
 COLUMNS = ["id", "zone", "fare", "distance", "day", "picked_up", "shared", "driver"]
 TYPES = ["int4", "int4", "numeric", "float8", "date", "timestamp", "bool", "text"]
+TOTAL = "SELECT sum(fare) AS total FROM trips WHERE shared"
 PARAMETERS = (
     "SELECT count(*), sum(fare) FROM trips WHERE zone = 2 AND driver LIKE '%1%' AND day > '2024-02-03' "
     "AND fare < 5.5"
@@ -46,9 +49,7 @@ def test_superset_asks_exactly_and_well_enough(engine: sqlalchemy.Engine) -> Non
         for sql in QUESTIONS:
             assert close([tuple(row) for row in connection.execute(text(sql))], true_rows(sql)), sql
         connection.execute(text("SET relaqs.target = '20%'"))
-        exact = true_rows("SELECT sum(fare) FROM trips WHERE shared")[0][0]
-        found = connection.execute(text("SELECT sum(fare) AS total FROM trips WHERE shared")).scalar_one()
-        assert 0 < abs(found - exact) < exact / 2
+        assert is_estimate(connection.execute(text(TOTAL)).scalar_one())
 
 
 def test_superset_finds_tables_and_columns(engine: sqlalchemy.Engine) -> None:
@@ -144,6 +145,26 @@ def test_grafana_finds_tables_and_columns(server: Running) -> None:
         assert fetched(cursor, "SELECT current_setting('server_version_num')::int/100") == [1500]
 
 
+def test_ibis_asks_by_text_and_by_expressions(server: Running) -> None:
+    connection = ibis.postgres.connect(host=server.host, port=server.port, user="ana", database="relaqs")
+    assert sorted(connection.list_tables()) == ["trips", "zones"]
+    trips = connection.table("trips")
+    assert list(trips.schema().names) == COLUMNS
+    for sql in QUESTIONS:
+        with connection.raw_sql(sql) as cursor:
+            assert close(cursor.fetchall(), true_rows(sql)), sql
+    by_zone = trips.group_by("zone").agg(n=trips.count(), total=trips.fare.sum()).order_by("zone")
+    assert [tuple(row) for row in by_zone.execute().itertuples(index=False)] == true_rows(QUESTIONS[1])
+    connection.raw_sql("SET relaqs.target = '20%'").close()
+    assert is_estimate(trips.filter(trips.shared).fare.sum().execute())
+    connection.disconnect()
+
+
+def is_estimate(found: Any) -> bool:
+    exact = true_rows("SELECT sum(fare) FROM trips WHERE shared")[0][0]
+    return bool(0 < abs(Decimal(found) - exact) < exact / 2)
+
+
 @pytest.fixture(scope="module")
 def jdbc(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The command that asks through pgjdbc."""
@@ -169,6 +190,8 @@ def test_metabase_asks_through_its_driver(server: Running, jdbc: list[str]) -> N
     assert schemas == ["information_schema", "pg_catalog", "public"]
     assert keys == foreign == indexes == []
     assert words == ["PostgreSQL\ttrue"]
+    estimate, *_ = parts([*jdbc, f"{address}&options=-crelaqs.target=20%25"], [TOTAL])
+    assert is_estimate(estimate[0])
 
 
 @pytest.fixture(scope="module")
@@ -197,6 +220,8 @@ def test_grafana_asks_through_its_driver(server: Running, go: list[str], more: s
         assert printed_rows(answer, "\t") == shown_rows(sql), sql
     assert printed_rows(prepared, "\t") == shown_rows(PARAMETERS)
     assert in_transaction == [str(ROWS)]
+    estimate, *_ = parts([*go, f"{address} options='-crelaqs.target=20%'"], [TOTAL])
+    assert is_estimate(estimate[0])
 
 
 def parts(command: list[str], questions: Any) -> list[list[str]]:
