@@ -17,11 +17,12 @@ _END_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A server that listens."""
+    """A server that listens. said: the lines before that with its address."""
 
     host: str
     port: int
     process: subprocess.Popen[str]
+    said: tuple[str, ...] = ()
 
     def address(self, user: str = "ana") -> str:
         return f"host={self.host} port={self.port} user={user} dbname=relaqs"
@@ -37,10 +38,11 @@ def serving(data: Path, *options: str, stderr: int | None = None) -> Iterator[Ru
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
             assert process.stdout is not None
-            line = process.stdout.readline()
-            said = _SAID.match(line)
-            assert said is not None, f"the server said {line!r}"
-            yield Running(said[1], int(said[2]), process)
+            before: list[str] = []
+            while (said := _SAID.match(line := process.stdout.readline())) is None:
+                assert line, f"the server said {before}"
+                before.append(line)
+            yield Running(said[1], int(said[2]), process, tuple(before))
         finally:
             process.send_signal(signal.SIGINT)
             try:

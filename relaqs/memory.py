@@ -12,14 +12,15 @@ _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _BINARY_UNITS = {"k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt]?)b?|([kmgt])ib)", re.IGNORECASE)
-_SMALLEST_BYTES = 256 << 20
+SMALLEST_BYTES = 256 << 20
+_USUAL_SHARE = 0.5  # of this machine's memory, where the user names no limit
 _SHARE_OF_A_SERVER = 0.8  # of the machine's
 
 
 def memory_bytes(amount: int | str) -> int:
     """Return bytes for 4000000000, "4GB" and "3.7 GiB". Raises ArgumentError below 256 MiB."""
     found = amount if isinstance(amount, int) else _parsed(amount)
-    if found is None or isinstance(found, bool) or found < _SMALLEST_BYTES:
+    if found is None or isinstance(found, bool) or found < SMALLEST_BYTES:
         raise ArgumentError(
             f'memory_limit is {amount!r}; it must be bytes or text such as "4GB", and at least 256 MiB'
         )
@@ -47,6 +48,11 @@ def machine_memory_bytes() -> int:
     """Return the memory this process may use: the machine's, or less where its container has a limit."""
     limits = (path.read_text(encoding="ascii").strip() for path in _CGROUP_LIMITS if path.is_file())
     return min([_physical_bytes(), *(int(limit) for limit in limits if limit.isdigit())])
+
+
+def usual_memory_bytes(*, on_cluster: bool) -> int:
+    """Return the memory of a session whose user names no limit."""
+    return int(machine_memory_bytes() * _USUAL_SHARE / (2 if on_cluster else 1))
 
 
 def _physical_bytes() -> int:

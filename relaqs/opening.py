@@ -19,7 +19,7 @@ from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count, check_seconds
 from relaqs.executors import Executor, open_executor
-from relaqs.memory import machine_memory_bytes, memory_bytes, result_bytes
+from relaqs.memory import memory_bytes, result_bytes, usual_memory_bytes
 from relaqs.policies import DEFAULT_POLICY
 from relaqs.queries import notices
 from relaqs.queries.online_query import OnlineQuery
@@ -28,8 +28,6 @@ from relaqs.sharing.policy import Policy
 
 if TYPE_CHECKING:
     from distributed import Client, Security
-
-_MEMORY_SHARE = 0.5  # of this machine's memory, where the user names no limit
 
 
 def connect(
@@ -100,7 +98,8 @@ def connect(
         check_seconds("exact_below_seconds", exact_below_seconds)
     elif cluster is not None:
         exact_below_seconds = 0.0
-    limit = _default_memory_bytes(cluster is not None) if memory_limit is None else memory_bytes(memory_limit)
+    usual = usual_memory_bytes(on_cluster=cluster is not None)
+    limit = usual if memory_limit is None else memory_bytes(memory_limit)
     cores = None if threads is None else check_count("threads", threads)
     with ExitStack() as undo:
         use = CacheUse(Cache(cache_directory))
@@ -200,7 +199,3 @@ def _laid_out(sources: Mapping[str, TableSource], how: Opening, cluster: Executo
     processes = OnExecutor(cluster, "laying out tables")
     with on_threads() as spread:
         return Catalog.of_sources(sources, replace(how, spread=spread, processes=processes), lay_out=True)
-
-
-def _default_memory_bytes(is_cluster: bool) -> int:
-    return int(machine_memory_bytes() * _MEMORY_SHARE / (2 if is_cluster else 1))

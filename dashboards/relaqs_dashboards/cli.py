@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from relaqs.cli.parameters import cluster_option, data_option, tls_options
+from relaqs.cli.watching import watch, watching_options
 
 if TYPE_CHECKING:
-    from relaqs import Session
     from relaqs.queries.snapshot import Interval
 
 _SMALLEST_PORT, _LARGEST_PORT = 0, 65_535
@@ -58,17 +58,7 @@ _RESULT_LIMIT_BYTES = 64 << 20
     metavar="DIR",
     help="Where pages, the state of queries and the audit log are kept. Default: below ~/.local/state.",
 )
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(_SMALLEST_PORT, _LARGEST_PORT),
-    help="Serve metrics for Prometheus on this port, without a password. 0 takes any that is free.",
-)
-@click.option(
-    "--query-log",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write a line of JSON to this file for each query that is over.",
-)
+@watching_options
 def dashboard(
     data: Path,
     pages: tuple[Path, ...],
@@ -79,6 +69,7 @@ def dashboard(
     interval: Interval,
     users: tuple[str, ...],
     state: Path | None,
+    metrics_host: str,
     metrics_port: int | None,
     query_log: Path | None,
 ) -> None:
@@ -103,29 +94,14 @@ def dashboard(
         check_name("user", user)
     bound_process_memory()
     place = state or default_state(data)
-    with ExitStack() as open_now:
-        session = open_now.enter_context(
-            connect(data, cluster=cluster, security=security, result_limit=_RESULT_LIMIT_BYTES)
-        )
-        _watch(session, host, metrics_port, query_log, open_now)
+    with (
+        ExitStack() as watching,  # is closed last, so that it hears of queries that the end stops
+        connect(data, cluster=cluster, security=security, result_limit=_RESULT_LIMIT_BYTES) as session,
+    ):
+        watch(session, metrics_host, metrics_port, query_log, watching)
         board = Dashboard(session, place, data=str(data), given=pages, interval=interval)
         server = DashboardServer(board, place, host=host, port=port, users=users or ("you",))
         for user, address in server.start_addresses.items():
             click.echo(f"{user}: {address}" if users else f"Open {address}")
         click.echo(f"Pages and the state of queries are kept in {place}. Ctrl-C stops.")
         server.run(ends_process=True)
-
-
-def _watch(
-    session: Session, host: str, metrics_port: int | None, query_log: Path | None, open_now: ExitStack
-) -> None:
-    """Let operators see what the session does, as long as it is open."""
-    if query_log is not None:
-        from relaqs.metrics import QueryLog
-
-        session.witnesses.append(open_now.enter_context(QueryLog(query_log)))
-    if metrics_port is not None:
-        from relaqs.metrics import serve_metrics
-
-        server = open_now.enter_context(serve_metrics(session, metrics_port, host=host))
-        click.echo(f"Metrics: http://{host}:{server.port}/metrics")

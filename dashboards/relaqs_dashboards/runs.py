@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from relaqs import OnlinePlan, OnlineQuery, RelaqsError, Session, Snapshot
+from relaqs.queries.asker import asked_by
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Interval
 from relaqs_dashboards.answers import answer_of
@@ -307,7 +308,8 @@ class Runs:
             confidence=run.key.confidence, interval=run.key.interval, timeout=self.limits.run_seconds
         )
         plan = replace(run.plan, sql=run.sql)
-        return self.session.start(plan, options, checkpoint=self._checkpoint(run), resume=resume)
+        with asked_by(run.user):
+            return self.session.start(plan, options, checkpoint=self._checkpoint(run), resume=resume)
 
     def _checkpoint(self, run: Run) -> Path:
         return self._checkpoints / f"{run.key.digest}.arrow"

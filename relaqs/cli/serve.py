@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import click
 from relaqs_engine.layouts.scan_cost import SOON_SECONDS
 
 from relaqs.cli.parameters import cluster_option, data_option_of_a_group, memory_size
+from relaqs.cli.watching import watch, watching_options
 
 if TYPE_CHECKING:
     from relaqs.serve.entry import Door
@@ -41,6 +43,7 @@ _USERS = click.option(
 @click.option("--memory-limit", type=memory_size, metavar="SIZE", help="Of all queries, such as 4GB.")
 @click.option("--threads", type=click.IntRange(min=1), help="That answer queries. One for each core.")
 @cluster_option
+@watching_options
 @click.pass_context
 def serve(
     context: click.Context,
@@ -54,6 +57,9 @@ def serve(
     memory_limit: int | None,
     threads: int | None,
     cluster: str | None,
+    metrics_host: str,
+    metrics_port: int | None,
+    query_log: Path | None,
 ) -> None:
     """Answer many users over the wire protocol of Postgres: psql, Superset, Metabase, Grafana, any driver.
 
@@ -71,13 +77,17 @@ def serve(
 
     door = _door(host, users, tls_cert, tls_key, allow_plain=allow_plain)
     bound_process_memory()
-    with connect(
-        data,
-        cluster=cluster,
-        memory_limit=memory_limit,
-        threads=threads,
-        exact_below_seconds=None if cluster else SOON_SECONDS,
-    ) as session:
+    with (
+        ExitStack() as watching,  # is closed last, so that it hears of queries that the end stops
+        connect(
+            data,
+            cluster=cluster,
+            memory_limit=_shared_bytes(memory_limit, door, on_cluster=cluster is not None),
+            threads=threads,
+            exact_below_seconds=None if cluster else SOON_SECONDS,
+        ) as session,
+    ):
+        watch(session, metrics_host, metrics_port, query_log, watching)
         run(session, door, host, port, _say_address)
 
 
@@ -135,6 +145,22 @@ def _door(host: str, users: Path | None, cert: str | None, key: str | None, *, a
         )
     who = None if users is None else Users.read(users)
     return Door(who, _tls(cert, key), demands_tls=cert is not None and not allow_plain)
+
+
+def _shared_bytes(limit: int | None, door: Door, *, on_cluster: bool) -> int | None:
+    """Return the memory of all users who have none of their own, None for the usual."""
+    from relaqs.memory import SMALLEST_BYTES, usual_memory_bytes
+
+    own = sum(user.limits.memory_bytes or 0 for user in door.users or ())
+    if not own:
+        return limit
+    whole = usual_memory_bytes(on_cluster=on_cluster) if limit is None else limit
+    if whole - own < SMALLEST_BYTES:
+        raise click.UsageError(
+            f"users have {own / 1e9:.3g} GB of their own, and --memory-limit is {whole / 1e9:.3g} GB; leave "
+            f"at least {SMALLEST_BYTES / 1e9:.3g} GB for all others"
+        )
+    return whole - own
 
 
 def _tls(cert: str | None, key: str | None) -> ssl.SSLContext | None:

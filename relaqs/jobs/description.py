@@ -24,6 +24,8 @@ class JobDescription:
         target: the error or loss at which the job may stop.
         deadline_seconds: the time after its entry by which the user wants the target reached. Policies see
             it; those of this package do not use it.
+        user: who asked for the job, "" where nobody was named.
+        user_cores_most: what is planned for all jobs of this user together.
         costs_grow: each step costs more than the one before, because undecided rows are kept and read again.
     """
 
@@ -37,10 +39,12 @@ class JobDescription:
     target: float | None = None
     deadline_seconds: float = math.inf
     costs_grow: bool = False
+    user: str = ""
+    user_cores_most: float = math.inf
 
     def __post_init__(self) -> None:
         check_weight(self.weight)
-        for name in ("cores_most", "work_total", "deadline_seconds"):
+        for name in ("cores_most", "work_total", "deadline_seconds", "user_cores_most"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} of job {self.id!r} is {getattr(self, name)}; it must be above 0")
 

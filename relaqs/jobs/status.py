@@ -17,6 +17,8 @@ class JobStatus:
     """One job, as `Session.status` tells of it. Core-seconds are measured; a share of 2.0 is two cores.
 
     Attributes:
+        client: the process that the job belongs to.
+        user: who asked for it, "" where nobody was named.
         kind: the kind of the job in words, as in `Kind`.
         state: "waiting" until something of it is computed.
         share_cores: what the policy has planned for it.
@@ -56,6 +58,7 @@ class JobStatus:
     core_seconds_left: float | None
     history: Curve
     predicted: Curve
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,8 @@ PORT = 9464
 _NAME_CHARACTERS = 120
 _CACHE_SECONDS = 30.0  # between two looks at how large the cache is: it may have many files
 _FIRST_ANSWER_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-_LABELS = ("job", "kind", "name")
+_LABELS = ("job", "kind", "name", "user")
+_MOST_USERS = 200  # that queries are counted by: each is a time series for good
 
 
 class MetricsServer:
@@ -124,14 +125,22 @@ class _Answers(Witness):
             buckets=_FIRST_ANSWER_SECONDS,
         )
         self._queries = Counter(
-            "relaqs_queries", "Queries that are over.", ("kind", "outcome"), registry=registry
+            "relaqs_queries", "Queries that are over.", ("kind", "outcome", "user"), registry=registry
         )
+        self._users: set[str] = set()
 
     def answered(self, asking: Asking, seconds: float) -> None:
         self._first.labels(asking.kind).observe(seconds)
 
     def ended(self, record: QueryRecord) -> None:
-        self._queries.labels(record.asking.kind, record.outcome).inc()
+        user = self._counted(record.asking.user)
+        self._queries.labels(record.asking.kind, record.outcome, user).inc()
+
+    def _counted(self, user: str) -> str:
+        """Return a user's name, or the word for all who came when there were many already."""
+        if len(self._users) < _MOST_USERS:
+            self._users.add(user)
+        return user if user in self._users else "(others)"
 
 
 class _Standing(Collector):
@@ -188,8 +197,8 @@ def _job_metrics(status: ClusterStatus) -> Iterator[Metric]:
     yield from (share, used, error, attained)
 
 
-def _labels(job: JobStatus) -> tuple[str, str, str]:
-    return job.id, job.kind, job.name[:_NAME_CHARACTERS]
+def _labels(job: JobStatus) -> tuple[str, str, str, str]:
+    return job.id, job.kind, job.name[:_NAME_CHARACTERS], job.user
 
 
 def _states(status: ClusterStatus) -> Metric:

@@ -15,6 +15,7 @@ from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs.executors import Executor
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.queries.asker import asking_user
 from relaqs.queries.checkpoint import Keeper
 from relaqs.queries.databases import Databases
 from relaqs.queries.fallback import WholeFallback
@@ -52,7 +53,7 @@ def assembled_query(
         options: of the query.
         catalog: the tables that it reads.
         planner: plans it anew if it must run as a whole after all.
-        databases: what it runs on.
+        databases: what it runs on, or those of who asks.
         executor: whose cores it uses.
         running: the jobs of the session.
         stopwatch: started when the query was submitted.
@@ -61,6 +62,8 @@ def assembled_query(
         witnesses: hear of it.
         asked_sql: as it was written, if it had parameters.
     """
+    asker = asking_user()
+    databases = databases.of(asker)
     names = watched_columns(plan, options.watch)
     job = _job(plan, options, names, catalog, databases)
     keeper = Keeper.of(job, plan, catalog, options, checkpoint)
@@ -78,11 +81,11 @@ def assembled_query(
         stopwatch,
         executor,
         keeper=keeper,
-        fallback=WholeFallback(planner, plan, options, job.id, databases.whole),
+        fallback=WholeFallback(planner, plan, options, asker, job.id, databases.whole),
         running=running,
         telling=Telling(witnesses, asking, stopwatch.seconds),
     )
-    description = query_description(job.id, plan, options, exact_cores=databases.whole.threads)
+    description = query_description(job.id, plan, options, asker, exact_cores=databases.whole.threads)
     return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)
 
 

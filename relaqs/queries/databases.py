@@ -1,13 +1,18 @@
-"""The DuckDB databases of one session: one for tasks, one for whole queries, one for merged states."""
+"""The DuckDB databases of one session: one for tasks, one for whole queries, one for merged states.
+
+A user with memory of their own has three more.
+"""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
 
 from relaqs.executors import duck_process as worker
+from relaqs.queries.asker import AskingUser
 from relaqs.queries.state_database import StateDatabase, closed_config
 
 _STATE_SHARE = 0.25  # of the memory limit is for merged states; tasks have the rest, whole queries have all
@@ -20,6 +25,7 @@ class Databases:
         memory_limit_bytes: of all together.
         exact_threads: of a query that runs as a whole.
         result_limit_bytes: of one answer; None for no limit.
+        owner: the user whom they belong to, "" for all others.
 
     Attributes:
         tasks: the database that reads partitions.
@@ -28,9 +34,13 @@ class Databases:
         state_bytes: what merged states may take.
     """
 
-    def __init__(self, memory_limit_bytes: int, exact_threads: int, result_limit_bytes: int | None) -> None:
+    def __init__(
+        self, memory_limit_bytes: int, exact_threads: int, result_limit_bytes: int | None, owner: str = ""
+    ) -> None:
         self.state_bytes = int(memory_limit_bytes * _STATE_SHARE)
-        self.tasks = closed_config(memory_limit_bytes - self.state_bytes, result_limit_bytes)
+        self.tasks = replace(
+            closed_config(memory_limit_bytes - self.state_bytes, result_limit_bytes), owner=owner
+        )
         self.whole = replace(
             self.tasks,
             memory_limit_bytes=memory_limit_bytes,
@@ -39,9 +49,32 @@ class Databases:
         )
         self.states = StateDatabase(closed_config(self.state_bytes, result_limit_bytes))
         self._opened: set[DatabaseConfig] = set()
+        self._catalog: Catalog | None = None
+        self._changing = threading.Lock()
+        self._of_users: dict[tuple[str, int], Databases] = {}
+
+    def of(self, asker: AskingUser) -> Databases:
+        """Return those that answer the asker's queries: their own if they have memory of their own."""
+        if asker.memory_bytes is None:
+            return self
+        with self._changing:
+            key = asker.name, asker.memory_bytes
+            if key not in self._of_users:
+                own = Databases(
+                    asker.memory_bytes, self.whole.threads, self.tasks.result_limit_bytes, asker.name
+                )
+                if self._catalog is not None:
+                    own.read(self._catalog)
+                self._of_users[key] = own
+            return self._of_users[key]
 
     def read(self, catalog: Catalog) -> None:
         """Let them read these tables too. What they could read before stays."""
+        with self._changing:
+            self._catalog = catalog
+            of_users = list(self._of_users.values())
+        for each in of_users:
+            each.read(catalog)
         self.tasks, self.whole = catalog.readable_by(self.tasks), catalog.readable_by(self.whole)
         self._opened |= {self.tasks, self.whole}
 
@@ -50,6 +83,8 @@ class Databases:
 
         A database that folds still read cannot be closed. It stays open until the process ends.
         """
+        for each in self._of_users.values():
+            each.close(has_states_in_use=has_states_in_use)
         for config in self._opened:
             worker.close_database(config)
         if not has_states_in_use:

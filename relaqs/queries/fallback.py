@@ -9,6 +9,7 @@ from relaqs_engine.errors import MemoryLimitError, TooManyGroupsError
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.executors.intact_files import UnseenFileError
+from relaqs.queries.asker import AskingUser
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.planner import Planner
 from relaqs.queries.publisher import Resort
@@ -31,6 +32,7 @@ class WholeFallback:
         planner: makes the other plan.
         plan: how the query was answered at first.
         options: of the query; with fallback="error" there is no other way.
+        asker: who asks.
         job_id: of the job that failed.
         database_config: of the database that runs it as a whole.
     """
@@ -38,6 +40,7 @@ class WholeFallback:
     planner: Planner
     plan: OnlinePlan
     options: QueryOptions
+    asker: AskingUser
     job_id: str
     database_config: DatabaseConfig
 
@@ -48,7 +51,8 @@ class WholeFallback:
         whole, job_id = self.planner.plan_as_whole(self.plan, why), f"{self.job_id}-whole"
         job = WholeQueryJob(job_id, whole, database_config=self.database_config)
         cores = self.database_config.threads
-        return Resort(job, whole, query_description(job_id, whole, self.options, exact_cores=cores))
+        description = query_description(job_id, whole, self.options, self.asker, exact_cores=cores)
+        return Resort(job, whole, description)
 
     def _why_whole(self, error: Exception) -> str:
         if isinstance(error, UnseenFileError) and self.plan.sample_may_go:

@@ -13,6 +13,7 @@ from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.jobs.description import JobDescription
+from relaqs.queries.asker import AskingUser
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.reporting import Asked
 from relaqs.queries.whole import WholeQueryJob
@@ -168,7 +169,7 @@ def _part_jobs(
 
 
 def query_description(
-    id: str, plan: OnlinePlan, options: QueryOptions, *, exact_cores: int
+    id: str, plan: OnlinePlan, options: QueryOptions, asker: AskingUser, *, exact_cores: int
 ) -> JobDescription:
     """Return what the scheduler is told of a query. exact_cores: what one that runs as a whole can use."""
     return JobDescription(
@@ -180,4 +181,6 @@ def query_description(
         target=options.target if plan.is_estimated else None,
         deadline_seconds=math.inf if options.within is None else options.within,
         costs_grow=plan.costs_grow,
+        user=asker.name,
+        user_cores_most=asker.cores_most,
     )

@@ -16,37 +16,16 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from relaqs.jobs.executor import client_name
 from relaqs.jobs.feed import End
 from relaqs.jobs.job import StepReport
+from relaqs.queries.asker import asking_user
 from relaqs.queries.snapshot import Snapshot
 
 logger = logging.getLogger("relaqs.witness")
-_WHO: ContextVar[str | None] = ContextVar("relaqs-who", default=None)
-
-
-@contextmanager
-def asked_by(who: str) -> Iterator[None]:
-    """Say who asks the queries that are submitted inside the block, for logs and traces.
-
-    A server says so of its users. Without it, the process is named.
-
-    >>> import duckdb, relaqs
-    >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-    >>> with relaqs.connect("data", threads=1) as db, relaqs.metrics.asked_by("ann"):
-    ...     db.online_sql("SELECT sum(x) AS total FROM numbers").result().is_exact
-    True
-    """
-    before = _WHO.set(who)
-    try:
-        yield
-    finally:
-        _WHO.reset(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +37,9 @@ class Asking:
         sql: the SELECT as it runs, with the values of parameters.
         asked_sql: the SELECT as it was written, without them.
         kind: how it is answered, such as "mergeable" or "exact".
-        who: asked it.
+        who: asked it; the process where no user was named.
         submitted_at: seconds since 1970.
+        user: who asked it, "" where no user was named.
     """
 
     id: str
@@ -67,7 +47,8 @@ class Asking:
     asked_sql: str
     kind: str
     submitted_at: float
-    who: str = field(default_factory=lambda: _WHO.get() or client_name())
+    who: str = field(default_factory=lambda: asking_user().name or client_name())
+    user: str = field(default_factory=lambda: asking_user().name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def _cells(job: JobStatus) -> dict[str, str]:
     return {
         "kind": job.kind,
         "state": job.state,
-        "client": job.client,
+        "client": job.user or job.client,
         "weight": f"{job.weight:g}",
         "share": f"{job.share_cores:.2f}",
         "used": f"{job.used_cores:.2f}",

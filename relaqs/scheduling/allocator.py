@@ -16,6 +16,7 @@ from relaqs.policies.weighted_fair import WeightedFair
 from relaqs.scheduling.forecasts import curves_of, refresh
 from relaqs.scheduling.ledger import Account
 from relaqs.scheduling.standing import KIND_WORDS, job_statuses
+from relaqs.scheduling.user_quotas import cores_most_of
 from relaqs.sharing.plan import Plan
 from relaqs.sharing.policy import Policy
 from relaqs.sharing.view import Jobs, Kind, View
@@ -146,10 +147,11 @@ class Allocator:
 
     def _view(self, asking: list[Account], now_seconds: float, capacity_cores: float) -> View:
         refresh(asking)
+        most = cores_most_of(asking).tolist()
         return View(
             time_seconds=now_seconds,
             capacity_cores=capacity_cores,
-            jobs=Jobs.of([account.view() for account in asking]),
+            jobs=Jobs.of([account.view(cores) for account, cores in zip(asking, most, strict=True)]),
             epoch_seconds=self._epoch_seconds,
             curves=curves_of(asking),
         )

@@ -80,8 +80,8 @@ class Account:
         self.attained_core_seconds += core_seconds
         self.usage.add(core_seconds, now_seconds)
 
-    def view(self) -> JobView:
-        """Return what a policy sees of the job."""
+    def view(self, cores_most: float | None = None) -> JobView:
+        """Return what a policy sees of the job. cores_most: less than its own, where its user has a quota."""
         described = self.description
         return JobView(
             id=described.id,
@@ -89,7 +89,7 @@ class Account:
             arrival_seconds=self.arrived_seconds,
             weight=self.weight,
             history=self.history,
-            cores_most=described.cores_most,
+            cores_most=described.cores_most if cores_most is None else cores_most,
             work_total=described.work_total,
             step_work=self.ahead.step_work,
             step_core_seconds=self.ahead.step_core_seconds,

@@ -91,6 +91,7 @@ def _status(
         core_seconds_left=core_seconds_left,
         history=tuple(account.newest),
         predicted=predicted,
+        user=described.user,
     )
 
 

@@ -12,15 +12,17 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from relaqs_engine.duck import Cursor, Interrupted
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import MemoryLimitError, RelaqsError
 from relaqs_engine.plans.explain import explain
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
-from relaqs_engine.postgres.wording import may_ask_metadata, without_schema
+from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
 from relaqs_engine.sql.constants import parameter_count, with_values
 
+from relaqs.queries.online_query import OnlineQuery
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.snapshot import Snapshot
 from relaqs.serve.column_types import (
     BOOL,
@@ -65,11 +67,21 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks: their name, the settings of their connection, and what they may use."""
+    """Who asks.
+
+    Attributes:
+        name: of the user.
+        settings: of the connection.
+        quota: what the user may use.
+        process_id: by which the client knows the connection.
+        stop_other: stops the query of another connection of the user. False where there is none.
+    """
 
     name: str
     settings: Settings
     quota: UserQuota = field(default_factory=UserQuota)
+    process_id: int = 0
+    stop_other: Callable[[int], bool] = lambda process_id: False
 
 
 class Answering:
@@ -134,17 +146,13 @@ class Answering:
         columns = _columns(plan, asker.settings)
         check_columns([output.name for output in plan.outputs], [output.type for output in plan.outputs])
         options = asker.settings.options(asker.quota.weight)
-        query = await self._in_thread(
-            self._session.submit,
-            self._own_sql(select),
-            options,
-            params=values or None,
-            intervals=not asker.settings.is_exact,
-        )
+        query = await self._in_thread(self._submitted, select, values, options, asker)
         try:
             snapshot = None
             async for snapshot in query:  # noqa: B007 - the last is the answer
                 pass
+        except MemoryLimitError as error:
+            raise asker.quota.explained(error) from error
         finally:
             query.stop()
         if snapshot is None or (asker.settings.is_exact and not snapshot.is_exact):
@@ -190,6 +198,17 @@ class Answering:
     def _plan(self, select: Select, values: Sequence[Any]) -> OnlinePlan:
         return self._session.plan(self._own_sql(select), params=values or None)
 
+    def _submitted(
+        self, select: Select, values: Sequence[Any], options: QueryOptions, asker: Asker
+    ) -> OnlineQuery:
+        with asker.quota.asking():
+            return self._session.submit(
+                self._own_sql(select),
+                options,
+                params=values or None,
+                intervals=not asker.settings.is_exact,
+            )
+
     def _explained(self, select: Select, values: Sequence[Any], asker: Asker) -> str:
         """Return how the answer would come. A small table is read at once where it must be exact anyway."""
         if asker.settings.is_exact:
@@ -197,7 +216,7 @@ class Answering:
         return explain(self._plan(select, values))
 
     def _own_sql(self, select: Select) -> str:
-        return without_schema(select.sql, self._session.tables)
+        return with_moments(without_schema(select.sql, self._session.tables))
 
     async def _in_thread(self, function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
         loop = asyncio.get_running_loop()
@@ -223,6 +242,8 @@ def _constant(function: str, argument: str, asker: Asker) -> str | None:
             return "public"
         case "current_user":
             return asker.name
+        case "pg_backend_pid":
+            return str(asker.process_id)
     try:
         return asker.settings.show(argument)
     except RefusedError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -45,9 +45,11 @@ from relaqs_engine.sql.constants import parameter_count
 
 from relaqs.serve import values
 from relaqs.serve.answering import Answering, Asker, Reply, ReplyColumn
-from relaqs.serve.column_types import TEXT
+from relaqs.serve.column_types import BOOL, TEXT
+from relaqs.serve.cursors import Cursors
 from relaqs.serve.failures import (
     CANCELED,
+    FULL,
     IN_FAILED_TRANSACTION,
     NOT_SUPPORTED,
     PROTOCOL_VIOLATION,
@@ -61,13 +63,17 @@ from relaqs.serve.failures import (
 from relaqs.serve.parameters import parameter_value
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
+    CloseCursor,
     Deallocate,
+    Declare,
+    Fetch,
     Nothing,
     Request,
     Reset,
     Select,
     Set,
     Show,
+    StopOther,
     Transaction,
     requests,
 )
@@ -75,7 +81,6 @@ from relaqs.serve.stream import Stream
 
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
-_FULL = "53000"
 _NO_VALUES: tuple[Any, ...] = ()
 
 
@@ -124,9 +129,15 @@ class Conversation:
         self._answering = answering
         self._prepared: dict[str, Prepared] = {}
         self._portals: dict[str, Portal] = {}
+        self._cursors = Cursors()
         self._status = TransactionStatus.IDLE
         self._running: asyncio.Task[None] | None = None
         self._skips_to_sync = False
+
+    @property
+    def user(self) -> str:
+        """Who asks."""
+        return self._asker.name
 
     def cancel(self) -> None:
         """Stop the statement that runs, if one does."""
@@ -254,12 +265,13 @@ class Conversation:
             raise RefusedError(SYNTAX_ERROR, f"{len(found)} statements were prepared at once; give one")
         if len(self._prepared) >= _MOST_PREPARED:
             raise RefusedError(
-                "53000", f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
+                FULL, f"{_MOST_PREPARED} statements are prepared, the most allowed; close some"
             )
         request = found[0] if found else None
         oids: tuple[int, ...] = ()
-        if isinstance(request, Select):
-            oids = self._answering.parameter_oids(request, message.param_types)
+        if isinstance(request, Select | Declare):
+            select = request if isinstance(request, Select) else request.select
+            oids = self._answering.parameter_oids(select, message.param_types)
         self._prepared[message.statement] = Prepared(request, oids)
         self._stream.send(ParseComplete())
 
@@ -277,7 +289,7 @@ class Conversation:
             for raw, oid, format_ in zip(message.param_values, oids, formats, strict=True)
         )
         if len(self._portals) >= _MOST_PREPARED:
-            raise RefusedError(_FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
+            raise RefusedError(FULL, f"{_MOST_PREPARED} portals are open, the most allowed; close some")
         self._portals[message.portal] = Portal(prepared, bound, tuple(message.result_formats))
         self._stream.send(BindComplete())
 
@@ -286,6 +298,9 @@ class Conversation:
             prepared = self._statement(message.name)
             self._stream.send(ParameterDescription(list(prepared.type_oids)))
             portal = Portal(prepared, (None,) * len(prepared.type_oids), ())
+        elif message.name in self._cursors:
+            self._stream.send(_row_description(self._cursors.reply(message.name).columns, ()))
+            return
         else:
             portal = self._portal(message.name)
         columns = await self._columns(portal)
@@ -295,6 +310,10 @@ class Conversation:
         request = portal.prepared.request
         if isinstance(request, Show):
             return self._shown(request).columns
+        if isinstance(request, Fetch):
+            return self._cursors.reply(request.name).columns if request.is_sent else None
+        if isinstance(request, StopOther):
+            return _stopped(request, has_stopped=False).columns
         if not isinstance(request, Select):
             return None
         columns = await self._answering.columns(request, portal.bound, self._asker)
@@ -317,7 +336,7 @@ class Conversation:
                 self._stream.send(CommandComplete(answer))
                 return
             self._begin_rows(portal, answer, is_described=is_described)
-        await self._send_rows(portal, most_rows, "SHOW" if isinstance(request, Show) else "SELECT")
+        await self._send_rows(portal, most_rows, _TAGS.get(type(request), "SELECT"))
 
     async def _answer_of(self, request: Request, bound: Sequence[Any]) -> Reply | str:
         """Return the answer, or the tag of a statement that has none."""
@@ -327,6 +346,15 @@ class Conversation:
                 return await self._answering.answer(request, bound, self._asker)
             case Show():
                 return self._shown(request)
+            case Declare():
+                return await self._declare(request, bound)
+            case Fetch():
+                return self._fetched(request)
+            case CloseCursor():
+                self._cursors.close(request.name)
+                return "CLOSE CURSOR"
+            case StopOther():
+                return _stopped(request, has_stopped=self._asker.stop_other(request.process_id))
             case Set():
                 settings.set(request.name, request.value, is_local=request.is_local)
                 self._report(request.name)
@@ -343,6 +371,21 @@ class Conversation:
                 return "DEALLOCATE"
             case Nothing():
                 return request.tag
+
+    async def _declare(self, request: Declare, bound: Sequence[Any]) -> str:
+        in_transaction = self._status is not TransactionStatus.IDLE
+        self._cursors.check(request.name, is_held=request.is_held, in_transaction=in_transaction)
+        reply = await self._answering.answer(request.select, bound, self._asker)
+        for notice in reply.notices:
+            self._notice(notice)
+        self._cursors.keep(request.name, replace(reply, notices=()), is_held=request.is_held)
+        return "DECLARE CURSOR"
+
+    def _fetched(self, request: Fetch) -> Reply | str:
+        rows = self._cursors.fetch(request.name, request.most_rows)
+        if not request.is_sent:
+            return f"MOVE {rows.num_rows}"
+        return replace(self._cursors.reply(request.name), table=rows)
 
     def _report(self, name: str) -> None:
         if (shown := REPORTED.get(name.lower())) is not None:
@@ -369,6 +412,7 @@ class Conversation:
         if self._status is not TransactionStatus.IDLE:
             self._asker.settings.end(is_rolled_back=ends_as == "ROLLBACK")
         self._status = TransactionStatus.IDLE
+        self._cursors.end_transaction()
         return ends_as
 
     def _deallocate(self, name: str | None) -> None:
@@ -410,7 +454,7 @@ class Conversation:
         if left == 0:
             self._stream.send(PortalSuspended())
             return
-        count = f" {portal.sent}" if tag == "SELECT" else ""
+        count = "" if tag == "SHOW" else f" {portal.sent}"
         self._stream.send(CommandComplete(tag + count))
 
     def _notice(self, message: str, severity: str = "NOTICE") -> None:
@@ -427,7 +471,13 @@ class Conversation:
         return self._portals[name]
 
 
+_TAGS: dict[type, str] = {Show: "SHOW", Fetch: "FETCH"}
 _UTC = {"UTC", "ETC/UTC", "GMT", "Z", "0", "+00:00", "ETC/UCT", "UCT", "ZULU"}
+
+
+def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:
+    column = ReplyColumn(request.function, BOOL)
+    return Reply((column,), pa.table({request.function: [has_stopped]}))
 
 
 def _ends_transaction(request: Request) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 import uuid
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from relaqs.serve.values import BINARY
 Decode: TypeAlias = Callable[[bytes], Any]
 
 _EPOCH = datetime(2000, 1, 1)
+_DATE_AND_MORE = re.compile(r"(\d{4}-\d\d-\d\d)[ T+Z-]")
 _NAMES = {each.oid: each.name for each in types.TYPES}
 _TRUE, _FALSE = {"t", "true", "y", "yes", "on", "1"}, {"f", "false", "n", "no", "off", "0"}
 
@@ -81,12 +83,20 @@ def _number(raw: bytes) -> Decimal:
     return value
 
 
+def _date(raw: bytes) -> date:
+    """Return a date. Drivers that know no type send a time or a zone behind it, which Postgres leaves out."""
+    text = raw.decode().strip()
+    found = _DATE_AND_MORE.match(text)
+    return date.fromisoformat(found[1] if found else text)
+
+
 def _moment(raw: bytes) -> datetime:
-    return datetime.fromisoformat(raw.decode().strip())
+    """Return a moment without a zone. One that is given is left out, as by Postgres."""
+    return datetime.fromisoformat(raw.decode().strip()).replace(tzinfo=None)
 
 
 def _moment_with_zone(raw: bytes) -> datetime:
-    value = _moment(raw)
+    value = datetime.fromisoformat(raw.decode().strip())
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -186,7 +196,7 @@ _TEXT: dict[int, Decode] = {
     types.FLOAT4.oid: float,
     types.FLOAT8.oid: float,
     types.NUMERIC.oid: _number,
-    types.DATE.oid: lambda raw: date.fromisoformat(raw.decode().strip()),
+    types.DATE.oid: _date,
     types.TIME.oid: lambda raw: time.fromisoformat(raw.decode().strip()),
     types.TIMESTAMP.oid: _moment,
     types.TIMESTAMPTZ.oid: _moment_with_zone,

@@ -1,14 +1,15 @@
-"""How much one user may ask at once: queries that run, queries that wait, connections, an answer's size."""
+"""How much one user may have at once: queries, connections, cores, memory, an answer's size."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from relaqs_engine.errors import MemoryLimitError
 
+from relaqs.queries.asker import asked_by
 from relaqs.serve.failures import TOO_MANY, RefusedError
 
 
@@ -22,6 +23,8 @@ class Limits:
         queued: how many more may wait for their turn.
         connections: how many connections there may be.
         answer_bytes: how large one answer may be.
+        cores: what the scheduler plans for all queries of the user together; None for no limit.
+        memory_bytes: of databases of the user's own; None: the user shares those of all others.
     """
 
     weight: float = 1.0
@@ -29,6 +32,8 @@ class Limits:
     queued: int = 32
     connections: int = 64
     answer_bytes: int = 1 << 30
+    cores: float | None = None
+    memory_bytes: int | None = None
 
 
 class UserQuota:
@@ -45,6 +50,10 @@ class UserQuota:
     def weight(self) -> float:
         """The priority of each query."""
         return self._limits.weight
+
+    def asking(self) -> AbstractContextManager[None]:
+        """Return a context in which queries are submitted as the user's, within the user's quota."""
+        return asked_by(self._name, cores=self._limits.cores, memory=self._limits.memory_bytes)
 
     @contextmanager
     def connected(self) -> Iterator[None]:
@@ -76,6 +85,15 @@ class UserQuota:
                 yield
         finally:
             self._asked -= 1
+
+    def explained(self, error: MemoryLimitError) -> MemoryLimitError:
+        """Return why a query needed too much memory, with the user's limit if that was in its way."""
+        if (most := self._limits.memory_bytes) is None:
+            return error
+        return MemoryLimitError(
+            f"the query needs more memory than the {most / 1e6:.3g} MB that the user {self._name} may have; "
+            "group by fewer values, or ask for a larger limit"
+        )
 
     def check_size(self, answer_bytes: int) -> None:
         """Raise MemoryLimitError if an answer is larger than the user may have."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -25,6 +27,7 @@ from relaqs.session import Session
 
 ENTRY_SECONDS = 30.0  # from connecting to being let in
 GOODBYE_SECONDS = 3.0  # for clients to take what was sent
+END_SECONDS = 8.0  # from a signal to the end of the process, whatever does not let go
 PLANNING_THREADS = 8
 MOST_CONNECTIONS = 500
 
@@ -73,7 +76,11 @@ class Server:
         try:
             await self._served(stream)
         except asyncio.CancelledError:
-            refusal = RefusedError(SHUTTING_DOWN, "the server is stopping", is_fatal=True)
+            refusal = RefusedError(
+                SHUTTING_DOWN,
+                "the server is stopping, and queries that ran were cancelled; connect again later",
+                is_fatal=True,
+            )
             stream.send(_error(refusal))
         except RefusedError as refusal:
             stream.send(_error(refusal))
@@ -104,7 +111,10 @@ class Server:
         quota = self._quotas.setdefault(guest.user.name, UserQuota(guest.user.name, guest.user.limits))
         key = Key()
         with quota.connected():
-            asker = Asker(guest.user.name, guest.settings, quota)
+            name = guest.user.name
+            asker = Asker(
+                name, guest.settings, quota, key.process_id, lambda other: self._stop_own(name, other)
+            )
             conversation = self._conversations[key] = Conversation(stream, asker, self._answering)
             try:
                 welcome(stream, guest, key)
@@ -120,9 +130,20 @@ class Server:
                 conversation.cancel()
                 return
 
+    def _stop_own(self, user: str, process_id: int) -> bool:
+        """Stop the statement of another connection of a user. Return whether there is one."""
+        for key, conversation in self._conversations.items():
+            if key.process_id == process_id and conversation.user == user:
+                conversation.cancel()
+                return True
+        return False
+
 
 def run(session: Session, door: Door, host: str, port: int, listening: Callable[[str, int], None]) -> None:
-    """Serve until ctrl-C or SIGTERM. listening: called with the address once clients may connect."""
+    """Serve until ctrl-C or SIGTERM, which end the process, if need be by force after END_SECONDS.
+
+    listening: called with the address once clients may connect.
+    """
     asyncio.run(_run(session, door, host, port, listening))
 
 
@@ -131,9 +152,16 @@ async def _run(
 ) -> None:
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
+
+    def end(number: int) -> None:
+        last = threading.Timer(END_SECONDS, os._exit, [128 + number])
+        last.daemon = True
+        last.start()
+        ended.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         with suppress(NotImplementedError):  # Windows has ctrl-C only, which ends the loop
-            loop.add_signal_handler(number, ended.set)
+            loop.add_signal_handler(number, end, number)
     server = Server(session, door)
     try:
         listening(*await server.start(host, port))

@@ -65,7 +65,41 @@ class Nothing:
     tag: str
 
 
-Request: TypeAlias = Select | Set | Reset | Show | Transaction | Deallocate | Nothing
+@dataclass(frozen=True, slots=True)
+class Declare:
+    """A cursor on a query. is_held: it outlives its transaction."""
+
+    name: str
+    select: Select
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """The next rows of a cursor, None for all. is_sent: False only passes them over."""
+
+    name: str
+    most_rows: int | None
+    is_sent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCursor:
+    """A cursor is not needed any more; None for all of them."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StopOther:
+    """Another connection of the same user is to stop its query. function: by which it was asked for."""
+
+    process_id: int
+    function: str
+
+
+_OfCursor: TypeAlias = Declare | Fetch | CloseCursor
+Request: TypeAlias = Select | _OfCursor | StopOther | Set | Reset | Show | Transaction | Deallocate | Nothing
 _Read: TypeAlias = Callable[[str, Statement], Request]
 
 _NAME = r'[\w.]+|"[^"]+"'
@@ -76,14 +110,28 @@ _SET_TRANSACTION = re.compile(
     r"set\s+(?:(?:session|local)\s+)?(?:transaction|session\s+characteristics|constraints)\b", re.I
 )
 _EXPLAIN = re.compile(r"explain\s*(\([^)]*\)|(?:analyze|verbose)\b)?\s*(.*)", re.I | re.S)
-_WRITES = re.compile(r"\b(read\s+write)\b", re.I)
+_DECLARE = re.compile(
+    rf"declare\s+({_NAME})\s+(?:(?:binary|insensitive|asensitive|no\s+scroll|scroll)\s+)*cursor\s+"
+    r"(?:(with|without)\s+hold\s+)?for\s+(.*)",
+    re.I | re.S,
+)
+_FETCH = re.compile(
+    rf"(?:fetch|move)\s+(?:(?:(forward|next|relative)\b\s*)?(?:\(?(\d+)\)?|(all))?\s*(?:(?:from|in)\s+)?)?"
+    rf"({_NAME})",
+    re.I,
+)
+_STOP_OTHER = re.compile(
+    r"select\s+(?:pg_catalog\.)?(pg_terminate_backend|pg_cancel_backend)\s*\(\s*(?:(\d+)\s*\)|(?:pid|procpid)\s*\)"
+    r"\s+from\s+(?:pg_catalog\.)?pg_stat_activity\s+where\s+(?:pid|procpid)\s*=\s*'?(\d+)'?)",
+    re.I,
+)
 
 _READ_ONLY_WORDS = (
     *("insert", "update", "delete", "merge", "truncate", "create", "alter", "drop", "grant", "revoke"),
     *("comment", "vacuum", "analyze", "reindex", "refresh", "cluster", "import", "reassign", "security"),
 )
 _NOT_HERE = (
-    *("copy", "declare", "fetch", "move", "listen", "notify", "lock", "prepare", "execute", "call", "do"),
+    *("copy", "listen", "notify", "lock", "prepare", "execute", "call", "do"),
     *("load", "checkpoint", "attach", "detach", "install", "pragma", "use", "export"),
 )
 
@@ -119,6 +167,36 @@ def _select(sql: str, statement: Statement) -> Select:
     return Select(statement.sql, statement)
 
 
+def _select_or_stop(sql: str, statement: Statement) -> Request:
+    if (found := _STOP_OTHER.fullmatch(sql)) is not None:
+        return StopOther(int(found[2] or found[3]), found[1].lower())
+    return _select(sql, statement)
+
+
+def _declare(sql: str, statement: Statement) -> Request:
+    if (found := _DECLARE.fullmatch(sql)) is None:
+        raise RefusedError(
+            SYNTAX_ERROR, f"{sql[:80]!r} declares nothing; write DECLARE name CURSOR FOR SELECT …"
+        )
+    is_held = found[2] is not None and found[2].lower() == "with"
+    return Declare(found[1].strip('"'), Select(found[3], statement), is_held)
+
+
+def _fetch(sql: str, statement: Statement) -> Request:
+    if (found := _FETCH.fullmatch(sql)) is None or ((found[1] or "").lower() == "next" and found[2]):
+        raise RefusedError(
+            NOT_SUPPORTED, f"{sql[:80]!r} is not served; a cursor goes forward: FETCH 100 FROM name"
+        )
+    is_all = found[3] is not None
+    count = None if is_all else int(found[2] or 1)
+    return Fetch(found[4].strip('"'), count, is_sent=sql[:5].lower() == "fetch")
+
+
+def _close_cursor(sql: str, statement: Statement) -> Request:
+    name = sql[len("close") :].strip().strip('"')
+    return CloseCursor(None if name.lower() == "all" else name)
+
+
 def _explain(sql: str, statement: Statement) -> Select:
     how, query = _EXPLAIN.fullmatch(sql).groups()  # type: ignore[union-attr]  # it begins with the word
     if how is not None and not re.fullmatch(r"\(\s*format\s+text\s*\)", how, re.I):
@@ -130,7 +208,6 @@ def _explain(sql: str, statement: Statement) -> Select:
 
 def _set(sql: str, statement: Statement) -> Request:
     if _SET_TRANSACTION.match(sql):
-        _refuse_writing(sql)
         return Nothing("SET")
     if (zone := _SET_ZONE.fullmatch(sql)) is not None:
         return Set("timezone", _value(zone[2]), is_local=_is_local(zone[1]))
@@ -155,11 +232,6 @@ def _value(text: str) -> str | None:
     return text
 
 
-def _refuse_writing(sql: str) -> None:
-    if _WRITES.search(sql):
-        raise RefusedError(READ_ONLY, "a transaction that writes is not served; this server only reads")
-
-
 def _reset(sql: str, statement: Statement) -> Request:
     name = sql[len("reset") :].strip().strip('"')
     return Reset("RESET") if name.lower() == "all" else Set(name, None)
@@ -174,7 +246,7 @@ def _show(sql: str, statement: Statement) -> Request:
 
 
 def _begin(sql: str, statement: Statement) -> Request:
-    _refuse_writing(sql)
+    # Drivers say READ WRITE of every transaction. What would write is refused by itself.
     return Transaction("BEGIN")
 
 
@@ -215,5 +287,9 @@ _READERS: dict[str, _Read] = {
     "deallocate": _deallocate,
     "discard": _discard,
     "unlisten": _tagged("UNLISTEN"),
-    "close": _tagged("CLOSE CURSOR"),
+    "close": _close_cursor,
+    "declare": _declare,
+    "fetch": _fetch,
+    "move": _fetch,
+    "select": _select_or_stop,
 }

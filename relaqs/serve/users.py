@@ -7,6 +7,8 @@ running = 4                           queries at once
 queued = 32                           queries that may wait for their turn
 connections = 64
 answer = "1GB"                        the size of one answer
+cores = 4                             planned for all queries of the user together
+memory = "2GB"                        of databases of the user's own, taken from --memory-limit
 """
 
 from __future__ import annotations
@@ -18,13 +20,14 @@ import re
 import secrets
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from relaqs.arguments import ArgumentError, check_count, check_priority
-from relaqs.memory import amount_bytes
+from relaqs.memory import SMALLEST_BYTES, amount_bytes
+from relaqs.queries.asker import checked_cores
 from relaqs.serve.quotas import Limits
 
 ITERATIONS = 4096
@@ -64,7 +67,7 @@ class Users:
             raise ArgumentError(f"{path} has no user; add one with relaqs serve add-user NAME --users {path}")
         return cls({name: _user(path, name, entry) for name, entry in entries.items()})
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[User]:
         return iter(self._users.values())
 
     def find(self, name: str) -> User | None:
@@ -144,7 +147,7 @@ def _user(path: Path, name: str, entry: Any) -> User:
 
 
 def _limits(entry: Mapping[str, Any]) -> Limits:
-    known = {"password", "weight", "running", "queued", "connections", "answer"}
+    known = {"password", "weight", "running", "queued", "connections", "answer", "cores", "memory"}
     if unknown := sorted(set(entry) - known):
         raise ArgumentError(f"there is no {unknown[0]!r}; there are {', '.join(sorted(known))}")
     usual = Limits()
@@ -154,7 +157,16 @@ def _limits(entry: Mapping[str, Any]) -> Limits:
         queued=check_count("queued", entry.get("queued", usual.queued)),
         connections=check_count("connections", entry.get("connections", usual.connections)),
         answer_bytes=amount_bytes(str(entry.get("answer", usual.answer_bytes))),
+        cores=None if "cores" not in entry else checked_cores(entry["cores"]),
+        memory_bytes=None if "memory" not in entry else _memory_bytes(entry["memory"]),
     )
+
+
+def _memory_bytes(amount: Any) -> int:
+    found = amount_bytes(str(amount))
+    if found < SMALLEST_BYTES:
+        raise ArgumentError(f"memory is {amount!r}; it must be at least 256 MiB, such as '1GB'")
+    return found
 
 
 def _keys(verifier: str) -> ScramKeys:

@@ -213,6 +213,23 @@ def test_a_chart_is_exported_as_a_picture(page: Page, kind: str, tmp_path: Path)
         assert text.count("<rect") >= 4
 
 
+def test_a_number_is_exported_as_a_picture(serve: Serve, open_tab: Open, tmp_path: Path) -> None:
+    sql = "SELECT count(*) AS n, max(l_quantity) AS most FROM lineitem"
+    shown = open_tab(serve(panel(sql, id="one", title="How many", chart="number", y="n"))).page
+    expect_state(shown, "How many", "exact")
+    card = panel_of(shown, "How many")
+    number = card.locator(".number .value").inner_text()
+    for kind in ("SVG", "PNG"):
+        card.locator("summary", has_text="More").click()
+        with shown.expect_download() as coming:
+            card.get_by_role("button", name=f"Export as {kind}").click()
+        coming.value.save_as(tmp_path / kind)
+    text = (tmp_path / "SVG").read_text(encoding="utf-8")
+    for words in ("How many", number, "n · exact: every row was read", "most: 50"):
+        assert f">{words}" in text, words
+    assert (tmp_path / "PNG").read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_filtered_answer_is_exported_with_its_intervals(page: Page) -> None:
     click_bar(page, "Flags", 2)
     expect(is_filtered(page, "Modes")).to_be_visible()

@@ -50,6 +50,16 @@ def test_a_panel_waits_refines_and_is_exact(serve: Serve, turnstile: Turnstile, 
         assert (exact["fraction"], exact["error"]) == (1.0, 0.0)
 
 
+def test_the_job_of_a_panel_has_its_users_name(serve: Serve, turnstile: Turnstile) -> None:
+    served = serve(panel(FLAGS), users=("ada", "bob"))
+    with served.page(user="bob") as page:
+        turnstile.let(3)
+        page.until_panel("p1", state="refining")
+        assert [job.user for job in served.dashboard.runs.session.status().jobs] == ["bob"]
+        turnstile.let()
+        page.until_panel("p1", state="exact")
+
+
 def test_the_page_says_what_it_is(serve: Serve) -> None:
     with serve(panel(MODES, chart="bars", x="l_shipmode", target=0.01, size="wide")).page() as page:
         assert (page.page["name"], page.page["title"], page.page["editable"]) == ("test", "test", True)

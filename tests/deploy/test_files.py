@@ -22,6 +22,7 @@ from tests.relaqs.executors.clusters import LONG_SECONDS, address_of, free_port,
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
+UNITS = ("dashboard", "serve")
 MANIFEST: dict[str, Any] = yaml.safe_load((DEPLOY / "kubernetes.yaml").read_text(encoding="utf-8"))
 WORKFLOW: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/check.yml").read_text(encoding="utf-8"))
 
@@ -91,19 +92,21 @@ def test_the_script_for_a_queue_runs_a_query(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None, reason="systemd's checker is not on this machine"
 )
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "relaqs-dashboard.service"
+@pytest.mark.parametrize("command", UNITS)
+def test_systemd_accepts_the_unit(tmp_path: Path, command: str) -> None:
+    unit = tmp_path / f"relaqs-{command}.service"
     text = (DEPLOY / unit.name).read_text(encoding="utf-8")
     unit.write_text(text.replace("/opt/relaqs/bin/relaqs", sys.executable), encoding="utf-8")
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_units_command_has_options_that_there_are() -> None:
-    text = (DEPLOY / "relaqs-dashboard.service").read_text(encoding="utf-8")
+@pytest.mark.parametrize("command", UNITS)
+def test_the_units_command_has_options_that_there_are(command: str) -> None:
+    text = (DEPLOY / f"relaqs-{command}.service").read_text(encoding="utf-8")
     (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     shown = subprocess.run(
-        [sys.executable, "-m", "relaqs", "dashboard", "--help"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "relaqs", command, "--help"], capture_output=True, text=True, timeout=60
     ).stdout
     assert [option for option in re.findall(r"--[a-z-]+", line) if option not in shown] == []
 

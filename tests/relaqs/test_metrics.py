@@ -53,18 +53,20 @@ def _scraped(port: int) -> dict[Sample, float]:
 
 
 def _labels(job: relaqs.JobStatus) -> tuple[tuple[str, str], ...]:
-    return ("job", job.id), ("kind", job.kind), ("name", job.name[:120])
+    return ("job", job.id), ("kind", job.kind), ("name", job.name[:120]), ("user", job.user)
 
 
 def test_a_scrape_under_load_agrees_with_the_status(db: relaqs.Session) -> None:
     with serve_metrics(db, port=0, cache=relaqs.Cache("none")) as server:
-        running = [db.online_sql(LONG.format(n=n)) for n in (1001, 1002, 1003)]
+        running = [db.online_sql(LONG.format(n=n)) for n in (1001, 1002)]
+        with asked_by("ann"):
+            running.append(db.online_sql(LONG.format(n=1003)))
         paused = db.online_sql(LONG.format(n=1004))
         for query in running:
             next(iter(query))
         paused.pause()
         before, scrape, after = db.status(), _scraped(server.port), db.status()
-        assert len(before.jobs) == 4
+        assert sorted(job.user for job in before.jobs) == ["", "", "", "ann"]
         for job, later in zip(before.jobs, after.jobs, strict=True):
             assert job.share_cores == pytest.approx(scrape["relaqs_job_share_cores", _labels(job)])
             attained = scrape["relaqs_job_core_seconds", _labels(job)]
@@ -83,7 +85,8 @@ def test_a_scrape_under_load_agrees_with_the_status(db: relaqs.Session) -> None:
         done = _scraped(server.port)
         assert done["relaqs_core_seconds_total", (("kind", "query"),)] >= spent
         stopped = ("kind", "mergeable"), ("outcome", "stopped")
-        assert done["relaqs_queries_total", stopped] == 4.0
+        assert done["relaqs_queries_total", (*stopped, ("user", ""))] == 3.0
+        assert done["relaqs_queries_total", (*stopped, ("user", "ann"))] == 1.0
         assert done["relaqs_first_answer_seconds_count", (("kind", "mergeable"),)] >= 3.0
 
 

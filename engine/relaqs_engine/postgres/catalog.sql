@@ -88,6 +88,11 @@ SELECT oid AS relid, 'public' AS schemaname, name AS relname, row_count AS n_liv
     0 AS seq_scan, 0 AS seq_tup_read, 0 AS idx_scan
 FROM shown_table;
 
+CREATE TABLE pg.pg_get_keywords AS
+SELECT keyword_name AS word, upper(keyword_category[1]) AS catcode, true AS barelabel, keyword_category AS catdesc,
+    'can be bare label' AS baredesc
+FROM duckdb_keywords();
+
 CREATE VIEW pg.pg_am AS SELECT 2 AS oid, 'heap' AS amname, '-' AS amhandler, 't' AS amtype;
 CREATE VIEW pg.pg_tablespace AS
 SELECT 1663 AS oid, 'pg_default' AS spcname, 10::BIGINT AS spcowner, NULL::VARCHAR[] AS spcacl, NULL::VARCHAR[] AS spcoptions;
@@ -197,7 +202,9 @@ CREATE MACRO array_lower(l, d) AS CASE WHEN len(l) > 0 THEN 1 END;
 CREATE MACRO pg_size_pretty(n) AS (n::VARCHAR) || ' bytes';
 CREATE MACRO pg_get_partition_constraintdef(o) AS NULL::VARCHAR;
 CREATE MACRO pg_stat_get_numscans(o) AS 0;
-CREATE MACRO pg_get_keywords() AS NULL::VARCHAR;
+CREATE MACRO _pg_expandarray(a) AS struct_pack(x := NULL::BIGINT, n := NULL::BIGINT);
+CREATE MACRO _pg_char_max_length(t, m) AS NULL::INTEGER;
+CREATE MACRO string_to_array(t, d) AS string_split(t, d);
 CREATE MACRO pg_typeof(v) AS lower(typeof(v));
 CREATE MACRO inet_server_addr() AS NULL::VARCHAR;
 CREATE MACRO inet_server_port() AS NULL::INTEGER;

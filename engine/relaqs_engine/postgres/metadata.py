@@ -40,6 +40,16 @@ _OF_FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.CurrentRole: "current_user",
     exp.SessionUser: "current_user",
 }
+_WORDS = {
+    "current_schema": "current_schema",
+    "current_catalog": "current_database",
+    "current_role": "current_user",
+    "current_user": "current_user",
+    "session_user": "current_user",
+}
+_OF_CONNECTION = {
+    *("version", "current_database", "current_schema", "current_user", "current_setting", "pg_backend_pid"),
+}
 _LOOKED_UP = {
     "regclass": ("to_regclass", "name_of_class"),
     "regtype": ("to_regtype", "name_of_type"),
@@ -140,6 +150,8 @@ class Metadata:
         if len(trees) != 1 or not isinstance(trees[0], exp.Query):
             return None
         tree = trees[0]
+        for table in list(tree.find_all(exp.Table)):
+            _as_relation(table)
         others = [table.name for table in _tables(tree) if not self._place(table)]
         reads_own = any("." in self._qualified(table) for table in _tables(tree))
         if not reads_own and (others or not self._calls_own(tree)):
@@ -174,6 +186,8 @@ class Metadata:
         own = self._own_functions | {"current_setting", "set_config", "version", "current_schemas"}
         if any(isinstance(node, (*_OF_FUNCTIONS, exp.CurrentSchemas)) for node in tree.walk()):
             return True
+        if any(_word(node) in _WORDS for node in tree.find_all(exp.Column)):
+            return True
         if any(node.name.lower() in own for node in tree.find_all(exp.Anonymous)):
             return True
         return any(_looked_up(node) is not None for node in tree.find_all(exp.Cast))
@@ -183,7 +197,11 @@ class Metadata:
             schema, _, name = self._qualified(table).partition(".")
             alias = table.alias or table.name
             table.replace(_aliased(exp.table_(name, db=schema), table, alias))
-        whole = tree.transform(_without_postgres_types).transform(lambda node: _constants(node, constant))
+        whole = (
+            tree.transform(_with_operators_of_postgres)
+            .transform(_without_postgres_types)
+            .transform(lambda node: _constants(node, constant))
+        )
         self._check_functions(whole)
         guard_functions(whole)
         return whole
@@ -214,6 +232,26 @@ def _tables(tree: exp.Expr) -> Iterator[exp.Table]:
             raise SqlError(f"{text} is a table function; only tables of the catalog can be read")
 
 
+def _as_relation(table: exp.Table) -> None:
+    """Let a function that is read as a table be what DuckDB can read.
+
+    pg_get_keywords() is a relation here. A function of one value is a table of one row. The name behind
+    generate_series is also that of its column.
+    """
+    function = table.this
+    if isinstance(function, exp.Anonymous) and function.name.lower() == "pg_get_keywords":
+        table.set("this", exp.to_identifier("pg_get_keywords"))
+    elif isinstance(function, exp.Split | exp.StringToArray):
+        name = table.alias or "string_to_array"
+        one_row = exp.select(exp.alias_(function.copy(), name, quoted=True)).subquery(name)
+        if table.args.get("joins"):
+            one_row.set("joins", table.args["joins"])
+        table.replace(one_row)
+    elif isinstance(function, exp.GenerateSeries) and table.alias and not table.alias_column_names:
+        columns = [exp.to_identifier(table.alias)]
+        table.set("alias", exp.TableAlias(this=exp.to_identifier(table.alias), columns=columns))
+
+
 def _aliased(relation: exp.Table, before: exp.Table, alias: str) -> exp.Table:
     for key in ("joins", "laterals", "pivots", "sample", "ordinality"):
         if before.args.get(key):
@@ -232,10 +270,24 @@ def _type_name(cast: exp.Cast) -> str:
     return cast.to.sql("postgres").lower().strip('"')
 
 
+def _with_operators_of_postgres(node: exp.Expr) -> exp.Expr:
+    """Return what gives in DuckDB what an operator gives in Postgres."""
+    if isinstance(node, exp.Div) and _is_whole(node.this) and _is_whole(node.expression):
+        return exp.IntDiv(this=node.this, expression=node.expression)
+    if isinstance(node, exp.NEQ) and (of := node.expression).name.lower() == "all":
+        values = of.expressions[0] if isinstance(of, exp.Anonymous) else of.this
+        return exp.not_(exp.func("list_contains", values, node.this))
+    return node
+
+
 def _without_postgres_types(node: exp.Expr) -> exp.Expr:
     if not isinstance(node, exp.Cast):
         return node
     name = _type_name(node)
+    if name.endswith("[]") and isinstance(node.this, exp.Literal) and node.this.name.startswith("{"):
+        words = node.this.name.strip("{}")
+        node.this.replace(exp.Literal.string(f"[{words}]"))
+        return node
     if name in _PLAIN_TYPES:
         if isinstance(node.this, exp.Cast) and _looked_up(node.this) is not None:
             return _without_postgres_types(node.this)
@@ -249,6 +301,19 @@ def _without_postgres_types(node: exp.Expr) -> exp.Expr:
     if is_name or isinstance(node.this, exp.Literal):
         return exp.Anonymous(this=from_name, expressions=[node.this]) if is_name else node.this
     return exp.Anonymous(this=from_oid, expressions=[node.this])
+
+
+def _word(column: exp.Column) -> str:
+    """Return a name without table and quotes in lower case, "" for others: it may be a word of Postgres."""
+    has_more = column.table or not isinstance(column.this, exp.Identifier) or column.this.args.get("quoted")
+    return "" if has_more else column.name.lower()
+
+
+def _is_whole(node: exp.Expr) -> bool:
+    """Whether a value is certainly a whole number: dividing two of them gives one, in Postgres."""
+    if isinstance(node, exp.Literal):
+        return node.is_int
+    return isinstance(node, exp.Cast) and node.to.this in exp.DataType.INTEGER_TYPES
 
 
 def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> exp.Expr:
@@ -266,7 +331,9 @@ def _constants(node: exp.Expr, constant: Callable[[str, str], str | None]) -> ex
             return arguments[1] if len(arguments) > 1 else node
         if name in _RENAMED:
             return exp.Anonymous(this=_RENAMED[name], expressions=arguments)
-    if name not in {"version", "current_database", "current_schema", "current_user", "current_setting"}:
+    if isinstance(node, exp.Column):
+        name = {**_WORDS, "user": "current_user"}.get(_word(node), "")
+    if name not in _OF_CONNECTION:
         return node
     value = constant(name, argument)
     literal = exp.null() if value is None else exp.Literal.string(value)

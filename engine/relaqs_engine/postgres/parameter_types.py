@@ -64,7 +64,7 @@ def _type_of_place(node: exp.Expr, columns: Mapping[str, str]) -> str | None:
     if isinstance(parent, exp.Binary | exp.Between | exp.In):
         others = [each for each in parent.iter_expressions() if each is not child]
         known = next(filter(None, (_type_of_value(each, columns) for each in others)), None)
-        return f"{known}[]" if known is not None and is_list else known
+        return f"{known or 'VARCHAR'}[]" if is_list else known
     return None
 
 

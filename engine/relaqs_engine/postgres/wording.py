@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from typing import TypeAlias
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
@@ -11,12 +12,24 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 _SCHEMAS = {"public", "main"}
+_WORDS_AS_NAMES = {TokenType.SELECT, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE}
 _METADATA = re.compile(
     r"\b(pg_\w+|information_schema|current_(schema|schemas|database|catalog|user|role|setting)|session_user|"
     r"set_config|version|has_\w+_privilege|format_type|\w+_description|quote_ident|quote_literal|to_reg\w+|"
     r"reg(class|type|proc|namespace))\b",
     re.IGNORECASE,
 )
+
+_MOMENT_FUNCTION = re.compile(r"\bto_(date|timestamp)\b", re.IGNORECASE)
+_TWO_TEXTS = (TokenType.L_PAREN, TokenType.STRING, TokenType.COMMA, TokenType.STRING, TokenType.R_PAREN)
+_DAY, _SECOND = r"\d{4}-\d\d-\d\d", r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+_MOMENT_FORMS = {
+    "YYYY-MM-DD": re.compile(_DAY),
+    "YYYY-MM-DD HH24:MI:SS": re.compile(_SECOND),
+    "YYYY-MM-DD HH24:MI:SS.MS": re.compile(rf"{_SECOND}(\.\d{{1,3}})?"),
+    "YYYY-MM-DD HH24:MI:SS.US": re.compile(rf"{_SECOND}(\.\d{{1,6}})?"),
+}
+_Edit: TypeAlias = tuple[int, int, str]  # from, to, and what stands there instead
 
 DATABASE = "relaqs"
 """The name of the one database that there is."""
@@ -35,16 +48,40 @@ def without_schema(sql: str, tables: Collection[str]) -> str:
     """
     tokens = _tokens(sql)
     names = {name.lower() for name in tables}
-    return _without(sql, _schema_prefixes(tokens, names))
+    return _edited(sql, _schema_prefixes(tokens, names))
+
+
+def with_moments(sql: str) -> str:
+    """Return the SQL with the moments that tools write by Postgres's own functions as plain literals.
+
+    >>> with_moments("SELECT 1 WHERE day > TO_DATE('2024-01-01', 'YYYY-MM-DD')")
+    "SELECT 1 WHERE day > DATE '2024-01-01'"
+    """
+    if _MOMENT_FUNCTION.search(sql) is None:
+        return sql
+    return _edited(sql, _moments(_tokens(sql)))
+
+
+def _moments(tokens: Sequence[Token]) -> Iterator[_Edit]:
+    for i, token in enumerate(tokens[:-5]):
+        opened, text, comma, wanted, closed = tokens[i + 1 : i + 6]
+        kinds = tuple(each.token_type for each in (opened, text, comma, wanted, closed))
+        if kinds != _TWO_TEXTS or not _is_name(token, {"to_date", "to_timestamp"}):
+            continue
+        form = _MOMENT_FORMS.get(wanted.text.upper())
+        if form is not None and form.fullmatch(text.text):
+            kind, size = ("DATE", 10) if token.text.lower() == "to_date" else ("TIMESTAMP", 26)
+            yield token.start, closed.end + 1, f"{kind} '{text.text[:size]}'"
 
 
 def without_postgres_words(sql: str) -> str:
-    """Return the SQL without the schema pg_catalog, `OPERATOR(…)` and collations.
+    """Return the SQL without the schema pg_catalog, `OPERATOR(…)`, collations and words
+    that are names there.
 
     >>> without_postgres_words("SELECT oid::pg_catalog.text FROM pg_class WHERE a OPERATOR(pg_catalog.~) 'x'")
     "SELECT oid::text FROM pg_class WHERE a ~ 'x'"
     """
-    return _without(sql, _postgres_words(_tokens(sql)))
+    return _edited(sql, _postgres_words(_tokens(sql)))
 
 
 def _tokens(sql: str) -> Sequence[Token]:
@@ -55,7 +92,7 @@ def _tokens(sql: str) -> Sequence[Token]:
         return ()
 
 
-def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterator[tuple[int, int]]:
+def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterator[_Edit]:
     for i, token in enumerate(tokens[:-2]):
         if not _is_name(token, _SCHEMAS) or tokens[i + 1].token_type is not TokenType.DOT:
             continue
@@ -66,42 +103,52 @@ def _schema_prefixes(tokens: Sequence[Token], tables: Collection[str]) -> Iterat
             if i < 2 or not _is_name(tokens[i - 2], {DATABASE}):
                 continue
             begin = i - 2
-        yield tokens[begin].start, tokens[i + 2].start
+        yield tokens[begin].start, tokens[i + 2].start, ""
 
 
-def _postgres_words(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+def _postgres_words(tokens: Sequence[Token]) -> Iterator[_Edit]:
     i = 0
     while i < len(tokens):
         after = tokens[i + 1 : i + 4]
         is_prefix = bool(after) and after[0].token_type is TokenType.DOT
         if tokens[i].token_type is TokenType.COLLATE:
             end = i + (3 if len(after) > 1 and after[1].token_type is TokenType.DOT else 1)
-            yield tokens[i].start, tokens[min(end, len(tokens) - 1)].end + 1
+            yield tokens[i].start, tokens[min(end, len(tokens) - 1)].end + 1, ""
             i = end + 1
-        elif _is_name(tokens[i], {"pg_catalog"}) and is_prefix:
-            yield tokens[i].start, after[0].end + 1
+        elif (is_prefix and _is_name(tokens[i], {"pg_catalog"})) or _is_function_of_schema(tokens[i : i + 3]):
+            yield tokens[i].start, after[0].end + 1, ""
+            i += 2
+        elif tokens[i].token_type is TokenType.ALIAS and after and after[0].token_type in _WORDS_AS_NAMES:
+            yield after[0].start, after[0].end + 1, f'"{after[0].text}"'
             i += 2
         elif tokens[i].text.lower() == "operator" and after and after[0].text == "(":
-            yield tokens[i].start, after[0].end + 1
+            yield tokens[i].start, after[0].end + 1, ""
             i += 2
             while i < len(tokens) and tokens[i].text != ")":
                 if tokens[i].text in ("pg_catalog", "."):
-                    yield tokens[i].start, tokens[i].end + 1
+                    yield tokens[i].start, tokens[i].end + 1, ""
                 i += 1
             if i < len(tokens):
-                yield tokens[i].start, tokens[i].end + 1
+                yield tokens[i].start, tokens[i].end + 1, ""
             i += 1
         else:
             i += 1
+
+
+def _is_function_of_schema(tokens: Sequence[Token]) -> bool:
+    """Whether it is information_schema._pg_…, a function. Relations keep their schema."""
+    if len(tokens) < 3 or not _is_name(tokens[0], {"information_schema"}):
+        return False
+    return tokens[1].token_type is TokenType.DOT and tokens[2].text.lower().startswith("_pg_")
 
 
 def _is_name(token: Token, names: Collection[str]) -> bool:
     return token.token_type in _NAMES and token.text.lower() in names
 
 
-def _without(sql: str, places: Iterator[tuple[int, int]]) -> str:
+def _edited(sql: str, edits: Iterator[_Edit]) -> str:
     kept, at = [], 0
-    for begin, end in places:
-        kept.append(sql[at:begin])
+    for begin, end, instead in edits:
+        kept += [sql[at:begin], instead]
         at = end
     return "".join([*kept, sql[at:]])

@@ -56,7 +56,10 @@ def qualified(draft: Draft) -> Draft:
 
 def merged(tree: exp.Query) -> exp.Query:
     """Return a qualified query with its derived tables merged where that is sound."""
-    if tree.find(exp.Subquery) is None or _has_outer_join_over_derived_table(tree):
+    if tree.find(exp.Subquery) is None:
+        return tree
+    tree = with_plain_outer_sides(tree)
+    if _has_outer_join_over_derived_table(tree):
         return tree
     tree = merge_subqueries(tree.copy())
     assert isinstance(tree, exp.Query)
@@ -158,6 +161,65 @@ def with_explicit_keys(tree: exp.Select) -> exp.Select:
     if not group.args.get("expressions") and not any(group.args.values()):
         tree.set("group", None)  # GROUP BY (), or ALL of nothing but aggregates
     return tree
+
+
+def with_plain_outer_sides(tree: exp.Query) -> exp.Query:
+    """Return a qualified query with tables themselves on the outer side of LEFT JOINs, where that is sound.
+
+    Each row of the outer side is in the join with its own values, so it may be dropped after the join as well
+    as before.
+
+    >>> from relaqs_engine.planning.example import after, shown
+    >>> few = "(SELECT zone, fare FROM trips WHERE fare > 9) AS few"
+    >>> sql = f"SELECT sum(fare) AS s FROM {few} LEFT JOIN zones ON few.zone = zones.zone"
+    >>> print(shown(after(flatten, sql).select))
+    SELECT SUM(few.fare) AS s FROM trips AS few
+    LEFT JOIN zones AS zones ON few.zone = zones.zone WHERE few.fare > 9
+    """
+    tree = tree.copy()
+    for select in list(tree.find_all(exp.Select)):
+        joins = select.args.get("joins") or []
+        if not any(join.side == "LEFT" for join in joins) or not all(map(_keeps_its_outer_side, joins)):
+            continue
+        from_ = select.args["from_"]
+        if (rows := _plain_rows(from_.this)) is None:
+            continue
+        table, condition = rows
+        name = from_.this.alias
+        table.set("alias", exp.TableAlias(this=_identifier(name)))
+        from_.set("this", table)
+        if condition is not None:
+            for column in condition.find_all(exp.Column):
+                column.set("table", _identifier(name))
+            select.where(condition, copy=False)
+    return tree
+
+
+def _keeps_its_outer_side(join: exp.Join) -> bool:
+    return join.side in ("", "LEFT") and join.kind in ("", "INNER", "CROSS", "OUTER") and not join.method
+
+
+def _plain_rows(item: exp.Expr) -> tuple[exp.Table, exp.Expr | None] | None:
+    """Return the table and the condition of `SELECT a, b FROM t WHERE …`; None for what is more than that."""
+    if not isinstance(item, exp.Subquery) or not isinstance(body := item.this, exp.Select) or not item.alias:
+        return None
+    more = {key for key, value in body.args.items() if value} - {"expressions", "from_", "where"}
+    table = body.args["from_"].this if body.args.get("from_") else None
+    where = body.args.get("where")
+    if more or not isinstance(table, exp.Table) or set(_given(table)) - {"this", "alias", "db", "catalog"}:
+        return None
+    if item.args["alias"].args.get("columns") or (where is not None and where.find(exp.Query, exp.Window)):
+        return None
+    if not all(
+        isinstance(each.unalias(), exp.Column) and each.alias == each.unalias().name
+        for each in body.expressions
+    ):
+        return None
+    return table.copy(), None if where is None else where.this.copy()
+
+
+def _given(node: exp.Expr) -> list[str]:
+    return [key for key, value in node.args.items() if value]
 
 
 def _has_outer_join_over_derived_table(tree: exp.Expr) -> bool:

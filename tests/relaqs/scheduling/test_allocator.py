@@ -238,3 +238,17 @@ def test_a_job_s_curves_do_not_depend_on_when_plans_were_made() -> None:
             allocator.report("b", report(step, 0.2 / (step + 1), 0.05 * (step + 1)))
         often.plan(0.1 * step, CORES)
     assert often.plan(1.0, CORES).cores_by_job() == pytest.approx(once.plan(1.0, CORES).cores_by_job())
+
+
+def test_all_jobs_of_a_user_together_have_no_more_cores_than_the_user() -> None:
+    described = [
+        JobDescription("a", Kind.EXACT, user="ben", user_cores_most=1.0, cores_most=8, weight=3.0),
+        JobDescription("b", Kind.QUERY, user="ben", user_cores_most=1.0),
+        JobDescription("c", Kind.QUERY, user="ana"),
+        JobDescription("d", Kind.QUERY),
+    ]
+    for policy in (WeightedFair(), Fair(), Index()):
+        cores = with_jobs(policy, *described).plan(1.0, 8.0).cores_by_job()
+        assert 0.9 < cores["a"] + cores["b"] <= 1.0 + 1e-9
+        assert cores["c"] + cores["d"] >= 7.0 - 1e-9
+    assert with_jobs(WeightedFair(), *described).plan(1.0, 8.0).cores_by_job()["a"] == pytest.approx(0.75)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from functools import cache
 from typing import Any
 
@@ -53,3 +54,30 @@ def _same(found: Any, true: Any) -> bool:
     if isinstance(true, float):
         return bool(abs(found - true) <= 1e-9 * abs(true))
     return bool(found == true)
+
+
+def shown_rows(sql: str) -> list[list[str]]:
+    """Return DuckDB's answer as a client prints it, numbers to six digits."""
+    return [[_shown(value) for value in row] for row in true_rows(sql)]
+
+
+def printed_rows(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """Return what a client printed, a row a line, numbers to six digits."""
+    return [[_shown(_read(cell)) for cell in line.split(separator)] for line in lines]
+
+
+def _read(cell: str) -> Any:
+    try:
+        return float(cell)
+    except ValueError:
+        return cell
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, int | float | Decimal):
+        return f"{float(value):.6g}"
+    return str(value)

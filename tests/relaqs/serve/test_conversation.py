@@ -9,11 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from prometheus_client import CollectorRegistry
 
 import relaqs
 from benchmarks.server_process import Running
@@ -100,8 +102,7 @@ def test_a_setting_may_come_with_the_connection(server: Running) -> None:
         ("INSERT INTO trips VALUES (1)", "25006", "only reads"),
         ("DROP TABLE trips", "25006", "only reads"),
         ("COPY trips TO STDOUT", "0A000", "COPY is not served"),
-        ("DECLARE c CURSOR FOR SELECT 1", "0A000", "DECLARE is not served"),
-        ("BEGIN READ WRITE", "25006", "only reads"),
+        ("DECLARE c CURSOR FOR SELECT 1", "25P01", "a cursor needs a transaction"),
         ("SELECT nope FROM trips", "42601", "nope"),
         ("SELECT * FROM nope", "42P01", "there is no table nope"),
         ("SELECT * FROM read_csv('/etc/passwd')", "42601", "read_csv is not allowed"),
@@ -208,8 +209,8 @@ class Inside:
     loop: asyncio.AbstractEventLoop
     server: Server
 
-    def connect(self) -> psycopg.Connection[Any]:
-        return psycopg.connect(f"host=127.0.0.1 port={self.port} user=ana", autocommit=True)
+    def connect(self, user: str = "ana") -> psycopg.Connection[Any]:
+        return psycopg.connect(f"host=127.0.0.1 port={self.port} user={user}", autocommit=True)
 
     def jobs(self) -> int:
         return len(self.session.status().jobs)
@@ -263,6 +264,57 @@ def test_cancelling_stops_the_query_and_not_the_connection(inside: Inside) -> No
         assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
         until(lambda: inside.jobs() == 0)
         assert value(connection, "SELECT 1") == 1
+
+
+def test_a_user_stops_a_query_of_theirs_by_its_process_id(inside: Inside) -> None:
+    stop = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid='{}'"
+    with inside.connect() as connection, inside.connect() as own, inside.connect("ben") as stranger:
+        number = value(connection, "SELECT pg_backend_pid()")
+        outcome = in_the_background(lambda: connection.execute(LONG))
+        until(lambda: inside.jobs() == 1)
+        assert value(stranger, stop.format(number)) is False
+        assert inside.jobs() == 1
+        assert value(own, stop.format(number)) is True
+        until(lambda: bool(outcome))
+        assert isinstance(outcome[0], psycopg.errors.QueryCanceled)
+
+
+def test_a_scrape_under_load_agrees_with_the_status(inside: Inside) -> None:
+    from relaqs.metrics import metrics_of
+
+    registry = metrics_of(inside.session, cache=relaqs.Cache("none"))
+    users = ["ana", "ben", "cleo"]
+    connections = [inside.connect(user) for user in users]
+    outcomes = [in_the_background(partial(each.execute, LONG)) for each in connections]
+    until(lambda: inside.jobs() == len(users))
+    before = inside.session.status()
+    families = list(registry.collect())
+    after = inside.session.status()
+    samples = {
+        (sample.name, sample.labels.get("job")): sample for family in families for sample in family.samples
+    }
+    assert sorted(job.user for job in before.jobs) == users
+    for job, later in zip(before.jobs, after.jobs, strict=True):
+        spent = samples["relaqs_job_core_seconds", job.id]
+        assert spent.labels["user"] == job.user
+        assert job.attained_core_seconds <= spent.value <= later.attained_core_seconds
+    shares = [samples["relaqs_job_share_cores", job.id].value for job in before.jobs]
+    assert 0 < sum(shares) <= before.capacity_cores + 1e-9
+    assert samples["relaqs_capacity_cores", None].value == before.capacity_cores
+    for connection in connections:
+        connection.cancel_safe()
+    until(lambda: all(outcomes))
+    until(lambda: inside.jobs() == 0)
+    until(lambda: ended_queries(registry) == {("stopped", user): 1.0 for user in users})
+
+
+def ended_queries(registry: CollectorRegistry) -> dict[tuple[str, str], float]:
+    return {
+        (sample.labels["outcome"], sample.labels["user"]): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if sample.name == "relaqs_queries_total"
+    }
 
 
 def test_a_client_that_goes_away_stops_its_query(inside: Inside) -> None:

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy
 
 from benchmarks.server_process import Running
-from tests.relaqs.serve.questions import QUESTIONS, close, true_rows
+from tests.relaqs.serve.questions import QUESTIONS, close, printed_rows, shown_rows, true_rows
 from tests.relaqs.serve.served_tables import ROWS
 
 Ask = Callable[[Running, str], list[Any]]
@@ -89,11 +89,9 @@ def test_psql_prints_what_duckdb_answers(server: Running) -> None:
     if shutil.which("psql") is None:
         pytest.skip("there is no psql on this machine")
     command = ["psql", "-h", server.host, "-p", str(server.port), "-U", "ana", "-AtF", ",", "relaqs"]
-    for sql in QUESTIONS[:7]:
+    for sql in QUESTIONS:
         printed = subprocess.run([*command, "-c", sql], capture_output=True, text=True, check=True).stdout
-        numbers = [[_shown(value) for value in row] for row in true_rows(sql)]
-        found = [[_shown(_read(cell)) for cell in line.split(",")] for line in printed.splitlines()]
-        assert found == numbers
+        assert printed_rows(printed.splitlines(), ",") == shown_rows(sql)
 
 
 def test_every_driver_gets_the_first_answer_that_is_good_enough(server: Running) -> None:
@@ -147,20 +145,3 @@ def _expected() -> list[Any]:
     expected = true_rows(SQL.format(2, 5.5, "'%1%'", "'2024-02-03'"))
     assert 0 < expected[0][0] < ROWS
     return expected
-
-
-def _read(cell: str) -> Any:
-    try:
-        return float(cell)
-    except ValueError:
-        return cell
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "t" if value else "f"
-    if isinstance(value, int | float | Decimal):
-        return f"{float(value):.6g}"
-    return str(value)

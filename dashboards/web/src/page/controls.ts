@@ -136,7 +136,7 @@ export class Controls {
 
   private async exportPicture(kind: "png" | "svg"): Promise<void> {
     const picture = pictureOf(this.panel, this.card());
-    if (picture === null) this.desk.say("This chart is text; export it as CSV.");
+    if (picture === null) this.desk.say("This chart is a table; export it as CSV.");
     else await offerPicture(picture, `${this.desk.page?.name ?? "page"}-${this.panel.settings.id}`, kind);
   }
 

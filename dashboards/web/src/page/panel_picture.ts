@@ -11,35 +11,79 @@ const HEAD = 44; // pixels above the drawing, for its title and how it stands
 const LEGEND = 20;
 const EDGE = 14;
 const PIXEL_RATIO = 2;
+const NUMBER_WIDTH = 320; // of a number that has no course to draw
 const PROPERTIES = [
   ...["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "opacity"],
   ...["stroke-linecap", "stroke-linejoin", "vector-effect", "paint-order", "visibility"],
   ...["font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline"],
 ];
 
-/** Return the panel's drawing with its title, state and legend; null where its chart is text. */
+interface Line {
+  readonly said: string;
+  readonly size: number;
+  readonly weight: number;
+  readonly height: number;
+}
+
+/** Return the panel's drawing, or its number, with its title, state and legend; null where it is a table. */
 export function pictureOf(panel: PanelModel, card: HTMLElement): SVGSVGElement | null {
-  const drawn = card.querySelector<SVGSVGElement>(".chart:not(.number) .drawing > svg[role=img]");
-  if (!drawn || !panel.update) return null;
+  const drawn = card.querySelector<SVGSVGElement>(".chart .drawing:not(.is-blank) > svg[role=img]");
+  const lines = linesOf(card);
+  if (!panel.update || (!drawn && lines.length === 0)) return null;
   const legend = [...card.querySelectorAll<HTMLElement>(".legend li")];
-  const top = HEAD + (legend.length > 0 ? LEGEND : 0);
-  const [width, height] = [drawn.width.baseVal.value, drawn.height.baseVal.value];
+  const said = lines.reduce((sum, line) => sum + line.height, 0);
+  const top = HEAD + (legend.length > 0 ? LEGEND : 0) + said;
+  const [width, height] = drawn ? [drawn.width.baseVal.value, drawn.height.baseVal.value] : [NUMBER_WIDTH, 0];
   const whole = newSvg("svg", { width: width + 2 * EDGE, height: height + top + EDGE, role: "img" });
   const title = visible(panel.settings.title);
   const label = newSvg("title", {});
   label.textContent = `${title}: ${stateText(panel.update)}`;
   const ground = getComputedStyle(card).backgroundColor;
-  const inside = copied(drawn);
-  setAll(inside, { x: EDGE, y: top, overflow: "visible" });
   whole.append(
     label,
     newSvg("rect", { width: "100%", height: "100%", fill: ground }),
     text(title, 18, card, 14, 600),
     text(`${stateText(panel.update)}, ${intervalName(panel.update)}s`, 36, card, 12, 400),
     ...legendOf(legend, HEAD + 12),
-    inside,
+    ...written(lines, top - said, card),
   );
+  if (drawn) {
+    const inside = copied(drawn);
+    setAll(inside, { x: EDGE, y: top, overflow: "visible" });
+    whole.append(inside);
+  }
   return whole;
+}
+
+/** Return what a panel with one big number says, from the top; nothing for other charts. */
+function linesOf(card: HTMLElement): readonly Line[] {
+  const number = card.querySelector<HTMLElement>(".chart.number");
+  if (!number) return [];
+  const shown = (name: string): string[] =>
+    [...number.querySelectorAll<HTMLElement>(name)]
+      .filter((part) => !part.hidden)
+      .map((part) => part.innerText);
+  const names = [...number.querySelectorAll<HTMLElement>(".others:not([hidden]) dt")];
+  const others = names.map(
+    (term) => `${term.innerText}: ${(term.nextElementSibling as HTMLElement).innerText}`,
+  );
+  return [
+    ...shown(".big").map((said) => ({ said, size: 30, weight: 600, height: 44 })),
+    ...[...shown(".interval"), ...shown(".memory"), ...others].map((said) => ({
+      said,
+      size: 12,
+      weight: 400,
+      height: 18,
+    })),
+  ];
+}
+
+function written(lines: readonly Line[], top: number, like: Element): SVGElement[] {
+  let y = top;
+  return lines.map((line) => {
+    y += line.height;
+    return text(line.said.replaceAll("\n", " "), y - line.height / 4, like, line.size, line.weight);
+  });
 }
 
 /** Hand a picture to the reader as a file. */
