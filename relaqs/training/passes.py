@@ -21,7 +21,8 @@ from relaqs.training.one_thread import one_thread
 from relaqs.training.profile import Profile, profile_of
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import PartitionRead
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.rows import ALL, Pieces, Rows, Sums
+from relaqs.training.spill import SPILL
 
 TASK_SECONDS = 0.05  # what a task takes at most, if it covers several pieces; at least about half of it
 PIECE_ROWS = 8192  # at most, in a piece, where the job does not say: 0.1 to 7 ms of the nine algorithms
@@ -35,21 +36,23 @@ class PartitionSource:
     """Where a task's partitions come from.
 
     Attributes:
+        run_id: of the run that reads them.
         data: owner of the arrays kept.
         budget_bytes: for all that is kept in the process.
         first: the position of the first partition among all of them.
     """
 
+    run_id: str
     data: str
     budget_bytes: int
     first: int
     reads: tuple[PartitionRead, ...]
 
-    def kept(self, offset: int) -> Rows | None:
-        """Return one partition's rows, if this process has them."""
+    def kept(self, offset: int, pieces: Pieces) -> Rows | None:
+        """Return one partition's rows, of which these pieces may be read, if this process has them."""
         arrays = KEPT.get(self.data, self.first + offset)
         if arrays is None:
-            return None
+            return SPILL.rows(self.run_id, self.data, self.first + offset, pieces)
         return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
 
     def read(self, offset: int, owner: str) -> Rows:
@@ -58,7 +61,8 @@ class PartitionSource:
         arrays = {"features": (0, rows.features)}
         if rows.target is not None:
             arrays["target"] = (0, rows.target)
-        KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes)
+        if not KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes):
+            SPILL.put(self.run_id, self.data, self.first + offset, rows)
         return rows
 
 
@@ -72,7 +76,7 @@ class ProfileWork:
     def run(self, owner: str) -> Profile:
         profiles = []
         for offset, read in enumerate(self.source.reads):
-            if (rows := self.source.kept(offset)) is None:
+            if (rows := self.source.kept(offset, ALL)) is None:
                 rows = self.source.read(offset, owner)
             seed = self.source.first + offset
             profiles.append(profile_of(rows, read.names, self.sample_rows[offset], seed))
@@ -97,7 +101,6 @@ class PassWork:
             partitions that they are of.
     """
 
-    run_id: str
     job: TrainingJob
     model: Any
     source: PartitionSource
@@ -111,23 +114,24 @@ class PassWork:
         def partials() -> Iterator[Sums]:
             nonlocal reads
             for offset in range(len(self.source.reads)):
-                if (rows := self.source.kept(offset)) is None:
-                    rows, reads = self.source.read(offset, owner), reads + 1
                 start = (self.source.first + offset) * self.cut
-                for piece in range(max(self.first, start), min(self.end, start + self.cut)):
+                wanted = range(max(self.first, start), min(self.end, start + self.cut))
+                pieces = Pieces(self.cut, wanted.start - start, wanted.stop - start)
+                if (rows := self.source.kept(offset, pieces)) is None:
+                    rows, reads = self.source.read(offset, owner), reads + 1
+                for piece in wanted:
                     yield self._partial(piece, rows)
 
         with one_thread():
             return Summed(in_pairs(partials(), add_sums), reads)
 
     def _partial(self, piece: int, partition: Rows) -> Sums:
-        part, count = piece % self.cut, len(partition)
-        of_piece = slice(count * part // self.cut, count * (part + 1) // self.cut)
-        target = None if partition.target is None else partition.target[of_piece]
-        rows = Rows(partition.features[of_piece], target, dict(KEPT.get(self.run_id, piece) or {}))
+        run_id, part = self.source.run_id, piece % self.cut
+        rows = partition.part(Pieces(self.cut, part, part + 1).of(len(partition)))
+        rows.kept.update(KEPT.get(run_id, piece) or {})
         sums = self.job.partial(self.model, rows)
         if rows.kept:
-            KEPT.put(self.run_id, piece, rows.kept, self.source.budget_bytes)
+            KEPT.put(run_id, piece, rows.kept, self.source.budget_bytes)
         return sums
 
 
