@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import resource
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -273,6 +276,40 @@ def test_a_limit_that_is_no_size_is_refused_before_it_trains(
     monkeypatch.setenv(LIMIT_VARIABLE, "a lot")
     with pytest.raises(relaqs.DataError, match="RELAQS_SPILL_LIMIT is 'a lot'; it must be a size"):
         db.train(JOBS[0])
+
+
+TRAINS = """
+import sys, time
+import relaqs, relaqs.training.start
+from relaqs.training import LogisticRegression
+from relaqs.training.spill import SPILL
+
+relaqs.training.start.KEPT_SHARE = 0.0
+db = relaqs.connect(sys.argv[1], threads=1)
+run = db.train(LogisticRegression("SELECT * FROM wine", target="y", tolerance=1e-13))
+while len(run.losses) < 2:
+    time.sleep(0.01)
+print(SPILL.byte_count, flush=True)
+run.pause()
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="open files are not seen here")
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_a_process_that_ends(
+    folder: Path, training_warehouse: Path, signal_number: signal.Signals
+) -> None:
+    words = [sys.executable, "-c", TRAINS, str(training_warehouse)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert int(process.stdout.readline()) > 40_000
+        opened = [os.readlink(entry) for entry in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert [path for path in opened if path.startswith(str(folder)) and path.endswith("(deleted)")]
+        assert list(folder.iterdir()) == []
+        process.send_signal(signal_number)
+        assert process.wait() != 0
+    assert list(folder.iterdir()) == []
 
 
 def test_folders_in_memory_are_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
