@@ -39,9 +39,9 @@ class SpilledBlock:
         self._place = file, file.append(_batch(rows))
 
     def rows(self, of: slice) -> Rows:
-        """Return all rows, of which a part was found to be what was written. Raises TornError.
+        """Return the rows, to be used for these positions alone. They were found to be what was written.
 
-        of: the part, which alone may be read. It is some positions.
+        Raises TornError.
         """
         assert self._place is not None
         file, extent = self._place

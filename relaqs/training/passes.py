@@ -49,7 +49,7 @@ class PartitionSource:
     reads: tuple[PartitionRead, ...]
 
     def kept(self, offset: int, pieces: Pieces) -> Rows | None:
-        """Return one partition's rows, of which these pieces may be read, if this process has them."""
+        """Return one partition's rows, to be used for these pieces alone, if this process has them."""
         arrays = KEPT.get(self.data, self.first + offset)
         if arrays is None:
             return SPILL.rows(self.run_id, self.data, self.first + offset, pieces)

@@ -63,7 +63,7 @@ class Spill:
                 self._blocks.forget(data)
 
     def rows(self, job: str, data: str, partition: int, pieces: Pieces) -> Rows | None:
-        """Return a partition's rows, of which these pieces may be read. None: they have to be read anew."""
+        """Return a partition's rows, to be used for these pieces alone. None: they have to be read anew."""
         block = self._blocks.get(data, partition)
         if block is None or not block.is_written:
             return None

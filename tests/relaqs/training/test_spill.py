@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -181,6 +182,22 @@ def test_files_go_with_the_last_run_that_is_open_for_their_data(folder: Path) ->
     gc.collect()
     assert spill.byte_count == 0
     assert not spill._files
+
+
+def test_threads_that_write_and_read_at_once_have_whole_rows(folder: Path) -> None:
+    spill = Spill()
+    parts = [ROWS.part(slice(100 * number, 100 * number + 700)) for number in range(40)]
+
+    def found(turn: int) -> Rows:
+        number = turn * 7 % len(parts)  # each partition again and again, by several threads
+        spill.put("run", "data", number, parts[number])
+        rows = spill.rows("run", "data", number, ALL)
+        return parts[number] if rows is None else rows  # None: another thread is writing it
+
+    with ThreadPoolExecutor(8) as pool:
+        everything = list(pool.map(found, range(400)))
+    assert all(same(rows, parts[turn * 7 % len(parts)]) for turn, rows in enumerate(everything))
+    assert all(spill.rows("run", "data", number, ALL) is not None for number in range(40))
 
 
 @pytest.mark.parametrize("job", range(len(JOBS)))
