@@ -27,7 +27,7 @@ from benchmarks.record import DATA, circumstances, headline, write
 from benchmarks.training_data import LINEITEM
 from relaqs.opening import connect
 from relaqs.session import Session
-from relaqs.training import KMeans, LinearSVM, LogisticRegression, TrainingJob
+from relaqs.training import BoostedClassifier, KMeans, LinearSVM, LogisticRegression, TrainingJob
 from relaqs.training.kept import KEPT
 from relaqs.training.spill import LIMIT_VARIABLE, SPILL
 
@@ -74,6 +74,7 @@ def jobs() -> dict[str, TrainingJob]:
     return {
         "linear SVM": LinearSVM(classes, target="y"),
         "logistic regression": LogisticRegression(classes, target="y"),
+        "boosted trees": BoostedClassifier(classes, target="y", trees=12, depth=4),
         "K-Means": KMeans(f"{features} FROM lineitem", clusters=10, tolerance=0),
     }
 

@@ -45,7 +45,11 @@ class SpilledBlock:
         """
         assert self._place is not None
         file, extent = self._place
-        rows = self._rows_of(file.batch(extent))
+        batch = file.batch(extent)
+        try:
+            rows = self._rows_of(batch)
+        except (TypeError, ValueError) as error:  # what else is left of a batch that was described wrongly
+            raise TornError(str(error)) from error
         first = of.start // self._chunk_rows
         for number, start in enumerate(range(first * self._chunk_rows, of.stop, self._chunk_rows), first):
             if self._checksum(rows, start) != self._checksums[number]:

@@ -29,8 +29,8 @@ class _Group(Generic[Stored]):
 class Kept(Generic[Stored]):
     """Values by owner and partition. What does not fit in is not kept, and has to be made again.
 
-    Nothing in use is ever pushed out for something else: passes go round and round over the partitions, and
-    what was used longest ago is just what is needed next. Safe to use from any thread.
+    Nothing in use is pushed out for what comes later: passes go round and round over the partitions, and what
+    was used longest ago is just what is needed next. Safe to use from any thread.
 
     Args:
         size: returns how many bytes of the budget a value takes. It must stay the same.
@@ -53,6 +53,19 @@ class Kept(Generic[Stored]):
                 return None
             group.used_seconds = time.monotonic()
             return group.of_partition.get(partition)
+
+    def newest(self, owner: str) -> tuple[int, Stored] | None:
+        """Return what an owner has kept last, and its partition. None: it keeps nothing."""
+        with self._lock:
+            group = self._groups.get(owner)
+            return None if group is None else next(reversed(group.of_partition.items()), None)
+
+    def drop(self, owner: str, partition: int) -> None:
+        """Let go what is kept of one partition, if anything is."""
+        with self._lock:
+            group = self._groups.get(owner)
+            if group is not None and (dropped := group.of_partition.pop(partition, None)) is not None:
+                self._byte_count -= self._size(dropped)
 
     def put(self, owner: str, partition: int, value: Stored, budget_bytes: int) -> bool:
         """Keep a value in the place of an earlier one, if all that is kept is within the budget then.

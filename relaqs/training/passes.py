@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from relaqs_engine.errors import DataError
 
-from relaqs.training.kept import KEPT
+from relaqs.training.kept import KEPT, VersionedArrays, byte_count
 from relaqs.training.one_thread import one_thread
 from relaqs.training.profile import Profile, profile_of
 from relaqs.training.protocol import TrainingJob
@@ -53,7 +53,7 @@ class PartitionSource:
         arrays = KEPT.get(self.data, self.first + offset)
         if arrays is None:
             return SPILL.rows(self.run_id, self.data, self.first + offset, pieces)
-        return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
+        return _rows(arrays)
 
     def read(self, offset: int, owner: str) -> Rows:
         """Return one partition's rows from its files, and keep them for the next who asks."""
@@ -64,6 +64,20 @@ class PartitionSource:
         if not KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes):
             SPILL.put(self.run_id, self.data, self.first + offset, rows)
         return rows
+
+    def spill_one(self) -> bool:
+        """Move a partition's rows from memory to disk. Return whether that was done."""
+        if (newest := KEPT.newest(self.data)) is None:
+            return False
+        partition, arrays = newest
+        if not SPILL.put(self.run_id, self.data, partition, _rows(arrays)):
+            return False
+        KEPT.drop(self.data, partition)
+        return True
+
+
+def _rows(arrays: VersionedArrays) -> Rows:
+    return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +145,18 @@ class PassWork:
         rows.kept.update(KEPT.get(run_id, piece) or {})
         sums = self.job.partial(self.model, rows)
         if rows.kept:
-            KEPT.put(run_id, piece, rows.kept, self.source.budget_bytes)
+            self._keep(piece, rows.kept)
         return sums
+
+    def _keep(self, piece: int, arrays: VersionedArrays) -> None:
+        """Keep what the job stored beside a piece. Rows make room for it, since to map them costs less.
+
+        What a job stores took it longer to compute: bins and scores of trees, for example.
+        """
+        run_id, budget_bytes = self.source.run_id, self.source.budget_bytes
+        while not KEPT.put(run_id, piece, arrays, budget_bytes):
+            if byte_count(arrays) > budget_bytes or not self.source.spill_one():
+                return
 
 
 def in_pairs(values: Iterable[Value], combine: Callable[[Value, Value], Value]) -> Value:

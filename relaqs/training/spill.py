@@ -73,31 +73,36 @@ class Spill:
             self._give_up(job, data, f"a spilled partition is damaged: {error}")
             return None
 
-    def put(self, job: str, data: str, partition: int, rows: Rows) -> None:
-        """Write a partition's rows, if there is room and they are not there."""
+    def put(self, job: str, data: str, partition: int, rows: Rows) -> bool:
+        """Write a partition's rows, if there is room for them. Return whether they are there now."""
+        if (block := self._blocks.get(data, partition)) is not None:
+            return block.is_written
         limit = limit_bytes()
-        if limit == 0 or job in self._given_up or self._blocks.get(data, partition) is not None:
-            return
+        if limit == 0 or job in self._given_up:
+            return False
         if (folder := local_folder()) is None:
             self._stop(job, f"all folders for temporary files are in memory; set {FOLDER_VARIABLE}")
-            return
+            return False
         try:
-            self._write(job, data, partition, rows, folder, limit)
+            return self._write(job, data, partition, rows, folder, limit)
         except OSError as error:
             self._give_up(job, data, f"{folder} cannot be written: {error.strerror or error}")
+            return False
 
     def _write(
         self, job: str, data: str, partition: int, rows: Rows, folder: Path, limit: int | None
-    ) -> None:
+    ) -> bool:
         disk = shutil.disk_usage(folder)
         room = self.byte_count + disk.free - min(int(FREE_SHARE * disk.total), MOST_FREE_BYTES)
         block = SpilledBlock(rows)
         if self._blocks.put(data, partition, block, room if limit is None else min(room, limit)):
             block.write(self._file_of(data, folder), rows)
-        elif limit is not None and limit <= room:
+            return True
+        if limit is not None and limit <= room:
             self._stop(job, f"{LIMIT_VARIABLE} is {limit / 1e9:.3g} GB, which is used up")
         else:
             self._stop(job, f"the disk of {folder} is nearly full")
+        return False
 
     def _file_of(self, data: str, folder: Path) -> SpillFile:
         with self._lock:

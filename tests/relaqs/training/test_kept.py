@@ -78,3 +78,16 @@ def test_forgetting_a_run() -> None:
     kept.forget("run")
     kept.forget("run")
     assert kept.byte_count == 0
+
+
+def test_what_came_last_can_be_let_go() -> None:
+    kept = Kept(byte_count)
+    assert kept.newest("run") is None
+    for partition in (4, 2):
+        kept.put("run", partition, arrays(), budget_bytes=2000)
+    assert kept.newest("run") == (2, arrays())
+    kept.drop("run", 2)
+    kept.drop("run", 2)
+    kept.drop("other", 2)
+    assert kept.newest("run") == (4, arrays())
+    assert kept.byte_count == 800
