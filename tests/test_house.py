@@ -65,6 +65,7 @@ MAY_IMPORT = {
         "pygwire",
         "scramp",
         "tomli_w",
+        "xxhash",
     },
     "relaqs_tpch": {
         "relaqs",

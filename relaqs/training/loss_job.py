@@ -27,6 +27,7 @@ from relaqs.training.passes import (
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import SizedPieces, Training, TrainingJob
 from relaqs.training.reading import TrainingSet
+from relaqs.training.spill import SPILL
 
 SAMPLE_ROWS = 10_000
 
@@ -62,6 +63,7 @@ class LossJob:
         self._issued = 0
         self._folded = 0
         self._progress = LossDelta()
+        SPILL.open(id, data.digest)
 
     @property
     def name(self) -> str:
@@ -99,6 +101,7 @@ class LossJob:
     def close(self) -> None:
         """Free what the run holds here. Other processes free what they keep of it after a while."""
         KEPT.forget(self.id)
+        SPILL.close(self.id, self._data.digest)
         if self._training is not None:
             self._training.close()
 
@@ -128,7 +131,7 @@ class LossJob:
         model, cut, size = training.model, self._cut, self._per_task
         count = len(self._data.reads) * cut
         return [
-            PassWork(self.id, self._job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
+            PassWork(self._job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
             for i in range(0, count, size)
             if (end := min(i + size, count))
         ]
@@ -142,4 +145,6 @@ class LossJob:
         return max(least, pieces_per_task(core_seconds, len(self._data.reads) * self._cut))
 
     def _source(self, first: int, end: int) -> PartitionSource:
-        return PartitionSource(self._data.digest, self._budget_bytes, first, self._data.reads[first:end])
+        return PartitionSource(
+            self.id, self._data.digest, self._budget_bytes, first, self._data.reads[first:end]
+        )

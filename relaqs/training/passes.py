@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 
 from relaqs_engine.errors import DataError
 
-from relaqs.training.kept import KEPT
+from relaqs.training.kept import KEPT, VersionedArrays, byte_count
 from relaqs.training.one_thread import one_thread
 from relaqs.training.profile import Profile, profile_of
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import PartitionRead
-from relaqs.training.rows import Rows, Sums
+from relaqs.training.rows import ALL, Pieces, Rows, Sums
+from relaqs.training.spill import SPILL
 
 TASK_SECONDS = 0.05  # what a task takes at most, if it covers several pieces; at least about half of it
 PIECE_ROWS = 8192  # at most, in a piece, where the job does not say: 0.1 to 7 ms of the nine algorithms
@@ -35,22 +36,24 @@ class PartitionSource:
     """Where a task's partitions come from.
 
     Attributes:
+        run_id: of the run that reads them.
         data: owner of the arrays kept.
         budget_bytes: for all that is kept in the process.
         first: the position of the first partition among all of them.
     """
 
+    run_id: str
     data: str
     budget_bytes: int
     first: int
     reads: tuple[PartitionRead, ...]
 
-    def kept(self, offset: int) -> Rows | None:
-        """Return one partition's rows, if this process has them."""
+    def kept(self, offset: int, pieces: Pieces) -> Rows | None:
+        """Return one partition's rows, to be used for these pieces alone, if this process has them."""
         arrays = KEPT.get(self.data, self.first + offset)
         if arrays is None:
-            return None
-        return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
+            return SPILL.rows(self.run_id, self.data, self.first + offset, pieces)
+        return _rows(arrays)
 
     def read(self, offset: int, owner: str) -> Rows:
         """Return one partition's rows from its files, and keep them for the next who asks."""
@@ -58,8 +61,23 @@ class PartitionSource:
         arrays = {"features": (0, rows.features)}
         if rows.target is not None:
             arrays["target"] = (0, rows.target)
-        KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes)
+        if not KEPT.put(self.data, self.first + offset, arrays, self.budget_bytes):
+            SPILL.put(self.run_id, self.data, self.first + offset, rows)
         return rows
+
+    def spill_one(self) -> bool:
+        """Move a partition's rows from memory to disk. Return whether that was done."""
+        if (newest := KEPT.newest(self.data)) is None:
+            return False
+        partition, arrays = newest
+        if not SPILL.put(self.run_id, self.data, partition, _rows(arrays)):
+            return False
+        KEPT.drop(self.data, partition)
+        return True
+
+
+def _rows(arrays: VersionedArrays) -> Rows:
+    return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +90,7 @@ class ProfileWork:
     def run(self, owner: str) -> Profile:
         profiles = []
         for offset, read in enumerate(self.source.reads):
-            if (rows := self.source.kept(offset)) is None:
+            if (rows := self.source.kept(offset, ALL)) is None:
                 rows = self.source.read(offset, owner)
             seed = self.source.first + offset
             profiles.append(profile_of(rows, read.names, self.sample_rows[offset], seed))
@@ -97,7 +115,6 @@ class PassWork:
             partitions that they are of.
     """
 
-    run_id: str
     job: TrainingJob
     model: Any
     source: PartitionSource
@@ -111,24 +128,35 @@ class PassWork:
         def partials() -> Iterator[Sums]:
             nonlocal reads
             for offset in range(len(self.source.reads)):
-                if (rows := self.source.kept(offset)) is None:
-                    rows, reads = self.source.read(offset, owner), reads + 1
                 start = (self.source.first + offset) * self.cut
-                for piece in range(max(self.first, start), min(self.end, start + self.cut)):
+                wanted = range(max(self.first, start), min(self.end, start + self.cut))
+                pieces = Pieces(self.cut, wanted.start - start, wanted.stop - start)
+                if (rows := self.source.kept(offset, pieces)) is None:
+                    rows, reads = self.source.read(offset, owner), reads + 1
+                for piece in wanted:
                     yield self._partial(piece, rows)
 
         with one_thread():
             return Summed(in_pairs(partials(), add_sums), reads)
 
     def _partial(self, piece: int, partition: Rows) -> Sums:
-        part, count = piece % self.cut, len(partition)
-        of_piece = slice(count * part // self.cut, count * (part + 1) // self.cut)
-        target = None if partition.target is None else partition.target[of_piece]
-        rows = Rows(partition.features[of_piece], target, dict(KEPT.get(self.run_id, piece) or {}))
+        run_id, part = self.source.run_id, piece % self.cut
+        rows = partition.part(Pieces(self.cut, part, part + 1).of(len(partition)))
+        rows.kept.update(KEPT.get(run_id, piece) or {})
         sums = self.job.partial(self.model, rows)
         if rows.kept:
-            KEPT.put(self.run_id, piece, rows.kept, self.source.budget_bytes)
+            self._keep(piece, rows.kept)
         return sums
+
+    def _keep(self, piece: int, arrays: VersionedArrays) -> None:
+        """Keep what the job stored beside a piece. Rows make room for it, since to map them costs less.
+
+        What a job stores took it longer to compute: bins and scores of trees, for example.
+        """
+        run_id, budget_bytes = self.source.run_id, self.source.budget_bytes
+        while not KEPT.put(run_id, piece, arrays, budget_bytes):
+            if byte_count(arrays) > budget_bytes or not self.source.spill_one():
+                return
 
 
 def in_pairs(values: Iterable[Value], combine: Callable[[Value, Value], Value]) -> Value:

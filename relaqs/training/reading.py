@@ -47,8 +47,10 @@ class PartitionRead:
         table: pa.Table = QueryWork(self.config, self.hoists, self.sql, self.files).run(owner)
         columns = [_feature(table.column(i), name) for i, name in enumerate(self.names)]
         features = np.ascontiguousarray(np.column_stack(columns))
-        features.setflags(write=False)  # every job that trains on these rows shares them
         target = None if self.target is None else _target(table.column(len(columns)), self.target)
+        for shared in (features, target):  # by every job that trains on these rows
+            if shared is not None:
+                shared.setflags(write=False)
         return Rows(features, target)
 
 

@@ -13,6 +13,22 @@ Sums: TypeAlias = tuple[FloatArray, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Pieces:
+    """Neighbouring pieces of a partition. cut: how many it has. first, end: which these are."""
+
+    cut: int
+    first: int
+    end: int
+
+    def of(self, row_count: int) -> slice:
+        """Return where they are among the partition's rows."""
+        return slice(row_count * self.first // self.cut, row_count * self.end // self.cut)
+
+
+ALL = Pieces(1, 0, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of one partition.
 
@@ -35,3 +51,7 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self.features)
+
+    def part(self, of: slice) -> Rows:
+        """Return some of the rows, with nothing stored beside them."""
+        return Rows(self.features[of], None if self.target is None else self.target[of])

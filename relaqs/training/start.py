@@ -17,6 +17,7 @@ from relaqs.training.loss_job import LossJob
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import training_set
 from relaqs.training.run import TrainingOptions, TrainingRun
+from relaqs.training.spill import limit_bytes
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
 
@@ -35,8 +36,11 @@ def training_run(
     Args:
         plan: of its SELECT.
         running: the jobs of the session.
+
+    Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
     stopwatch = Stopwatch()
+    limit_bytes()  # a wrong one is said now, and not once memory is full
     loss_job = LossJob(
         uuid.uuid4().hex[:12],
         job,

@@ -1,4 +1,4 @@
-"""What a query does not wait for: pandas, and whatever else its answer does not need."""
+"""What a query does not wait for: pandas, what trains models, and whatever else its answer does not need."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ with relaqs.connect(warehouse, threads=1) as session:
             print(snapshot, repr(snapshot), html.render(snapshot))
         assert snapshot.is_exact and seen > 1, (sql, seen)
 assert "pandas" not in sys.modules, "pandas was imported; stderr says where"
+trains = {"sklearn", "torch", "distributed", "relaqs.training", "relaqs.gangs", "relaqs.slot_policies"}
+assert not (found := trains & set(sys.modules)), found
 """
 
 TRIPS = """
@@ -85,7 +87,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return folder
 
 
-def test_no_query_imports_pandas(warehouse: Path) -> None:
+def test_no_query_imports_pandas_or_what_trains(warehouse: Path) -> None:
     assert importlib.util.find_spec("pandas") is not None, "install pandas, or this shows nothing"
     command = [sys.executable, "-c", PROGRAM, str(warehouse), *QUERIES.values()]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

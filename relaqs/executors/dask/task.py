@@ -20,6 +20,7 @@ from relaqs.executors.dask.connection import named_versions
 from relaqs.executors.dask.errors import UnseenThereError
 from relaqs.executors.dask.names import CORE_SECONDS, job_of
 from relaqs.executors.intact_files import UnseenFileError
+from relaqs.executors.local_folder import use_folder_of_worker
 from relaqs.jobs.executor import run_measured
 from relaqs.jobs.job import Task, TaskResult
 
@@ -84,6 +85,7 @@ class InterruptReleased(WorkerPlugin):
 
     def setup(self, worker: Worker) -> None:
         self._worker = worker
+        use_folder_of_worker(worker.local_directory)
 
     def transition(self, key: object, start: str, finish: str, **kwargs: Any) -> None:
         """Called by the worker, in its event loop, which must not wait for the interruption."""

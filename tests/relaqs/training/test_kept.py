@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from relaqs.training.kept import Kept
+from relaqs.training.kept import Kept, byte_count
 
 ARRAY = np.zeros(100)  # 800 bytes
 LONG_AGO, NOW = -1.0, float("inf")
@@ -17,7 +17,7 @@ def arrays(version: int = 0) -> dict[str, tuple[int, np.ndarray]]:
 
 
 def test_it_gives_back_what_was_put() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     kept.put("run", 3, arrays(7), budget_bytes=1000)
     found = kept.get("run", 3)
     assert found is not None
@@ -27,7 +27,7 @@ def test_it_gives_back_what_was_put() -> None:
 
 
 def test_the_budget_holds_and_what_came_first_stays() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     for partition in range(5):
         kept.put("run", partition, arrays(), budget_bytes=2000)
     assert kept.byte_count == 1600
@@ -35,7 +35,7 @@ def test_the_budget_holds_and_what_came_first_stays() -> None:
 
 
 def test_another_run_does_not_push_out_one_in_use() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     kept.put("one", 0, arrays(), budget_bytes=800)
     kept.put("two", 0, arrays(), budget_bytes=800)
     assert kept.get("one", 0) is not None
@@ -43,7 +43,7 @@ def test_another_run_does_not_push_out_one_in_use() -> None:
 
 
 def test_a_new_version_takes_the_place_of_the_old() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     kept.put("run", 0, arrays(1), budget_bytes=800)
     kept.put("run", 0, arrays(2), budget_bytes=800)
     assert kept.byte_count == 800
@@ -51,7 +51,7 @@ def test_a_new_version_takes_the_place_of_the_old() -> None:
 
 
 def test_a_new_version_that_does_not_fit_leaves_nothing_outdated() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     kept.put("run", 0, arrays(1), budget_bytes=800)
     kept.put("run", 0, {"rows": (2, np.zeros(1000))}, budget_bytes=800)
     assert kept.get("run", 0) is None
@@ -59,7 +59,7 @@ def test_a_new_version_that_does_not_fit_leaves_nothing_outdated() -> None:
 
 
 def test_what_nobody_used_lately_goes() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     kept.put("old", 0, arrays(), budget_bytes=2000)
     between = time.monotonic()
     kept.put("new", 0, arrays(), budget_bytes=2000)
@@ -73,8 +73,21 @@ def test_what_nobody_used_lately_goes() -> None:
 
 
 def test_forgetting_a_run() -> None:
-    kept = Kept()
+    kept = Kept(byte_count)
     kept.put("run", 0, arrays(), budget_bytes=800)
     kept.forget("run")
     kept.forget("run")
     assert kept.byte_count == 0
+
+
+def test_what_came_last_can_be_let_go() -> None:
+    kept = Kept(byte_count)
+    assert kept.newest("run") is None
+    for partition in (4, 2):
+        kept.put("run", partition, arrays(), budget_bytes=2000)
+    assert kept.newest("run") == (2, arrays())
+    kept.drop("run", 2)
+    kept.drop("run", 2)
+    kept.drop("other", 2)
+    assert kept.newest("run") == (4, arrays())
+    assert kept.byte_count == 800

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Worker
 
+import relaqs.training.start
 from relaqs import UnsupportedError, connect
 from relaqs.training import BoostedRegressor, KMeans, LinearRegression, PolynomialSVM, TrainingJob
 
@@ -74,3 +75,32 @@ def test_a_loop_of_this_process_is_not_paced_on_a_cluster(
         db.pace(),
     ):
         pass
+
+
+def spilled(dask_worker: Worker) -> tuple[int, bool]:
+    """How much a worker has spilled, and whether that goes to its own folder."""
+    from relaqs.executors.local_folder import local_folder
+    from relaqs.training.spill import SPILL
+
+    return SPILL.byte_count, local_folder() == Path(dask_worker.local_directory)
+
+
+def test_workers_spill_what_they_cannot_keep_and_die_with_it(
+    cluster: LocalCluster, training_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = BoostedRegressor("SELECT x0, x2, x4, y FROM diabetes", "y", trees=3, depth=3)
+    with connect(training_warehouse, threads=1) as db:
+        in_memory = db.train(job)
+        in_memory.result()
+    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    with Client(cluster, set_as_default=False) as client, connect(training_warehouse, cluster=client) as db:
+        run = db.train(job)
+        while len(run.losses) < 2:
+            assert not run.wait(0.01), run.runner.error
+        found = client.run(spilled)
+        assert sum(byte_count for byte_count, _ in found.values()) > 0
+        assert all(is_own for _, is_own in found.values())
+        victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        run.result(timeout=60)
+        assert run.losses == in_memory.losses

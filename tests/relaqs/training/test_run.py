@@ -30,6 +30,7 @@ from relaqs.training import (
     TrainingRun,
 )
 from relaqs.training.kept import KEPT
+from relaqs.training.spill import LIMIT_VARIABLE
 from tests.relaqs.training.conftest import PARTITIONS, Data
 
 LONG_SECONDS = 20.0  # nothing here takes as long unless it hangs
@@ -263,9 +264,31 @@ def test_what_a_run_keeps_is_gone_when_it_ends(db: Session) -> None:
     assert [KEPT.get(run.id, partition) for partition in range(PARTITIONS)] == [None] * PARTITIONS
 
 
-@pytest.mark.parametrize("budget_bytes", [0, 3000])
+@pytest.mark.parametrize(("spilled", "kept"), [("1GB", PARTITIONS), ("0", 2)])
+def test_rows_make_room_on_disk_for_what_a_job_stores(
+    training_warehouse: Path, monkeypatch: pytest.MonkeyPatch, spilled: str, kept: int
+) -> None:
+    """Rows take 8 bytes each, and as much is stored beside them: 1424 bytes of either."""
+    monkeypatch.setenv(LIMIT_VARIABLE, spilled)
+    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 1900 / (3 << 30))  # of tasks' three quarters
+    KEPT.drop_unused_since(float("inf"))
+    job = Scripted(gate=Gate(1))
+    with connect(training_warehouse, threads=1, memory_limit=4 << 30) as db:
+        run = db.train(job)
+        assert job.gate.waits.wait(LONG_SECONDS)
+        found = [KEPT.get(run.id, partition) for partition in range(PARTITIONS)]
+        job.gate.let()
+        assert run.result() == "model 2 of 178 rows"
+    assert len([each for each in found if each is not None]) == kept
+
+
+@pytest.mark.parametrize(("budget_bytes", "spilled"), [(0, "1GB"), (3000, "0")])
 def test_losses_are_the_same_bits_whatever_is_grouped_or_kept(
-    training_warehouse: Path, data: dict[str, Data], monkeypatch: pytest.MonkeyPatch, budget_bytes: int
+    training_warehouse: Path,
+    data: dict[str, Data],
+    monkeypatch: pytest.MonkeyPatch,
+    budget_bytes: int,
+    spilled: str,
 ) -> None:
     jobs: list[TrainingJob] = [
         KMeans("SELECT * EXCLUDE (y) FROM wine", clusters=5, tolerance=0),
@@ -284,6 +307,7 @@ def test_losses_are_the_same_bits_whatever_is_grouped_or_kept(
         assert one == pytest.approx(other, rel=1e-9)
     monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", budget_bytes / (1 << 30))
     monkeypatch.setattr(relaqs.training.passes, "TASK_SECONDS", 1e-9)  # a task for each piece that is kept
+    monkeypatch.setenv(LIMIT_VARIABLE, spilled)
     KEPT.drop_unused_since(float("inf"))
     with connect(training_warehouse, threads=1, memory_limit=4 << 30) as db:
         assert losses(db) == expected
