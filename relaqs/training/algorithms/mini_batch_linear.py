@@ -73,9 +73,7 @@ class MiniBatchLinear(MiniBatches):
                 f"for numbers one of {', '.join(OF_NUMBERS)}"
             )
         if self.schedule not in ("constant", "invscaling", "optimal"):
-            raise ArgumentError(
-                f"schedule is {self.schedule!r}; it must be constant, invscaling or optimal"
-            )
+            raise ArgumentError(f"schedule is {self.schedule!r}; it must be constant, invscaling or optimal")
         check_not_negative("penalty", self.penalty)
         check_not_negative("power", self.power)
         check_not_negative("epsilon", self.epsilon)
@@ -100,7 +98,7 @@ class MiniBatchLinear(MiniBatches):
         if self.schedule == "constant":
             return self.first_rate
         if self.schedule == "invscaling":
-            return self.first_rate / (progress + 1.0) ** self.power
+            return float(self.first_rate / (progress + 1.0) ** self.power)
         return 1.0 / (self.penalty * (self._first_time() + progress))
 
     def partial(self, state: Coefficients, rows: Rows, draw: int) -> Sums:
@@ -133,7 +131,7 @@ class MiniBatchLinear(MiniBatches):
     ) -> sklearn.linear_model.SGDClassifier | sklearn.linear_model.SGDRegressor:
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-        numbers = {"coef_": state.weights, "intercept_": state.intercepts}
+        numbers: dict[str, Any] = {"coef_": state.weights, "intercept_": state.intercepts}
         kind = SGDClassifier if self.is_classifier else SGDRegressor
         if self.is_classifier:
             numbers["classes_"] = state.classes

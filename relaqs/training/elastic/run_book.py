@@ -57,9 +57,7 @@ class RunBook:
         course: where the run stands; None before the first look at the data.
     """
 
-    def __init__(
-        self, job: MiniBatchTraining, data: TrainingSet, rule: BatchRule, budget_bytes: int
-    ) -> None:
+    def __init__(self, job: MiniBatchTraining, data: TrainingSet, rule: BatchRule, budget_bytes: int) -> None:
         self.job, self.rule, self._data = job, rule, data
         self.course: Course | None = None
         self._order: Order | None = None
@@ -136,9 +134,7 @@ class RunBook:
         self._best_loss = min(self._best_loss, loss)
         if self.rule.steps_most is not None:
             return self.steps_left <= 0
-        return (
-            self._idle_passes >= self.job.patience_passes or self.course.passes >= self.job.passes_most
-        )
+        return self._idle_passes >= self.job.patience_passes or self.course.passes >= self.job.passes_most
 
     def source(self, partition: int) -> PartitionSource:
         """Return where a partition's rows come from."""

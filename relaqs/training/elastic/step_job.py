@@ -246,7 +246,8 @@ class StepJob:
 
     def _take_shares(self, sums: Sequence[Sums], core_seconds: float) -> None:
         book, step = self._book, self._shared
-        assert step is not None and book.course is not None
+        assert step is not None
+        assert book.course is not None
         with one_thread():
             course = after(self._job, book.order, book.course, step, in_pairs(sums, add_sums))
         self._step_seconds = core_seconds
