@@ -82,12 +82,12 @@ class MiniBatchLinear(MiniBatches):
             check_positive("penalty", self.penalty)
 
     @property
-    def is_classifier(self) -> bool:
+    def _tells_classes(self) -> bool:
         return self.loss in OF_CLASSES
 
     def begin(self, profile: Profile) -> Coefficients:
         count = len(profile.names)
-        if not self.is_classifier:
+        if not self._tells_classes:
             numeric_target(profile, self.target)
             return Coefficients(np.zeros((1, count)), np.zeros(1))
         classes = known_classes(profile, self.target)
@@ -132,8 +132,8 @@ class MiniBatchLinear(MiniBatches):
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
         numbers: dict[str, Any] = {"coef_": state.weights, "intercept_": state.intercepts}
-        kind = SGDClassifier if self.is_classifier else SGDRegressor
-        if self.is_classifier:
+        kind = SGDClassifier if self._tells_classes else SGDRegressor
+        if self._tells_classes:
             numbers["classes_"] = state.classes
         else:
             numbers["coef_"] = state.weights[0]
@@ -149,7 +149,7 @@ class MiniBatchLinear(MiniBatches):
 
     def _losses(self, state: Coefficients, rows: Rows) -> tuple[FloatArray, FloatArray]:
         scores = state.scores(rows.features)
-        if self.is_classifier:
+        if self._tells_classes:
             return OF_CLASSES[self.loss](scores, state.signs(rows.target), self.epsilon)
         assert rows.target is not None
         return OF_NUMBERS[self.loss](scores, rows.target.astype(np.float64)[:, None], self.epsilon)

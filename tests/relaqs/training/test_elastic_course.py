@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaqs.training.elastic.batches import ElasticBatch
-from relaqs.training.elastic.course import Course
+from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.noise import Noise
 from relaqs.training.elastic.rates import WarmUp, gain, scale_of
 
@@ -63,7 +63,7 @@ def test_a_batch_grows_as_the_noise_allows_and_never_shrinks() -> None:
 
     def rows_at(noise_rows: float, *, batch: int = 64, step: int = 10) -> int:
         noise = Noise(variance=noise_rows, square=1.0, weight=1.0)
-        return rule.rows(Course(None, batch, step=step, noise=noise))
+        return rule.rows(TrainingCourse(None, batch, step=step, noise=noise))
 
     # (φ + 128) / (φ + 64) is 1.15 at φ = 363.
     assert [rows_at(362.0), rows_at(363.0)] == [64, 128]
@@ -74,14 +74,14 @@ def test_a_batch_grows_as_the_noise_allows_and_never_shrinks() -> None:
 
 def test_without_gradients_a_batch_doubles_after_each_pass() -> None:
     rule = ElasticBatch(start_rows=64, rows_most=128, settle_steps=10)
-    assert rule.rows(Course(None, 64, step=100, passes=0)) == 64
-    assert rule.rows(Course(None, 64, step=100, passes=1)) == 128
-    assert rule.rows(Course(None, 128, step=200, passes=2, changed_passes=1)) == 128
+    assert rule.rows(TrainingCourse(None, 64, step=100, passes=0)) == 64
+    assert rule.rows(TrainingCourse(None, 64, step=100, passes=1)) == 128
+    assert rule.rows(TrainingCourse(None, 128, step=200, passes=2, changed_passes=1)) == 128
 
 
 @given(st.integers(0, 5), st.floats(0.0, 1e9), st.integers(0, 1000))
 def test_rows_at_most_double(doublings: int, noise_rows: float, step: int) -> None:
     rule = ElasticBatch(start_rows=16, rows_most=512, settle_steps=20)
-    course = Course(None, 16 << doublings, step=step, noise=Noise(noise_rows, 1.0, 1.0))
+    course = TrainingCourse(None, 16 << doublings, step=step, noise=Noise(noise_rows, 1.0, 1.0))
     assert rule.rows(course) in (16 << doublings, 32 << doublings)
     assert rule.rows(course) <= 512

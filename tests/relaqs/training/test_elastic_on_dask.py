@@ -15,7 +15,7 @@ from relaqs import connect
 from relaqs.training import MiniBatchLinear, replay
 
 JOB = MiniBatchLinear(
-    "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits", "y", first_rate=0.1, start_rows=16, passes_most=6
+    "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits", "y", first_rate=0.1, start_rows=16, passes_most=3
 )
 
 
