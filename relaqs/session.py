@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from relaqs.pacing.pacer import Pacer
     from relaqs.pacing.query_pacer import QueryPacer
     from relaqs.queries.background_layout import LayoutProgress
+    from relaqs.training.elastic.protocol import MiniBatchTraining
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
+    from relaqs.training.start import Batch
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -402,8 +404,9 @@ class Session:
 
     def train(
         self,
-        job: TrainingJob,
+        job: TrainingJob | MiniBatchTraining,
         *,
+        batch: Batch = None,
         priority: float = 1.0,
         target_loss: float | None = None,
         timeout: float | None = None,
@@ -416,7 +419,8 @@ class Session:
         reads are laid out first.
 
         Args:
-            job: one of `relaqs.training`, or a `TrainingJob` of your own.
+            job: one of `relaqs.training`, or a `TrainingJob` or `MiniBatchTraining` of your own.
+            batch: of an algorithm by mini-batches: "elastic", a number of rows, or a journal to follow.
             priority: its weight beside queries and other jobs.
             target_loss: stop when the loss is this small.
             timeout: stop after this many seconds.
@@ -439,17 +443,11 @@ class Session:
         3.0
         """
         from relaqs.training.run import TrainingOptions
-        from relaqs.training.start import checked_job, training_run
+        from relaqs.training.start import planned_rows, training_run
 
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
-        plan = self.plan(checked_job(job).sql, intervals=False)
-        if not plan.is_estimated and plan.plain_tables:
-            for table in plan.plain_tables:
-                self.lay_out(table)
-            plan = self.plan(job.sql, intervals=False)
-        run = training_run(
-            job, plan, self._catalog, self._databases.tasks, self._executor, options, self._running
-        )
+        plan, databases = planned_rows(job, self), self._databases.tasks
+        run = training_run(job, plan, self._catalog, databases, self._executor, options, self._running, batch)
         run.start()
         return run
 

@@ -57,6 +57,7 @@ MAY_IMPORT = {
         "scipy",
         "sklearn",
         "threadpoolctl",
+        "torch",
         "xgboost",
         "sqlalchemy",
         "ibis",
@@ -195,6 +196,11 @@ def test_pure_packages_know_no_clock_no_threads_and_no_global_randomness() -> No
 def test_each_edge_is_one_place(library: str) -> None:
     users = {path for _, path in product_files() if library in imported_modules(path, at_run_time=True)}
     assert {path for path in users if not path.is_relative_to(ONLY_IN[library])} == set()
+
+
+def test_only_modules_that_are_named_after_torch_import_it() -> None:
+    users = {path.name for _, path in product_files() if "torch" in imported_modules(path, at_run_time=True)}
+    assert {name for name in users if not name.startswith("torch_")} == set()
 
 
 def test_every_folder_of_code_says_what_lives_there() -> None:

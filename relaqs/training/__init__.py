@@ -11,9 +11,18 @@ from relaqs.training.algorithms.k_means import KMeans
 from relaqs.training.algorithms.linear_regression import LinearRegression
 from relaqs.training.algorithms.linear_svm import LinearSVM
 from relaqs.training.algorithms.logistic_regression import LogisticRegression
+from relaqs.training.algorithms.mini_batch_k_means import MiniBatchKMeans
+from relaqs.training.algorithms.mini_batch_linear import MiniBatchLinear
+from relaqs.training.algorithms.mini_batch_perceptron import MiniBatchPerceptron
+from relaqs.training.algorithms.online_topics import OnlineTopics
 from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.topic_model import TopicModel
+from relaqs.training.elastic.journal import Change, Journal
+from relaqs.training.elastic.protocol import MiniBatchTraining
+from relaqs.training.elastic.replay import replay
+from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.torch_module import TorchModule
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, Iteration, SizedPieces, Training, TrainingJob
 from relaqs.training.registry import ALGORITHMS, make_training_job
@@ -24,12 +33,20 @@ __all__ = [
     "ALGORITHMS",
     "BoostedClassifier",
     "BoostedRegressor",
+    "Change",
     "Fold",
     "Iteration",
+    "Journal",
     "KMeans",
     "LinearRegression",
     "LinearSVM",
     "LogisticRegression",
+    "MiniBatchKMeans",
+    "MiniBatchLinear",
+    "MiniBatchPerceptron",
+    "MiniBatchTraining",
+    "MiniBatches",
+    "OnlineTopics",
     "Perceptron",
     "PolynomialSVM",
     "Profile",
@@ -37,9 +54,11 @@ __all__ = [
     "SizedPieces",
     "Sums",
     "TopicModel",
+    "TorchModule",
     "Training",
     "TrainingJob",
     "TrainingRun",
     "TrainingStep",
     "make_training_job",
+    "replay",
 ]

@@ -16,9 +16,10 @@ def require(*packages: str) -> None:
     """Raise MissingPackageError if one of them cannot be imported. Nothing is imported here."""
     for package in packages:
         if find_spec(package) is None:
-            name = _DISTRIBUTIONS[package]
+            name = _DISTRIBUTIONS.get(package, package)
+            extra = "torch" if package == "torch" else "train"
             raise MissingPackageError(
-                f"{name} is not installed; install it with: pip install 'relaqs[train]'"
+                f"{name} is not installed; install it with: pip install 'relaqs[{extra}]'"
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,10 @@ class LossJob:
     beforehand, so `work_done` is None. budget_bytes: what a worker process may keep in memory between passes.
     """
 
+    accuracy = math.nan
+    batch_rows = None
+    journal = None
+
     def __init__(self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int) -> None:
         self.id = id
         self.latest: BestModel | None = None
@@ -60,6 +65,7 @@ class LossJob:
         self._profile: Profile | None = None
         self._training: Training | None = None
         self._cut = self._per_task = 1  # until it is known how many rows there are
+        self.passes = 0
         self._issued = 0
         self._folded = 0
         self._progress = LossDelta()
@@ -93,6 +99,7 @@ class LossJob:
             assert self._profile is not None
             fold = self._training.fold(in_pairs([summed.sums for summed in values], add_sums))
             loss, is_final = fold.loss, fold.is_final
+            self.passes += 1
             self.latest = BestModel(self._job, self._profile, fold.model)
             self._per_task = self._grouped(core_seconds, values)
         progress = self._progress.update(loss)

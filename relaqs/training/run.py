@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from relaqs_engine.errors import RelaqsError
 
@@ -13,7 +13,7 @@ from relaqs.arguments import check_loss, check_priority, check_seconds
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
-from relaqs.jobs.job import StepReport
+from relaqs.jobs.job import Job, StepReport
 from relaqs.jobs.listener import RunListener, RunState
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.running import RunningJobs
@@ -21,7 +21,7 @@ from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.sharing.view import Kind
 from relaqs.training.arguments import check_count
-from relaqs.training.loss_job import LossJob
+from relaqs.training.elastic.journal import Journal
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
 
@@ -52,9 +52,10 @@ class TrainingStep:
     """One pass over the data.
 
     Attributes:
-        loss: of the best model so far.
+        loss: of the best model so far. By mini-batches: the mean over the pass, or on the rows held out.
         core_seconds: what the pass used.
         elapsed_seconds: since the run was submitted.
+        accuracy: of a classifier on the rows that are held out; NaN where none are.
 
     >>> TrainingStep(loss=0.25, core_seconds=1.5, elapsed_seconds=0.8).loss
     0.25
@@ -63,6 +64,44 @@ class TrainingStep:
     loss: float
     core_seconds: float
     elapsed_seconds: float
+    accuracy: float = math.nan
+
+
+class FittedModel(Protocol):
+    """A model of a run, and all it takes to make an estimator of it."""
+
+    def estimator(self) -> Any: ...
+
+
+class ModelJob(Job, Protocol):
+    """A job that trains a model: by passes over all rows, or by mini-batches."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tasks_most(self) -> int: ...
+
+    @property
+    def latest(self) -> FittedModel | None: ...
+
+    @property
+    def passes(self) -> int:
+        """How many passes have given a loss."""
+        ...
+
+    @property
+    def accuracy(self) -> float:
+        """The accuracy after the last pass, NaN where it is not measured."""
+        ...
+
+    @property
+    def batch_rows(self) -> int | None: ...
+
+    @property
+    def journal(self) -> Journal | None: ...
+
+    def close(self) -> None: ...
 
 
 class TrainingListener(RunListener[TrainingStep]):
@@ -76,7 +115,7 @@ class TrainingListener(RunListener[TrainingStep]):
     """
 
     def __init__(
-        self, job: LossJob, options: TrainingOptions, stopwatch: Stopwatch, running: RunningJobs | None
+        self, job: ModelJob, options: TrainingOptions, stopwatch: Stopwatch, running: RunningJobs | None
     ) -> None:
         rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
         super().__init__(job.id, rules, running)
@@ -87,15 +126,23 @@ class TrainingListener(RunListener[TrainingStep]):
         self._stopwatch = stopwatch
 
     def should_stop(self, report: StepReport) -> bool:
-        """Whether the model is good enough, or this was the last pass allowed. Step 0 is no pass."""
-        return self._has_reason([*self.losses, report.quality]) or report.step == self._max_steps
+        """Whether the model is good enough, or this was the last pass allowed."""
+        if not self._ends_pass():
+            return False
+        return self._has_reason([*self.losses, report.quality]) or self.job.passes == self._max_steps
 
     def folded(self, report: StepReport) -> StepReport:
-        if self.job.latest is not None:
-            step = TrainingStep(report.quality, report.core_seconds, self._stopwatch.seconds())
+        if self._ends_pass():
+            step = TrainingStep(
+                report.quality, report.core_seconds, self._stopwatch.seconds(), self.job.accuracy
+            )
             self.steps.append(step)
             self.feed.publish(step)
         return report
+
+    def _ends_pass(self) -> bool:
+        """Whether the report in hand is that of a pass. The first look at the data is none."""
+        return self.job.passes > len(self.steps)
 
     def is_good_enough(self) -> bool:
         return bool(self.steps) and self._has_reason(self.losses)
@@ -131,7 +178,7 @@ class TrainingRun(Handle[TrainingStep]):
 
     def __init__(
         self,
-        job: LossJob,
+        job: ModelJob,
         executor: Executor,
         options: TrainingOptions,
         *,
@@ -242,6 +289,39 @@ class TrainingRun(Handle[TrainingStep]):
         """
         fitted = self._progress.job.latest
         return None if fitted is None else fitted.estimator()
+
+    @property
+    def batch_rows(self) -> int | None:
+        """The rows of a step as it is now. None where a step is a pass over all rows.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import MiniBatchLinear
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
+        >>> run.batch_rows
+        64
+        """
+        return self._progress.job.batch_rows
+
+    @property
+    def journal(self) -> Journal | None:
+        """The rows, rate and ranks of each mini-batch so far. None where a step is a pass over all rows.
+
+        `relaqs.training.replay` trains the same model again by it.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import MiniBatchLinear
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
+        >>> model = run.result()
+        >>> list(run.journal.changes())
+        [Change(step=0, batch_rows=64, ranks=1)]
+        """
+        return self._progress.job.journal
 
     @property
     def target_loss(self) -> float | None:

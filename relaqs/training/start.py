@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Literal, Protocol, TypeAlias
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
@@ -12,48 +13,103 @@ from relaqs.arguments import ArgumentError
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
-from relaqs.training.arguments import require
+from relaqs.training.arguments import check_count, require
+from relaqs.training.elastic.batches import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
+from relaqs.training.elastic.journal import Journal
+from relaqs.training.elastic.protocol import MiniBatchTraining
+from relaqs.training.elastic.run_book import check_start_rows
+from relaqs.training.elastic.step_job import StepJob
 from relaqs.training.loss_job import LossJob
 from relaqs.training.protocol import TrainingJob
-from relaqs.training.reading import training_set
-from relaqs.training.run import TrainingOptions, TrainingRun
+from relaqs.training.reading import TrainingSet, training_set
+from relaqs.training.run import ModelJob, TrainingOptions, TrainingRun
 from relaqs.training.spill import limit_bytes
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
 
 
+Batch: TypeAlias = int | Literal["elastic"] | Journal | None
+"""How many rows a mini-batch has: a number, "elastic", or what a journal says. None: the job's own number."""
+
+
 def training_run(
-    job: TrainingJob,
+    job: TrainingJob | MiniBatchTraining,
     plan: OnlinePlan,
     catalog: Catalog,
     config: DatabaseConfig,
     executor: Executor,
     options: TrainingOptions,
     running: RunningJobs,
+    batch: Batch,
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
     Args:
         plan: of its SELECT.
         running: the jobs of the session.
+        batch: how many rows a mini-batch has.
 
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
     stopwatch = Stopwatch()
     limit_bytes()  # a wrong one is said now, and not once memory is full
-    loss_job = LossJob(
-        uuid.uuid4().hex[:12],
-        job,
-        training_set(plan, catalog, config, job.target),
-        budget_bytes=int(config.memory_limit_bytes * KEPT_SHARE),
-    )
-    return TrainingRun(loss_job, executor, options, stopwatch=stopwatch, running=running)
+    model_job = _model_job(job, training_set(plan, catalog, config, job.target), config, batch)
+    return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
 
 
-def checked_job(job: object) -> TrainingJob:
+def _model_job(
+    job: TrainingJob | MiniBatchTraining, data: TrainingSet, config: DatabaseConfig, batch: Batch
+) -> ModelJob:
+    id, budget_bytes = uuid.uuid4().hex[:12], int(config.memory_limit_bytes * KEPT_SHARE)
+    if not isinstance(job, MiniBatchTraining):
+        if batch is not None:
+            raise ArgumentError(
+                f"batch is {batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, or "
+                "train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
+            )
+        return LossJob(id, job, data, budget_bytes=budget_bytes)
+    check_start_rows(job, sum(read.row_count for read in data.reads))
+    return StepJob(id, job, data, _rule(job, batch), budget_bytes=budget_bytes)
+
+
+def _rule(job: MiniBatchTraining, batch: Batch) -> BatchRule:
+    """Return who decides the rows of a step. Raises ArgumentError where `batch` is not accepted."""
+    if batch is None:
+        return FixedBatch(job.start_rows)
+    if batch == "elastic":
+        return ElasticBatch.of(job)
+    if isinstance(batch, Journal):
+        if not len(batch):
+            raise ArgumentError("the journal has no steps; give that of a run that made some")
+        return ReplayedBatch(batch)
+    if isinstance(batch, str):
+        raise ArgumentError(f'batch is {batch!r}; it must be "elastic", a number of rows, or a journal')
+    return FixedBatch(check_count("batch", batch))
+
+
+class Lays(Protocol):
+    """What plans a SELECT and lays tables out: a session."""
+
+    def plan(self, sql: str, *, intervals: bool) -> OnlinePlan: ...
+
+    def lay_out(self, table: str) -> object: ...
+
+
+def planned_rows(job: object, session: Lays) -> OnlinePlan:
+    """Return the plan of a job's SELECT. Plain tables that it reads are laid out first."""
+    sql = checked_job(job).sql
+    plan = session.plan(sql, intervals=False)
+    if plan.is_estimated or not plan.plain_tables:
+        return plan
+    for table in plan.plain_tables:
+        session.lay_out(table)
+    return session.plan(sql, intervals=False)
+
+
+def checked_job(job: object) -> TrainingJob | MiniBatchTraining:
     """Return the job. Raises ArgumentError if it is none, MissingPackageError if none can be trained here."""
     require("threadpoolctl")
-    if not isinstance(job, TrainingJob):
+    if not isinstance(job, TrainingJob | MiniBatchTraining):
         raise ArgumentError(
             f"the training job is {job!r}; give one of relaqs.training, such as KMeans(sql), or an object "
             "with sql, target, begin, partial and estimator (see relaqs.training.TrainingJob)"

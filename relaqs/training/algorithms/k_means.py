@@ -57,13 +57,7 @@ class KMeans:
         check_not_negative("tolerance", self.tolerance)
 
     def begin(self, profile: Profile) -> Iteration:
-        from sklearn.cluster import kmeans_plusplus
-
-        if len(profile.sample) < self.clusters:
-            raise ArgumentError(
-                f"clusters is {self.clusters}, but the SELECT has {len(profile.sample)} rows; ask for fewer"
-            )
-        centres, _ = kmeans_plusplus(profile.sample, self.clusters, random_state=self.seed)
+        centres = first_centres(profile, self.clusters, self.seed)
         least = self.tolerance * float(profile.variance.mean())
 
         def update(model: FloatArray, sums: Sums) -> tuple[float, FloatArray, bool]:
@@ -75,13 +69,7 @@ class KMeans:
         return Iteration(centres, update)
 
     def partial(self, model: FloatArray, rows: Rows) -> Sums:
-        """Return the clusters' sums of rows, their counts, and the rows' squared distances."""
-        nearest, distances = _nearest(rows.features, model)
-        counts = np.bincount(nearest, minlength=len(model)).astype(np.float64)
-        membership = sparse.csr_array(
-            (np.ones(len(rows)), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(model))
-        )
-        return membership.T @ rows.features, counts, np.asarray(distances.sum())
+        return cluster_sums(model, rows)
 
     def estimator(self, profile: Profile, model: FloatArray) -> sklearn.cluster.KMeans:
         """Return the fitted estimator, without what it does not know: `labels_`, `inertia_`, `n_iter_`."""
@@ -91,6 +79,28 @@ class KMeans:
         estimator.fit(model)  # each centre is its own cluster: this sets up what `predict` needs
         del estimator.labels_, estimator.inertia_, estimator.n_iter_
         return fitted(estimator, profile.names, cluster_centers_=model)
+
+
+def first_centres(profile: Profile, clusters: int, seed: int) -> FloatArray:
+    """Return centres that k-means++ chooses from a sample. Raises ArgumentError where that is too small."""
+    from sklearn.cluster import kmeans_plusplus
+
+    if len(profile.sample) < clusters:
+        raise ArgumentError(
+            f"clusters is {clusters}, but the SELECT has {len(profile.sample)} rows; ask for fewer"
+        )
+    centres: FloatArray = kmeans_plusplus(profile.sample, clusters, random_state=seed)[0]
+    return centres
+
+
+def cluster_sums(centres: FloatArray, rows: Rows) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the clusters' sums of rows, their counts, and the rows' squared distances, summed."""
+    nearest, distances = _nearest(rows.features, centres)
+    counts = np.bincount(nearest, minlength=len(centres)).astype(np.float64)
+    membership = sparse.csr_array(
+        (np.ones(len(rows)), nearest, np.arange(len(rows) + 1)), shape=(len(rows), len(centres))
+    )
+    return membership.T @ rows.features, counts, np.asarray(distances.sum())
 
 
 def _nearest(features: FloatArray, centres: FloatArray) -> tuple[IntArray, FloatArray]:

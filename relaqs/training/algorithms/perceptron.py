@@ -79,31 +79,17 @@ class Perceptron:
 
     def __post_init__(self) -> None:
         require("sklearn")
-        if not isinstance(self.hidden, tuple):
-            raise ArgumentError(f"hidden is {self.hidden!r}; it must be a tuple of widths, such as (100,)")
-        for width in self.hidden:
-            check_count("hidden", width)
+        check_widths(self.hidden)
         check_not_negative("penalty", self.penalty)
         check_positive("tolerance", self.tolerance)
         check_count("seed", self.seed, least=0)
 
     def begin(self, profile: Profile) -> PerceptronDescent:
-        classes = known_classes(profile, self.target)
-        widths = [len(profile.names), *self.hidden, 1 if len(classes) == 2 else len(classes)]
-        start = _initial(widths, classes, np.random.RandomState(self.seed))
+        start = first_layers(profile, self.target, self.hidden, self.seed)
         return PerceptronDescent(start, self.penalty, profile.row_count, self.tolerance)
 
     def partial(self, model: Layers, rows: Rows) -> Sums:
-        """Return the log loss and its gradient for all weights, then all biases."""
-        activations = model.activations(rows.features)
-        loss, slope = _log_loss(activations[-1], class_codes(rows.target, model.classes))
-        weight_slopes, bias_slopes = [], []
-        for layer in reversed(range(len(model.weights))):
-            weight_slopes.append(activations[layer].T @ slope)
-            bias_slopes.append(slope.sum(axis=0))
-            if layer:
-                slope = (slope @ model.weights[layer].T) * (activations[layer] > 0)
-        return np.asarray(loss), *reversed(weight_slopes), *reversed(bias_slopes)
+        return layer_sums(model, rows)
 
     def estimator(self, profile: Profile, model: Layers) -> sklearn.neural_network.MLPClassifier:
         from sklearn.neural_network import MLPClassifier
@@ -111,13 +97,7 @@ class Perceptron:
         estimator = MLPClassifier(
             self.hidden, alpha=self.penalty, tol=self.tolerance, random_state=self.seed, solver="lbfgs"
         )
-        with warnings.catch_warnings():  # it has not converged, of course
-            warnings.simplefilter("ignore")
-            estimator.set_params(max_iter=1).fit(
-                np.zeros((len(model.classes), len(profile.names))), model.classes
-            )
-        estimator.set_params(max_iter=200)
-        return fitted(estimator, profile.names, coefs_=list(model.weights), intercepts_=list(model.biases))
+        return classifier_of(estimator, profile, model)
 
 
 class PerceptronDescent:
@@ -148,6 +128,55 @@ class PerceptronDescent:
         arrays = list(_shaped(point, [*model.weights, *model.biases]))
         count = len(model.weights)
         return Layers(tuple(arrays[:count]), tuple(arrays[count:]), model.classes)
+
+
+def check_widths(hidden: object) -> None:
+    """Raise ArgumentError for what are no widths of layers."""
+    if not isinstance(hidden, tuple):
+        raise ArgumentError(f"hidden is {hidden!r}; it must be a tuple of widths, such as (100,)")
+    for width in hidden:
+        check_count("hidden", width)
+
+
+def first_layers(profile: Profile, target: str, hidden: tuple[int, ...], seed: int) -> Layers:
+    """Return the layers before training, drawn as scikit-learn draws them."""
+    classes = known_classes(profile, target)
+    widths = [len(profile.names), *hidden, 1 if len(classes) == 2 else len(classes)]
+    return _initial(widths, classes, np.random.RandomState(seed))
+
+
+def layer_sums(model: Layers, rows: Rows) -> Sums:
+    """Return the log loss of some rows and its gradient for all weights, then all biases."""
+    activations = model.activations(rows.features)
+    loss, slope = _log_loss(activations[-1], class_codes(rows.target, model.classes))
+    weight_slopes, bias_slopes = [], []
+    for layer in reversed(range(len(model.weights))):
+        weight_slopes.append(activations[layer].T @ slope)
+        bias_slopes.append(slope.sum(axis=0))
+        if layer:
+            slope = (slope @ model.weights[layer].T) * (activations[layer] > 0)
+    return np.asarray(loss), *reversed(weight_slopes), *reversed(bias_slopes)
+
+
+def layer_right(model: Layers, rows: Rows) -> tuple[float, int]:
+    """Return the log loss of some rows, and how many of them are told rightly."""
+    scores, codes = model.activations(rows.features)[-1], class_codes(rows.target, model.classes)
+    told = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return _log_loss(scores, codes)[0], int((told == codes).sum())
+
+
+def classifier_of(
+    estimator: sklearn.neural_network.MLPClassifier, profile: Profile, model: Layers
+) -> sklearn.neural_network.MLPClassifier:
+    """Return scikit-learn's estimator with the layers."""
+    most = estimator.max_iter
+    with warnings.catch_warnings():  # it has not converged, of course
+        warnings.simplefilter("ignore")
+        estimator.set_params(max_iter=1).fit(
+            np.zeros((len(model.classes), len(profile.names))), model.classes
+        )
+    estimator.set_params(max_iter=most)
+    return fitted(estimator, profile.names, coefs_=list(model.weights), intercepts_=list(model.biases))
 
 
 def _initial(widths: Sequence[int], classes: NDArray[Any], random: np.random.RandomState) -> Layers:

@@ -70,11 +70,9 @@ class TopicModel:
                 check_positive(name, getattr(self, name))
 
     def begin(self, profile: Profile) -> Iteration:
+        start = first_topics(profile, self.topics, self.seed)
         words = float(profile.mean.sum()) * profile.row_count
-        if not words > 0:
-            raise DataError("the documents hold no words; a topic model's columns are counts of words")
         prior = self._prior(self.topic_prior)
-        start = np.random.RandomState(self.seed).gamma(100.0, 0.01, (self.topics, len(profile.names)))
         before = np.inf
 
         def update(topics: FloatArray, sums: Sums) -> tuple[float, FloatArray, bool]:
@@ -90,37 +88,67 @@ class TopicModel:
 
     def partial(self, model: FloatArray, rows: Rows) -> Sums:
         """Return the documents' part of the bound, and the expected counts by topic, but for a factor."""
-        if (rows.features < 0).any():
-            raise DataError("a word occurs less than 0 times; a topic model's columns are counts of words")
-        words = np.exp(expected_logs(model))
-        prior = self._prior(self.document_prior)
-        documents = document_topics(rows.features, words, prior)
-        shares = np.exp(expected_logs(documents))
-        likelihoods = shares @ words + TINY
-        bound = float((rows.features * np.log(likelihoods)).sum()) + _dirichlet_bound(prior, documents)
-        return np.asarray(bound), shares.T @ (rows.features / likelihoods)
+        bound, counts = document_sums(rows.features, model, self._prior(self.document_prior))
+        return np.asarray(bound), counts
 
     def estimator(
         self, profile: Profile, model: FloatArray
     ) -> sklearn.decomposition.LatentDirichletAllocation:
         from sklearn.decomposition import LatentDirichletAllocation
 
-        return fitted(
-            LatentDirichletAllocation(
-                self.topics,
-                doc_topic_prior=self.document_prior,
-                topic_word_prior=self.topic_prior,
-                random_state=self.seed,
-            ),
-            profile.names,
-            components_=model,
-            exp_dirichlet_component_=np.exp(expected_logs(model)),
-            doc_topic_prior_=self._prior(self.document_prior),
-            topic_word_prior_=self._prior(self.topic_prior),
+        estimator = LatentDirichletAllocation(
+            self.topics,
+            doc_topic_prior=self.document_prior,
+            topic_word_prior=self.topic_prior,
+            random_state=self.seed,
         )
+        priors = self._prior(self.document_prior), self._prior(self.topic_prior)
+        return topic_estimator(estimator, profile, model, *priors)
 
     def _prior(self, prior: float | None) -> float:
         return 1 / self.topics if prior is None else prior
+
+
+def first_topics(profile: Profile, topics: int, seed: int) -> FloatArray:
+    """Return the topics before training, drawn as scikit-learn draws them. Raises DataError for no words."""
+    if not profile.mean.sum() > 0:
+        raise DataError("the documents hold no words; a topic model's columns are counts of words")
+    return np.random.RandomState(seed).gamma(100.0, 0.01, (topics, len(profile.names)))
+
+
+def document_sums(counts: FloatArray, topics: FloatArray, prior: float) -> tuple[float, FloatArray]:
+    """Return the documents' part of the bound, and the expected counts by topic, but for a factor.
+
+    The factor is exp of the topics' expected logs.
+
+    Raises DataError where a word occurs less than 0 times.
+    """
+    if (counts < 0).any():
+        raise DataError("a word occurs less than 0 times; a topic model's columns are counts of words")
+    words = np.exp(expected_logs(topics))
+    documents = document_topics(counts, words, prior)
+    shares = np.exp(expected_logs(documents))
+    likelihoods = shares @ words + TINY
+    bound = float((counts * np.log(likelihoods)).sum()) + _dirichlet_bound(prior, documents)
+    return bound, shares.T @ (counts / likelihoods)
+
+
+def topic_estimator(
+    estimator: sklearn.decomposition.LatentDirichletAllocation,
+    profile: Profile,
+    topics: FloatArray,
+    document_prior: float,
+    topic_prior: float,
+) -> sklearn.decomposition.LatentDirichletAllocation:
+    """Return scikit-learn's estimator with the topics."""
+    return fitted(
+        estimator,
+        profile.names,
+        components_=topics,
+        exp_dirichlet_component_=np.exp(expected_logs(topics)),
+        doc_topic_prior_=document_prior,
+        topic_word_prior_=topic_prior,
+    )
 
 
 def expected_logs(parameters: FloatArray) -> FloatArray:

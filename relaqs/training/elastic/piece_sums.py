@@ -1,0 +1,78 @@
+"""What a worker computes of a step: the sums of some of its pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from relaqs_bootstrap.arrays import IntArray
+
+from relaqs.training.elastic.noise import norm
+from relaqs.training.elastic.order import Order
+from relaqs.training.elastic.protocol import MiniBatchTraining
+from relaqs.training.kept import KEPT
+from relaqs.training.passes import PartitionSource, add_sums, in_pairs
+from relaqs.training.rows import ALL, Rows, Sums
+
+
+@dataclass(slots=True)
+class PieceReader:
+    """Reads pieces of partitions, for one task or one rank.
+
+    Partitions that the process keeps are taken from there. One that it cannot keep is read once by each
+    reader.
+
+    Attributes:
+        owner: the name by which a read can be interrupted.
+        order: where the pieces are.
+        sources: of partitions, by their positions in the order.
+        reads: how many partitions were read, because the process did not have them.
+    """
+
+    owner: str
+    order: Order
+    sources: Mapping[int, PartitionSource]
+    reads: int = 0
+    _open: dict[int, tuple[Rows, IntArray]] = field(default_factory=dict)
+
+    def rows(self, piece: int) -> Rows:
+        """Return the rows of a piece, copied together."""
+        partition, first, end = self.order.place(piece)
+        rows, places = self._opened(partition)
+        picked = places[first:end]
+        return Rows(rows.features[picked], None if rows.target is None else rows.target[picked])
+
+    def _opened(self, partition: int) -> tuple[Rows, IntArray]:
+        if (found := self._open.get(partition)) is None:
+            source = self.sources[partition]
+            if (rows := source.kept(0, ALL)) is None:
+                rows, self.reads = source.read(0, self.owner), self.reads + 1
+            found = self._open[partition] = (rows, self._places(partition, source))
+        return found
+
+    def _places(self, partition: int, source: PartitionSource) -> IntArray:
+        owner = f"{source.data} by {self.order.seed}"
+        if (kept := KEPT.get(owner, partition)) is not None:
+            return kept["places"][1]
+        places = self.order.rows_of(partition)
+        KEPT.put(owner, partition, {"places": (0, places)}, source.budget_bytes)
+        return places
+
+
+def piece_sums(
+    job: MiniBatchTraining, state: Any, reader: PieceReader, step: int, pieces: Sequence[int] | IntArray
+) -> Sums:
+    """Return the sums of some neighbouring pieces of a step, added in pairs.
+
+    The last of them is for the noise: Σ |g|²/n over the pieces, g a piece's gradient sums, n its rows.
+    """
+
+    def each() -> Iterator[Sums]:
+        for piece in pieces:
+            rows = reader.rows(int(piece))
+            sums = job.partial(state, rows, reader.order.draw(step, int(piece)))
+            yield *sums, np.asarray(norm(job.gradients(sums)) / len(rows))
+
+    return in_pairs(each(), add_sums)

@@ -1,0 +1,333 @@
+"""Modules of PyTorch, trained by mini-batches over the rows of a SELECT. torch is imported where needed."""
+
+from __future__ import annotations
+
+import copy
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from relaqs_engine.errors import DataError
+
+from relaqs.arguments import ArgumentError
+from relaqs.training.arguments import check_not_negative, check_positive, require
+from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.profile import Profile, class_codes, known_classes, numeric_target
+from relaqs.training.rows import Rows, Sums
+
+if TYPE_CHECKING:
+    import torch
+
+CLASS_LOSSES = ("cross_entropy", "binary_cross_entropy_with_logits")
+NUMBER_LOSSES = ("mse_loss", "l1_loss", "smooth_l1_loss")
+OPTIMISERS = ("sgd", "adam", "adamw")
+
+_DRAWING = threading.Lock()  # torch draws from one generator of the process
+_BUILT = threading.local()
+
+
+@dataclass(frozen=True, slots=True)
+class TorchState:
+    """A module's numbers, and what its optimiser remembers.
+
+    Attributes:
+        parameters: by name, and so are `buffers`.
+        memory: the optimiser's own state by parameter.
+        classes: to tell apart, if any.
+        version: of torch, which must be the same everywhere.
+    """
+
+    parameters: dict[str, torch.Tensor]
+    buffers: dict[str, torch.Tensor]
+    memory: dict[int, Any]
+    classes: NDArray[Any] | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class TorchModule(MiniBatches):
+    """A module of PyTorch. The result is the module itself, ready to evaluate; `classes_` are its classes.
+
+    The module is called with the features as 32-bit floats, shape (rows, features). The losses are those of
+    `torch.nn.functional`. A piece of a step is computed by one call, so what normalises batches sees pieces.
+
+    Args:
+        sql: the SELECT of the rows. Every column but the target is a feature. Scale the features in SQL.
+        target: the column of classes or numbers.
+        module: a function without arguments that makes the module, or its place, "package.module:function".
+            It must be importable wherever training runs.
+        loss: for classes "cross_entropy", with an output for each, or for two classes
+            "binary_cross_entropy_with_logits", with one output; for numbers "mse_loss", "l1_loss" or
+            "smooth_l1_loss".
+        optimizer: "sgd", "adam" or "adamw". For the last two give `scaling="sqrt"`.
+        first_rate: the learning rate of a step of `start_rows` rows.
+        momentum: of "sgd".
+        penalty: the optimiser's weight decay.
+        start_rows: and all that `MiniBatches` has.
+
+    >>> import duckdb, relaqs
+    >>> from relaqs.training import TorchModule
+    >>> rows = duckdb.sql("SELECT -i / 1000 AS x, -i / 2000 AS y FROM range(1000) AS t(i)")
+    >>> layout = relaqs.shuffle(rows, "warehouse/points", partitions=10, force=True)
+    >>> job = TorchModule("SELECT x, y FROM points", "y", "torch.nn:PReLU", loss="mse_loss", first_rate=0.1)
+    >>> with relaqs.connect("warehouse", threads=2) as db:
+    ...     module = db.train(job).result()  # it has learned the slope of negative numbers
+    >>> round(module.weight.item(), 2)
+    0.5
+    """
+
+    sql: str
+    target: str
+    module: str | Callable[[], torch.nn.Module]
+    loss: str = "cross_entropy"
+    optimizer: str = "sgd"
+    first_rate: float = 0.01
+    momentum: float = 0.9
+    penalty: float = 0.0
+
+    def __post_init__(self) -> None:
+        MiniBatches.__post_init__(self)
+        require("torch")
+        for name, known in (("loss", (*CLASS_LOSSES, *NUMBER_LOSSES)), ("optimizer", OPTIMISERS)):
+            if getattr(self, name) not in known:
+                raise ArgumentError(
+                    f"{name} is {getattr(self, name)!r}; it must be one of {', '.join(known)}"
+                )
+        check_positive("first_rate", self.first_rate)
+        check_not_negative("momentum", self.momentum)
+        check_not_negative("penalty", self.penalty)
+        object.__setattr__(self, "module", _place(self.module))
+        module = _made(self.place)
+        if not any(True for _ in module.parameters()):
+            raise ArgumentError(
+                f"module is {self.place!r}, which has no parameters; there is nothing to train"
+            )
+        if self.start_rows == 1 and _normalises(module):
+            raise ArgumentError(
+                "start_rows is 1, and the module normalises batches, which needs two rows; give more rows"
+            )
+
+    @property
+    def place(self) -> str:
+        """Where the function is that makes the module: "package.module:function"."""
+        assert isinstance(self.module, str)
+        return self.module
+
+    def begin(self, profile: Profile) -> TorchState:
+        import torch
+
+        classes = known_classes(profile, self.target) if self.loss in CLASS_LOSSES else None
+        if classes is None:
+            numeric_target(profile, self.target)
+        elif self.loss == "binary_cross_entropy_with_logits" and len(classes) > 2:
+            raise DataError(
+                f"{self.target!r} has {len(classes)} classes; for more than two use cross_entropy"
+            )
+        module = _new(self.place, self.seed)
+        return TorchState(
+            {name: each.detach().clone() for name, each in module.named_parameters()},
+            {name: each.detach().clone() for name, each in module.named_buffers()},
+            {},
+            classes,
+            torch.__version__,
+        )
+
+    def rate(self, progress: float) -> float:
+        return self.first_rate
+
+    def partial(self, state: TorchState, rows: Rows, draw: int) -> Sums:
+        """Return the loss, its gradient for each parameter, and the buffers times the rows."""
+        import torch
+
+        module = self._ready(state)
+        module.train(len(rows) > 1 or not _normalises(module))  # a lone row has no spread to normalise by
+        parameters = {name: each.detach().requires_grad_() for name, each in state.parameters.items()}
+        numbers = {**parameters, **{name: each.clone() for name, each in state.buffers.items()}}
+        features = torch.as_tensor(rows.features, dtype=torch.float32)
+        with _drawn(draw):
+            outputs = torch.func.functional_call(module, numbers, (features,))
+        loss = self._loss(outputs, self._wanted(state, rows))
+        slopes = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+        gradients = [
+            np.zeros(each.shape, np.float32) if slope is None else slope.numpy()
+            for slope, each in zip(slopes, parameters.values(), strict=True)
+        ]
+        kept = [len(rows) * _same_shape(name, numbers[name], each) for name, each in state.buffers.items()]
+        return np.asarray(float(loss.detach())), *gradients, *kept
+
+    def gradients(self, sums: Sums) -> Sums:
+        return sums[1 : 1 + len(list(_made(self.place).parameters()))]
+
+    def update(self, state: TorchState, sums: Sums, rows: int, rate: float) -> TorchState:
+        import torch
+
+        parameters = {name: each.detach().clone() for name, each in state.parameters.items()}
+        for parameter, slope in zip(parameters.values(), sums[1:], strict=False):
+            parameter.grad = torch.as_tensor(slope) / rows
+        optimiser = self._optimiser(list(parameters.values()), rate)
+        if state.memory:
+            groups = optimiser.state_dict()["param_groups"]
+            optimiser.load_state_dict({"state": copy.deepcopy(state.memory), "param_groups": groups})
+        optimiser.step()
+        for parameter in parameters.values():
+            parameter.grad = None
+        buffers = {
+            name: torch.as_tensor(total / rows).to(before.dtype)
+            for (name, before), total in zip(state.buffers.items(), sums[1 + len(parameters) :], strict=True)
+        }
+        memory = optimiser.state_dict()["state"]
+        return TorchState(parameters, buffers, memory, state.classes, state.version)
+
+    def evaluate(self, state: TorchState, rows: Rows) -> Sums:
+        import torch
+
+        module = self._ready(state).eval()
+        with torch.no_grad():
+            features = torch.as_tensor(rows.features, dtype=torch.float32)
+            outputs = torch.func.functional_call(module, {**state.parameters, **state.buffers}, (features,))
+            loss = np.asarray(float(self._loss(outputs, self._wanted(state, rows))))
+        if state.classes is None:
+            return (loss,)
+        codes = class_codes(rows.target, state.classes)
+        scores = outputs.numpy().reshape(len(rows), -1)
+        told = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        return loss, np.asarray(float((told == codes).sum()))
+
+    def estimator(self, profile: Profile, state: TorchState) -> torch.nn.Module:
+        module = _new(self.place, self.seed)
+        module.load_state_dict({**state.parameters, **state.buffers}, strict=False)
+        if state.classes is not None:
+            module.classes_ = state.classes  # type: ignore[assignment]
+        return module.eval()
+
+    def _ready(self, state: TorchState) -> torch.nn.Module:
+        """Return the module of this thread, which computes on one core."""
+        import torch
+
+        if torch.__version__ != state.version:
+            raise DataError(
+                f"torch is {torch.__version__} here, but {state.version} where training began; "
+                "install the same version on all machines"
+            )
+        if torch.get_num_threads() != 1:
+            torch.set_num_threads(1)
+        return _made(self.place)
+
+    def _wanted(self, state: TorchState, rows: Rows) -> torch.Tensor:
+        import torch
+
+        assert rows.target is not None
+        if state.classes is None:
+            return torch.as_tensor(rows.target.astype(np.float32))
+        codes = torch.as_tensor(class_codes(rows.target, state.classes))
+        return codes if self.loss == "cross_entropy" else codes.float()
+
+    def _loss(self, outputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """Return the loss, summed over rows."""
+        import torch
+
+        if self.loss != "cross_entropy":
+            if outputs.numel() != len(wanted):
+                raise DataError(
+                    f"the module gives {tuple(outputs.shape)} for {len(wanted)} rows; {self.loss} takes one "
+                    "output a row"
+                )
+            outputs = outputs.reshape(-1)
+        loss: torch.Tensor = getattr(torch.nn.functional, self.loss)(outputs, wanted, reduction="sum")
+        return loss
+
+    def _optimiser(self, parameters: list[torch.Tensor], rate: float) -> torch.optim.Optimizer:
+        import torch
+
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(parameters, rate, momentum=self.momentum, weight_decay=self.penalty)
+        kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
+        return kind(parameters, rate, weight_decay=self.penalty)
+
+
+def _place(module: object) -> str:
+    """Return where the function is that makes a module. Raises ArgumentError where it cannot be imported."""
+    place = module
+    if callable(module):
+        place = f"{getattr(module, '__module__', '?')}:{getattr(module, '__qualname__', '?')}"
+    if not isinstance(place, str) or ":" not in place:
+        raise ArgumentError(
+            f"module is {module!r}; give a function that makes the module, or its place, such as "
+            "'package.module:function'"
+        )
+    if "<" in place or place.startswith("__main__:"):
+        raise ArgumentError(
+            f"module is {place}, which workers cannot import; put the function into a file of a package "
+            "that they have"
+        )
+    return place
+
+
+def _made(place: str) -> torch.nn.Module:
+    """Return this thread's module of a function, made once."""
+    kept: dict[str, torch.nn.Module] = _BUILT.__dict__
+    if place not in kept:
+        kept[place] = _new(place, seed=0)
+    return kept[place]
+
+
+def _new(place: str, seed: int) -> torch.nn.Module:
+    """Return the module that a function makes, its numbers drawn by a seed.
+
+    Raises ArgumentError where the function cannot be imported or makes something else.
+    """
+    import torch
+
+    try:
+        make = _found(place)
+        with _drawn(seed):
+            module = make()
+    except (ImportError, AttributeError) as error:
+        raise ArgumentError(
+            f"module is {place!r}, which cannot be imported here ({error}); install it on all machines"
+        ) from error
+    except TypeError as error:
+        raise ArgumentError(f"module is {place!r}, which cannot be made: {error}") from error
+    if not isinstance(module, torch.nn.Module):
+        raise ArgumentError(f"module is {place!r}, which makes {module!r}, and not a torch.nn.Module")
+    return module
+
+
+def _found(place: str) -> Any:
+    """Return what has a place such as "package.module:function"."""
+    home, name = place.split(":", 1)
+    found: Any = import_module(home)
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def _normalises(module: torch.nn.Module) -> bool:
+    """Return whether the module normalises by the rows of a batch."""
+    from torch.nn.modules.batchnorm import _BatchNorm
+
+    return any(isinstance(each, _BatchNorm) for each in module.modules())
+
+
+@contextmanager
+def _drawn(seed: int) -> Iterator[None]:
+    """Let torch draw by a seed, and leave the process's own draws as they were."""
+    import torch
+
+    with _DRAWING, torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+def _same_shape(name: str, buffer: torch.Tensor, before: torch.Tensor) -> NDArray[Any]:
+    if buffer.shape != before.shape:
+        raise DataError(
+            f"the buffer {name!r} changed its shape from {tuple(before.shape)} to {tuple(buffer.shape)}; "
+            "buffers must keep theirs"
+        )
+    return buffer.double().numpy()

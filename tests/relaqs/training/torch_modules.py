@@ -1,0 +1,33 @@
+"""Modules of PyTorch that tests train, made by functions that can be imported."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+
+
+def random() -> nn.Module:
+    """Drops half of what is between its layers, and normalises batches."""
+    return nn.Sequential(nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.5), nn.Linear(16, 10))
+
+
+class Growing(nn.Module):
+    """Has a buffer that grows with each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(64, 10)
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        self.seen = torch.cat([self.seen, torch.zeros(1)])
+        scores: torch.Tensor = self.line(features)
+        return scores
+
+
+def no_module() -> int:
+    return 3
