@@ -1,0 +1,61 @@
+"""Gangs on a real cluster: turns, changes while they run, and the same bits whatever the ranks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from relaqs.executors.dask import DaskExecutor
+from relaqs.jobs.description import JobDescription
+from relaqs.sharing.view import Kind
+from relaqs.training.elastic.journal import Change
+from relaqs.training.elastic.turn_job import TurnJob, Wish
+from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
+from tests.relaqs.training.lessons import MadeUpRecipe, course_alone, course_of
+
+
+@pytest.fixture(scope="module")
+def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskExecutor]:
+    log = tmp_path_factory.mktemp("turns") / "scheduler.log"
+    with running_cluster(log, workers=4) as address, closing(DaskExecutor(address)) as executor:
+        yield executor
+
+
+def gang(executor: DaskExecutor, name: str, wish: Wish, steps: float = math.inf) -> TurnJob:
+    description = JobDescription(name, Kind.TRAINING, name=name)
+    return TurnJob(name, MadeUpRecipe(), executor, wish, end_step=steps, description=description)
+
+
+def same_bits(job: TurnJob) -> bool:
+    """Whether a gang's model is that of one rank that made the same steps."""
+    found, wanted = course_of(job.kept), course_alone(MadeUpRecipe(), job.journal)
+    return found.step == wanted.step and all(map(np.array_equal, found.state, wanted.state))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_any_number_of_ranks_gives_the_same_bits(executor: DaskExecutor, ranks: int) -> None:
+    job = gang(executor, f"fixed-{ranks}", Wish(executor.slots()[:ranks], 224), 60)
+    job.start()
+    assert job.wait(LONG_SECONDS)
+    assert job.step == 60
+    assert job.losses[-1] < job.losses[0] / 10
+    assert list(job.journal.changes()) == [Change(0, 224, ranks)]
+    assert same_bits(job)
+
+
+def test_ranks_come_and_go_while_it_trains(executor: DaskExecutor) -> None:
+    slots = executor.slots()
+    job = gang(executor, "rescaled", Wish(slots[:1], 64))
+    job.start()
+    eventually(lambda: job.rescales)
+    for ranks, batch_rows in ((2, 128), (4, 256), (1, 64)):
+        job.resize(Wish(slots[-ranks:], batch_rows))
+        eventually(lambda ranks=ranks: job.rescales[-1].ranks == ranks)
+    job.end_at(job.step + 20)
+    assert job.wait(LONG_SECONDS)
+    assert [(each.ranks, each.batch_rows) for each in job.rescales] == [(1, 64), (2, 128), (4, 256), (1, 64)]
+    assert same_bits(job)
