@@ -17,7 +17,7 @@ import relaqs
 import relaqs.dbapi
 import relaqs.old_paths
 from relaqs.policies import Policy
-from relaqs.training import Training, TrainingJob
+from relaqs.training import MiniBatchTraining, Training, TrainingJob
 from tests.test_house import PACKAGES, python_files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +25,12 @@ REFERENCE = ROOT / "docs" / "reference"
 PUBLIC = ("relaqs", "relaqs.dask", "relaqs.dbapi", "relaqs.metrics", "relaqs.pacing", "relaqs.policies")
 PUBLIC += ("relaqs.training", "relaqs_bootstrap")
 PYTHONS_OWN = ("builtins", "datetime")  # homes of classes that are public under names of ours
-PROMISES = (Policy, Training, TrainingJob)  # what they say of a method holds for every class that has it
+PROMISES = (
+    MiniBatchTraining,
+    Policy,
+    Training,
+    TrainingJob,
+)  # what they say of a method holds for every class that has it
 
 # Errors that users do not meet as such: they catch the class above, or what the task is told instead.
 INTERNAL_ERRORS = {"Interrupted", "MissingObjectError", "NoRangesError", "RefusedError", "UnseenFileError"}

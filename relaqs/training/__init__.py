@@ -17,6 +17,7 @@ from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
 from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.elastic.journal import Change, Journal
 from relaqs.training.elastic.protocol import MiniBatchTraining
+from relaqs.training.elastic.replay import replay
 from relaqs.training.elastic.settings import MiniBatches
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, Iteration, SizedPieces, Training, TrainingJob
@@ -51,4 +52,5 @@ __all__ = [
     "TrainingRun",
     "TrainingStep",
     "make_training_job",
+    "replay",
 ]

@@ -13,9 +13,10 @@ from typing import Any
 
 from relaqs.arguments import ArgumentError
 from relaqs.plugins import Plugins
+from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.protocol import TrainingJob
 
-ALGORITHMS: Plugins[Callable[..., TrainingJob]] = Plugins(
+ALGORITHMS: Plugins[Callable[..., TrainingJob | MiniBatchTraining]] = Plugins(
     "relaqs.training",
     "training algorithm",
     own={
@@ -27,12 +28,13 @@ ALGORITHMS: Plugins[Callable[..., TrainingJob]] = Plugins(
         "boosted_classifier": "relaqs.training.algorithms.boosted_trees:BoostedClassifier",
         "boosted_regressor": "relaqs.training.algorithms.boosted_trees:BoostedRegressor",
         "perceptron": "relaqs.training.algorithms.perceptron:Perceptron",
+        "mini_batch_linear": "relaqs.training.algorithms.mini_batch_linear:MiniBatchLinear",
         "topic_model": "relaqs.training.algorithms.topic_model:TopicModel",
     },
 )
 
 
-def make_training_job(algorithm: str, sql: str, **parameters: Any) -> TrainingJob:
+def make_training_job(algorithm: str, sql: str, **parameters: Any) -> TrainingJob | MiniBatchTraining:
     """Return a job for `Session.train` by the algorithm of that name.
 
     Args:

@@ -52,7 +52,7 @@ class TrainingStep:
     """One pass over the data.
 
     Attributes:
-        loss: of the best model so far. Mini-batches: of the model as it was in the pass, or after it on held-out rows.
+        loss: of the best model so far. By mini-batches: the mean over the pass, or on the rows held out.
         core_seconds: what the pass used.
         elapsed_seconds: since the run was submitted.
         accuracy: of a classifier on the rows that are held out; NaN where none are.

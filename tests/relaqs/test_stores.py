@@ -147,9 +147,7 @@ def test_a_server_that_goes_on_failing_is_named(
     warehouse = f"{bucket}/416"  # a number in an address is no answer of the server's
     lay_out(warehouse)
     store.fails(fault)
-    with pytest.raises(
-        relaqs.RelaqsError, match=rf"{warehouse}/numbers/data-\w+/part-\d+.parquet.*{reason}"
-    ):
+    with pytest.raises(relaqs.RelaqsError, match=rf"{warehouse}/numbers/data-\w+/part-\d+.parquet.*{reason}"):
         answer(warehouse)
 
 

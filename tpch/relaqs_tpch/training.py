@@ -7,7 +7,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from relaqs.training import TrainingJob
+    from relaqs.training import MiniBatchTraining, TrainingJob
 
 FEATURES = """\
 l_quantity / 50 AS quantity, l_extendedprice / 100000 AS price, l_discount * 10 AS discount,
@@ -45,7 +45,7 @@ def can_train() -> bool:
     return all(find_spec(name) is not None for name in ("sklearn", "threadpoolctl", "xgboost"))
 
 
-def training_job(algorithm: str, seed: int = 0) -> TrainingJob:
+def training_job(algorithm: str, seed: int = 0) -> TrainingJob | MiniBatchTraining:
     """Return one of ALGORITHMS, on a part of lineitem. Raises KeyError for another name."""
     from relaqs import training
 

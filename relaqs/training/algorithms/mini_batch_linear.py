@@ -73,9 +73,7 @@ class MiniBatchLinear(MiniBatches):
                 f"for numbers one of {', '.join(OF_NUMBERS)}"
             )
         if self.schedule not in ("constant", "invscaling", "optimal"):
-            raise ArgumentError(
-                f"schedule is {self.schedule!r}; it must be constant, invscaling or optimal"
-            )
+            raise ArgumentError(f"schedule is {self.schedule!r}; it must be constant, invscaling or optimal")
         check_not_negative("penalty", self.penalty)
         check_not_negative("power", self.power)
         check_not_negative("epsilon", self.epsilon)
@@ -84,12 +82,12 @@ class MiniBatchLinear(MiniBatches):
             check_positive("penalty", self.penalty)
 
     @property
-    def is_classifier(self) -> bool:
+    def _tells_classes(self) -> bool:
         return self.loss in OF_CLASSES
 
     def begin(self, profile: Profile) -> Coefficients:
         count = len(profile.names)
-        if not self.is_classifier:
+        if not self._tells_classes:
             numeric_target(profile, self.target)
             return Coefficients(np.zeros((1, count)), np.zeros(1))
         classes = known_classes(profile, self.target)
@@ -100,7 +98,7 @@ class MiniBatchLinear(MiniBatches):
         if self.schedule == "constant":
             return self.first_rate
         if self.schedule == "invscaling":
-            return self.first_rate / (progress + 1.0) ** self.power
+            return float(self.first_rate / (progress + 1.0) ** self.power)
         return 1.0 / (self.penalty * (self._first_time() + progress))
 
     def partial(self, state: Coefficients, rows: Rows, draw: int) -> Sums:
@@ -133,9 +131,9 @@ class MiniBatchLinear(MiniBatches):
     ) -> sklearn.linear_model.SGDClassifier | sklearn.linear_model.SGDRegressor:
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
-        numbers = {"coef_": state.weights, "intercept_": state.intercepts}
-        kind = SGDClassifier if self.is_classifier else SGDRegressor
-        if self.is_classifier:
+        numbers: dict[str, Any] = {"coef_": state.weights, "intercept_": state.intercepts}
+        kind = SGDClassifier if self._tells_classes else SGDRegressor
+        if self._tells_classes:
             numbers["classes_"] = state.classes
         else:
             numbers["coef_"] = state.weights[0]
@@ -151,7 +149,7 @@ class MiniBatchLinear(MiniBatches):
 
     def _losses(self, state: Coefficients, rows: Rows) -> tuple[FloatArray, FloatArray]:
         scores = state.scores(rows.features)
-        if self.is_classifier:
+        if self._tells_classes:
             return OF_CLASSES[self.loss](scores, state.signs(rows.target), self.epsilon)
         assert rows.target is not None
         return OF_NUMBERS[self.loss](scores, rows.target.astype(np.float64)[:, None], self.epsilon)

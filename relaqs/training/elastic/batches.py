@@ -19,7 +19,7 @@ SETTLING = 2  # times the steps of a warm-up that a number of rows stays in forc
 MOST_EXTRA = 0.15  # the share of more rows that a run may need because its steps are larger
 
 
-class Seen(Protocol):
+class RunSoFar(Protocol):
     """What a rule sees of a run."""
 
     @property
@@ -44,7 +44,7 @@ class Seen(Protocol):
 class BatchRule(Protocol):
     """Says how many rows the next step has, and how many steps a run has at most."""
 
-    def rows(self, seen: Seen) -> int:
+    def rows(self, seen: RunSoFar) -> int:
         """Return the rows of the next step."""
         ...
 
@@ -65,7 +65,7 @@ class FixedBatch:
     batch_rows: int
     steps_most: None = None
 
-    def rows(self, seen: Seen) -> int:
+    def rows(self, seen: RunSoFar) -> int:
         return self.batch_rows
 
     def rate(self, step: int, otherwise: float) -> float:
@@ -97,14 +97,14 @@ class ElasticBatch:
         settle_steps = max(LEAST_SETTLING, SETTLING * job.warm_up_steps)
         return cls(job.start_rows, most_rows(job), settle_steps)
 
-    def rows(self, seen: Seen) -> int:
+    def rows(self, seen: RunSoFar) -> int:
         wanted = 2 * seen.batch_rows
         return wanted if wanted <= self.rows_most and self._may_grow(seen, wanted) else seen.batch_rows
 
     def rate(self, step: int, otherwise: float) -> float:
         return otherwise
 
-    def _may_grow(self, seen: Seen, wanted: int) -> bool:
+    def _may_grow(self, seen: RunSoFar, wanted: int) -> bool:
         if math.isnan(seen.noise_rows):
             return seen.passes > seen.changed_passes
         if seen.step < seen.changed_step + self.settle_steps:
@@ -123,7 +123,7 @@ class ReplayedBatch:
     def steps_most(self) -> int:
         return len(self.journal)
 
-    def rows(self, seen: Seen) -> int:
+    def rows(self, seen: RunSoFar) -> int:
         return int(self.journal.batch_rows[seen.step])
 
     def rate(self, step: int, otherwise: float) -> float:

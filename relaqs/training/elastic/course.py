@@ -25,7 +25,7 @@ from relaqs.training.rows import Sums
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class TrainingCourse:
     """Where a run stands between two steps: all that the next step depends on. Picklable.
 
     Attributes:
@@ -91,12 +91,12 @@ class MiniBatch:
     pieces: IntArray
 
 
-def first_course(job: MiniBatchTraining, state: Any) -> Course:
+def first_course(job: MiniBatchTraining, state: Any) -> TrainingCourse:
     """Return the course of a run that has not made a step."""
-    return Course(state, job.start_rows)
+    return TrainingCourse(state, job.start_rows)
 
 
-def next_step(job: MiniBatchTraining, rule: BatchRule, order: Order, course: Course) -> MiniBatch:
+def next_step(job: MiniBatchTraining, rule: BatchRule, order: Order, course: TrainingCourse) -> MiniBatch:
     """Return which rows the next step takes, and its rate."""
     rows = rule.rows(course)
     warm_up = course.warm_up if rows == course.batch_rows else WarmUp(course.scale, course.step)
@@ -115,7 +115,9 @@ def next_step(job: MiniBatchTraining, rule: BatchRule, order: Order, course: Cou
     )
 
 
-def after(job: MiniBatchTraining, order: Order, course: Course, step: MiniBatch, sums: Sums) -> Course:
+def after(
+    job: MiniBatchTraining, order: Order, course: TrainingCourse, step: MiniBatch, sums: Sums
+) -> TrainingCourse:
     """Return the course after a step.
 
     sums: of all its pieces, as `piece_sums` gives them.
@@ -133,7 +135,7 @@ def after(job: MiniBatchTraining, order: Order, course: Course, step: MiniBatch,
     is_over = pieces >= order.piece_count
     gradients = job.gradients(tuple(own))
     same_pass = course.pieces > 0
-    return Course(
+    return TrainingCourse(
         state=job.update(course.state, tuple(own), step.rows, step.rate),
         batch_rows=step.batch_rows,
         step=course.step + 1,

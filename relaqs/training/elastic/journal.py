@@ -48,6 +48,6 @@ class Journal:
     def changes(self) -> Iterator[Change]:
         """Yield the first step and those at which the rows or the ranks changed."""
         both = np.column_stack([self.batch_rows, self.ranks])
-        is_new = np.append(True, (both[1:] != both[:-1]).any(axis=1)) if len(self) else []
+        is_new = np.append(np.ones(min(len(self), 1), dtype=bool), (both[1:] != both[:-1]).any(axis=1))
         for step in np.flatnonzero(is_new):
             yield Change(int(step), int(self.batch_rows[step]), int(self.ranks[step]))

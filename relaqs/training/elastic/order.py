@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import IntArray
 
 MOST_PIECE_ROWS = 256
-WINDOW_ROWS = 1 << 22  # rows of whole partitions whose pieces a pass mixes; beyond them it would read too far apart
+WINDOW_ROWS = 1 << 22  # of whole partitions: a pass mixes their pieces, and reads no further apart
 
+_STEP, _MASK, _LAST_SHIFT = 0x9E3779B97F4A7C15, (1 << 64) - 1, 31
+_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _PASS, _PARTITION, _DRAW, _WINDOW = range(4)  # streams of draws from one seed
 
 
@@ -42,7 +44,7 @@ class Order:
     partition_rows: tuple[int, ...]
     piece_rows: int
     seed: int
-    _firsts: IntArray = field(init=False, repr=False, compare=False)  # of each partition, and how many there are
+    _firsts: IntArray = field(init=False, repr=False, compare=False)  # of each partition; last, their number
     _sizes: IntArray = field(init=False, repr=False, compare=False)  # of each piece, in rows
 
     def __post_init__(self) -> None:
@@ -82,7 +84,7 @@ class Order:
 
     def draw(self, step: int, piece: int) -> int:
         """Return the number that is drawn for a piece in a step, from 0 to below 2^63."""
-        return int(hashes(1, self.seed, _DRAW, step, piece)[0] >> np.uint64(1))
+        return hash_of(self.seed, _DRAW, step, piece) >> 1
 
 
 def piece_rows_of(start_rows: int) -> int:
@@ -120,17 +122,21 @@ def hashes(count: int, *words: int) -> NDArray[np.uint64]:
 
     Source: Steele, Lea, Flood 2014, SplitMix64.
     """
-    state = np.zeros(1, dtype=np.uint64)
+    found = (np.arange(count, dtype=np.uint64) + np.uint64(hash_of(*words)) + np.uint64(1)) * np.uint64(_STEP)
+    for shift, factor in _ROUNDS:
+        found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
+    return found ^ (found >> np.uint64(_LAST_SHIFT))
+
+
+def hash_of(*words: int) -> int:
+    """Return a number that looks random, from 0 to below 2^64: a hash of some words."""
+    found = 0
     for word in words:
-        state = _mixed(state + np.uint64(word % (1 << 64)))
-    return _mixed(state + np.arange(count, dtype=np.uint64))
-
-
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    words = (words + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+        found = (found + word + 1) * _STEP & _MASK
+        for shift, factor in _ROUNDS:
+            found = (found ^ (found >> shift)) * factor & _MASK
+        found ^= found >> _LAST_SHIFT
+    return found
 
 
 @lru_cache(maxsize=4)

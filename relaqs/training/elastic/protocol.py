@@ -1,8 +1,8 @@
 """What an algorithm must have, so that it can be trained on mini-batches that change their size.
 
-A pass is once through the data. It is cut into steps, and each step changes the model by the sums of its rows.
-The rows of a step are pieces of a few rows. Sums of pieces are added in a fixed order, so it does not matter
-how many workers share a step.
+A pass is once through the data. It is cut into steps, and each step changes the model by the sums of its
+rows. The rows of a step are pieces of a few rows. Sums of pieces are added in a fixed order, so it does not
+matter how many workers share a step.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def scale_of(scaling: Scaling, batch_rows: int, start_rows: int, noise_rows: flo
 
 
 def gain(batch_rows: int, start_rows: int, noise_rows: float) -> float:
-    """Return how many first steps a step is worth, by the noise scale: k where all is noise, 1 where none is."""
+    """Return how many first steps a step is worth, by the noise scale: k where all is noise, else less."""
     if math.isinf(noise_rows):
         return batch_rows / start_rows
     return (noise_rows / start_rows + 1.0) / (noise_rows / batch_rows + 1.0)

@@ -13,7 +13,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.arguments import ArgumentError
 from relaqs.training.elastic.batches import BatchRule
-from relaqs.training.elastic.course import Course, MiniBatch, first_course
+from relaqs.training.elastic.course import MiniBatch, TrainingCourse, first_course
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.order import Order, piece_rows_of
 from relaqs.training.elastic.protocol import MiniBatchTraining
@@ -57,11 +57,9 @@ class RunBook:
         course: where the run stands; None before the first look at the data.
     """
 
-    def __init__(
-        self, job: MiniBatchTraining, data: TrainingSet, rule: BatchRule, budget_bytes: int
-    ) -> None:
+    def __init__(self, job: MiniBatchTraining, data: TrainingSet, rule: BatchRule, budget_bytes: int) -> None:
         self.job, self.rule, self._data = job, rule, data
-        self.course: Course | None = None
+        self.course: TrainingCourse | None = None
         self._order: Order | None = None
         self._profile: Profile | None = None
         self._budget_bytes = budget_bytes
@@ -109,7 +107,7 @@ class RunBook:
         self._order = Order(rows, piece_rows_of(self.job.start_rows), self.job.seed)
         self.course = first_course(self.job, self.job.begin(self._profile))
 
-    def made(self, course: Course, steps: Iterable[MiniBatch], ranks: int) -> None:
+    def made(self, course: TrainingCourse, steps: Iterable[MiniBatch], ranks: int) -> None:
         """Take in steps that were made, and the course after the last one."""
         for step in steps:
             self._rows.append(step.batch_rows)
@@ -136,9 +134,7 @@ class RunBook:
         self._best_loss = min(self._best_loss, loss)
         if self.rule.steps_most is not None:
             return self.steps_left <= 0
-        return (
-            self._idle_passes >= self.job.patience_passes or self.course.passes >= self.job.passes_most
-        )
+        return self._idle_passes >= self.job.patience_passes or self.course.passes >= self.job.passes_most
 
     def source(self, partition: int) -> PartitionSource:
         """Return where a partition's rows come from."""

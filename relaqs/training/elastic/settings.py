@@ -1,4 +1,4 @@
-"""The numbers that every mini-batch algorithm has: how large steps are, how they may grow, when a run ends."""
+"""The numbers of every mini-batch algorithm: how large steps are, how they may grow, when a run ends."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from relaqs_bootstrap.arrays import IntArray
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress.loss_delta import LossDelta
 from relaqs.training.elastic.batches import BatchRule
-from relaqs.training.elastic.course import Course, MiniBatch, after, next_step
+from relaqs.training.elastic.course import MiniBatch, TrainingCourse, after, next_step
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.order import Order, subtrees
 from relaqs.training.elastic.piece_sums import PieceReader, piece_sums
@@ -47,7 +47,7 @@ MOST_MORE = 4  # times the steps of the last task: early times say little
 class Stepped:
     """What a task of whole steps gives. reads: the partitions that it had to read."""
 
-    course: Course
+    course: TrainingCourse
     steps: tuple[MiniBatch, ...]
     reads: int
 
@@ -59,7 +59,7 @@ class StepsWork:
     job: MiniBatchTraining
     rule: BatchRule
     order: Order
-    course: Course
+    course: TrainingCourse
     count: int
     sources: Mapping[int, PartitionSource]
 
@@ -195,7 +195,7 @@ class StepJob:
         rows = sample_rows([read.row_count for read in self._data.reads], SAMPLE_ROWS)
         return [ProfileWork(self._book.source(i), (rows[i],)) for i in range(len(rows))]
 
-    def _shares(self, course: Course) -> list[Work]:
+    def _shares(self, course: TrainingCourse) -> list[Work]:
         """Return the tasks of one step that is shared out."""
         book = self._book
         step = self._shared = next_step(self._job, book.rule, book.order, course)
@@ -207,7 +207,7 @@ class StepJob:
             if len(pieces)
         ]
 
-    def _near(self, course: Course) -> dict[int, PartitionSource]:
+    def _near(self, course: TrainingCourse) -> dict[int, PartitionSource]:
         """Return the sources of the partitions that the next steps of a task may touch."""
         order = self._book.order
         most = max(1, round(most_rows(self._job) / order.piece_rows)) * self._count
@@ -246,7 +246,8 @@ class StepJob:
 
     def _take_shares(self, sums: Sequence[Sums], core_seconds: float) -> None:
         book, step = self._book, self._shared
-        assert step is not None and book.course is not None
+        assert step is not None
+        assert book.course is not None
         with one_thread():
             course = after(self._job, book.order, book.course, step, in_pairs(sums, add_sums))
         self._step_seconds = core_seconds
