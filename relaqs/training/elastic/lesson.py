@@ -9,7 +9,7 @@ from typing import Protocol
 from relaqs_bootstrap.arrays import IntArray
 
 from relaqs.training.elastic.batches import BatchRule, FixedBatch
-from relaqs.training.elastic.course import Course, MiniBatch, after, next_step
+from relaqs.training.elastic.course import MiniBatch, TrainingCourse, after, next_step
 from relaqs.training.elastic.order import Order
 from relaqs.training.elastic.piece_sums import PieceReader, ReadsPieces, piece_sums
 from relaqs.training.elastic.protocol import MiniBatchTraining
@@ -29,19 +29,19 @@ class Lesson:
     job: MiniBatchTraining
     rule: BatchRule
     order: Order
-    first: Course
+    first: TrainingCourse
     reader: ReadsPieces
 
-    def next(self, course: Course, batch_rows: int | None) -> MiniBatch:
+    def next(self, course: TrainingCourse, batch_rows: int | None) -> MiniBatch:
         """Return the next step. batch_rows: how many rows it shall have. None: what the rule says."""
         rule = self.rule if batch_rows is None else FixedBatch(batch_rows)
         return next_step(self.job, rule, self.order, course)
 
-    def sums(self, course: Course, pieces: Sequence[int] | IntArray) -> Sums:
+    def sums(self, course: TrainingCourse, pieces: Sequence[int] | IntArray) -> Sums:
         """Return the sums of some neighbouring pieces of the next step."""
         return piece_sums(self.job, course.state, self.reader, course.step, pieces)
 
-    def after(self, course: Course, step: MiniBatch, sums: Sums) -> Course:
+    def after(self, course: TrainingCourse, step: MiniBatch, sums: Sums) -> TrainingCourse:
         """Return the course after a step. sums: of all its pieces."""
         return after(self.job, self.order, course, step, sums)
 
@@ -61,7 +61,7 @@ class TableRecipe:
     job: MiniBatchTraining
     rule: BatchRule
     order: Order
-    first: Course
+    first: TrainingCourse
     sources: Mapping[int, PartitionSource]
 
     def lesson(self, owner: str) -> Lesson:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
-from relaqs.training.elastic.course import Course
+from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
 from relaqs.training.elastic.lesson import Lesson, Recipe
 from relaqs.training.elastic.link import ExchangeBrokenError
@@ -169,7 +169,7 @@ class Rank:
         self.lock = threading.Lock()
         self.used_seconds = time.monotonic()
         self._lesson = lesson
-        self._now: Course | None = None
+        self._now: TrainingCourse | None = None
         self._generation = -1
         self._exchange: SocketExchange | None = None
         self._stepped_seconds: float | None = None  # when the last step ended, on the monotonic clock
@@ -241,10 +241,10 @@ class Rank:
         if not np.all(steps == steps[root]) or not steps[root]:
             self._now = self._exchange.broadcast(self._now, root)
 
-    def _first(self, work: TurnWork) -> Course:
+    def _first(self, work: TurnWork) -> TrainingCourse:
         if work.restart is None or work.restart.course is None:
             return self._lesson.first
-        found: Course = pickle.loads(work.restart.course)
+        found: TrainingCourse = pickle.loads(work.restart.course)
         return found
 
     def _leave(self) -> None:

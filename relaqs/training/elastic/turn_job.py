@@ -189,6 +189,7 @@ class TurnJob:
         self._numbers = 0
         self._keys = 0
         self._had_ranks = False  # of the present gang; else all begin from what the driver has
+        self._knowing: set[str] = set()  # slots of ranks that have a state
         self._reached = 0  # the steps that the ranks of the present gang have done
         self._noted_generation = -1
         self._cluster_slots: tuple[str, ...] = ()
@@ -368,7 +369,7 @@ class TurnJob:
         wanted = [slot for slot in self._wish.slots if slot in self._ready]
         if not wanted:
             return
-        chosen = tuple(wanted[: most_ranks(len(wanted))])
+        chosen = self._bridged(tuple(wanted[: most_ranks(len(wanted))]))
         present = self._membership
         if present is not None and (present.slots, present.batch_rows) == (chosen, self._wish.batch_rows):
             self._let_go()
@@ -381,6 +382,13 @@ class TurnJob:
             self._wish.batch_rows,
             secrets.token_hex(16),
         )
+
+    def _bridged(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the slots of the next generation. One of its ranks must know the state, if any rank does."""
+        knowing = [slot for slot in self._knowing if slot in self._ready]
+        if not knowing or not self._knowing.isdisjoint(chosen):
+            return chosen
+        return knowing[0], chosen[0]
 
     def _is_waiting_for_slots(self) -> bool:
         return bool(self._preparing) or self._leased != {*self._asked_slots}
@@ -395,6 +403,7 @@ class TurnJob:
             self._lease(tuple(slot for slot in self._asked_slots if slot in used))
 
     def _dismiss(self, slots: tuple[str, ...]) -> None:
+        self._knowing -= {*slots}
         for slot in slots:
             del self._ready[slot]
             self._submit(slot, DismissWork(self._gang, slot), lambda slot, result: None)
@@ -406,6 +415,7 @@ class TurnJob:
     def _lose(self, slots: set[str]) -> None:
         """Go on without these slots. A turn in flight has no result of them."""
         self._leased -= slots
+        self._knowing -= slots
         self._lease(tuple(slot for slot in self._asked_slots if slot not in slots))
         self._left_out |= slots
         for slot in slots:
@@ -413,6 +423,7 @@ class TurnJob:
             self._preparing.pop(slot, None)
         if not self._ready and self._had_ranks:  # what a rank there still knows must not come back
             self._gang, self._had_ranks, self._reached = f"{self.id}-{secrets.token_hex(4)}", False, 0
+            self._knowing.clear()
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
         for turn in list(self._turns.values()):
@@ -444,9 +455,10 @@ class TurnJob:
 
     def _restart(self) -> Restart | None:
         """Return where to begin, as long as no rank of the present gang has done what was done before."""
-        if self._reached >= self.step and self._reached > 0:
+        if self._knowing and self._reached >= self.step:
             return None
-        return Restart(self._kept, self._kept_step, self._steps.rows_since(self._kept_step))
+        course = None if self._knowing else self._kept
+        return Restart(course, self._kept_step, self._steps.rows_since(self._kept_step))
 
     def _wants_state(self) -> bool:
         return self.step >= self._end_step or time.monotonic() - self._kept_seconds >= KEEP_SECONDS
@@ -484,6 +496,7 @@ class TurnJob:
         made = max((each.made for each in results if each.made), key=lambda made: made.end, default=None)
         if made is not None:
             self._steps.note(made, turn.membership.size)
+        self._knowing |= {each.slot for each in results if each.step and each.slot in self._ready}
         self._reached = max((each.step for each in results), default=self._reached)
         for each in results:
             if each.kept is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.training.elastic.batches import FixedBatch, ReplayedBatch
-from relaqs.training.elastic.course import Course, first_course
+from relaqs.training.elastic.course import TrainingCourse, first_course
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.lesson import Lesson
 from relaqs.training.elastic.order import Order
@@ -86,23 +86,26 @@ class MadeUpRecipe:
 
     job: Regression = Regression()
     prepare_seconds: float = 0.0
+    fails: bool = False
 
     def lesson(self, owner: str = "") -> Lesson:
+        if self.fails:
+            raise ZeroDivisionError("this recipe fails")
         time.sleep(self.prepare_seconds)
         order = Order(PARTITION_ROWS, self.job.start_rows, self.job.seed)
         first = first_course(self.job, self.job.begin(None))
         return Lesson(self.job, FixedBatch(self.job.start_rows), order, first, MadeUpReader(order))
 
 
-def course_of(kept: bytes | None) -> Course:
+def course_of(kept: bytes | None) -> TrainingCourse:
     """Return the course that a driver kept."""
     assert kept is not None
     found = pickle.loads(kept)
-    assert isinstance(found, Course)
+    assert isinstance(found, TrainingCourse)
     return found
 
 
-def course_alone(recipe: MadeUpRecipe, journal: Journal) -> Course:
+def course_alone(recipe: MadeUpRecipe, journal: Journal) -> TrainingCourse:
     """Return what one rank makes of the same steps."""
     lesson = recipe.lesson()
     lesson = Lesson(lesson.job, ReplayedBatch(journal), lesson.order, lesson.first, lesson.reader)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import closing
 
-import numpy as np
 import pytest
 
 from relaqs.executors.dask import DaskExecutor
-from relaqs.jobs.description import JobDescription
-from relaqs.sharing.view import Kind
 from relaqs.training.elastic.journal import Change
-from relaqs.training.elastic.turn_job import TurnJob, Wish
+from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
-from tests.relaqs.training.lessons import MadeUpRecipe, course_alone, course_of
+from tests.relaqs.training.gangs import gang, same_bits
 
 
 @pytest.fixture(scope="module")
@@ -23,17 +19,6 @@ def executor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskExecutor]
     log = tmp_path_factory.mktemp("turns") / "scheduler.log"
     with running_cluster(log, workers=4) as address, closing(DaskExecutor(address)) as executor:
         yield executor
-
-
-def gang(executor: DaskExecutor, name: str, wish: Wish, steps: float = math.inf) -> TurnJob:
-    description = JobDescription(name, Kind.TRAINING, name=name)
-    return TurnJob(name, MadeUpRecipe(), executor, wish, end_step=steps, description=description)
-
-
-def same_bits(job: TurnJob) -> bool:
-    """Whether a gang's model is that of one rank that made the same steps."""
-    found, wanted = course_of(job.kept), course_alone(MadeUpRecipe(), job.journal)
-    return found.step == wanted.step and all(map(np.array_equal, found.state, wanted.state))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -53,9 +38,24 @@ def test_ranks_come_and_go_while_it_trains(executor: DaskExecutor) -> None:
     job.start()
     eventually(lambda: job.rescales)
     for ranks, batch_rows in ((2, 128), (4, 256), (1, 64)):
-        job.resize(Wish(slots[-ranks:], batch_rows))
+        job.resize(Wish(slots[:ranks], batch_rows))
         eventually(lambda ranks=ranks: job.rescales[-1].ranks == ranks)
     job.end_at(job.step + 20)
     assert job.wait(LONG_SECONDS)
     assert [(each.ranks, each.batch_rows) for each in job.rescales] == [(1, 64), (2, 128), (4, 256), (1, 64)]
+    assert all(each.pause_seconds is not None for each in job.rescales[1:])
+    assert same_bits(job)
+
+
+def test_a_gang_moves_to_other_slots(executor: DaskExecutor) -> None:
+    """No rank of the new slots knows the state, so the last one that does takes part for a turn."""
+    slots = executor.slots()
+    job = gang(executor, "moved", Wish(slots[:1], 64))
+    job.start()
+    eventually(lambda: job.step)
+    job.resize(Wish(slots[2:], 64))
+    eventually(lambda: len(job.rescales) == 3)
+    job.end_at(job.step + 20)
+    assert job.wait(LONG_SECONDS)
+    assert [each.ranks for each in job.rescales] == [1, 2, 2]
     assert same_bits(job)
