@@ -480,9 +480,10 @@ class DaskExecutor:
     def _give_up_places(self, flight: JobInFlight, places: Collection[str]) -> None:
         """Drop the tasks that only these workers may run: the scheduler would keep them for ever."""
         for parcel in [parcel for parcel in flight.parcels.values() if parcel.place in places]:
-            del flight.parcels[parcel.key]
-            if (future := flight.futures.pop(parcel.key, None)) is not None:
+            if (future := flight.futures.get(parcel.key)) is not None:
                 future.release()
+            gone = ClusterError(f"the worker at {parcel.place} is gone, with what it ran")
+            self._hand_over(flight, TaskResult(parcel.key, None, 0.0, gone))
 
     def _stop(self, jobs: Collection[str]) -> None:
         """Ask the drivers of jobs that a plan stops to end them. They cancel their jobs here in turn."""

@@ -74,7 +74,7 @@ class TurnResult:
         generation, turn: which turn it was.
         step: how many steps the rank has made, with all before it.
         passes: how many passes these are.
-        made: the steps of this turn. Rank 0 tells them, and every rank where the generation is over.
+        made: the steps of this turn. Every rank tells them: any other may die before it has.
         broken: why the generation is over. None: it is not.
         missed: the peer that did not answer, where the generation is over.
         pause_seconds: between this rank's last step of the generation before and the first of this one; None
@@ -323,7 +323,7 @@ class _Report:
             work.turn,
             rank.step,
             rank.passes,
-            self._made(rank.step) if is_first or not is_whole else None,
+            self._made(rank.step),
             self.broken,
             self.missed,
             self.pause_seconds,

@@ -18,6 +18,7 @@ import secrets
 import threading
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
@@ -36,6 +37,7 @@ from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.lesson import Recipe
 from relaqs.training.elastic.membership import Membership, RankAddress, most_ranks
 from relaqs.training.elastic.rank import (
+    MEETING_SECONDS,
     DismissWork,
     PrepareWork,
     Restart,
@@ -48,9 +50,10 @@ TURN_SECONDS = 0.25  # the longest time for which others wait for a slot of the 
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
 PREPARE_SECONDS = 10.0  # after which a new rank is left out
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
+ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
 FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are gone
 KEEP_SECONDS = 10.0  # between two states that the driver keeps
-GRACE_SECONDS = 1.0  # for the other ranks to tell that their generation is over
+GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
 LOOK_SECONDS = 0.05  # between two looks at the clock
 
 
@@ -98,12 +101,12 @@ class Rescale:
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn in flight. broken_seconds: when the first rank told that its generation is over."""
+    """A turn in flight. over_seconds: until when a rank must answer, where its generation is over."""
 
     number: int
     membership: Membership
     results: dict[str, TurnResult] = field(default_factory=dict)
-    broken_seconds: float | None = None
+    over_seconds: float = math.inf
     core_seconds: float = 0.0
 
     @property
@@ -122,6 +125,7 @@ class StepLog:
         return len(self._rows)
 
     def note(self, made: StepsMade, ranks: int) -> None:
+        assert made.first_step <= len(self)
         new = slice(max(0, len(self) - made.first_step), None)
         self._rows.extend(made.batch_rows[new].tolist())
         self._rates.extend(made.rates[new].tolist())
@@ -182,6 +186,7 @@ class TurnJob:
         self._preparing: dict[str, float] = {}  # slots, since when
         self._left_out: set[str] = set()  # slots whose rank did not answer
         self._gone: set[str] = set()  # slots without a worker
+        self._lives: Counter[str] = Counter()  # how many ranks were lost on a slot
         self._looked_seconds = 0.0
         self._membership: Membership | None = None
         self._generation = -1
@@ -194,7 +199,7 @@ class TurnJob:
         self._noted_generation = -1
         self._cluster_slots: tuple[str, ...] = ()
         self._may_turn = False
-        self._has_asked = False
+        self._asked_seconds = -math.inf
 
     # From any thread.
 
@@ -279,7 +284,7 @@ class TurnJob:
         told = threading.Semaphore(0)
         slots = tuple(self._ready)
         for slot in slots:
-            self._send(slot, DismissWork(self._gang, slot), lambda result: told.release())
+            self._send(slot, DismissWork(self._rank_name(slot), slot), lambda result: told.release())
         over_seconds = time.monotonic() + PARTING_SECONDS
         for _ in slots:
             told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
@@ -287,6 +292,9 @@ class TurnJob:
 
     def _advance(self) -> None:
         """Do all that can be done now."""
+        if self._kept_step >= self._end_step:
+            self._end()
+            return
         self._prepare()
         self._regroup()
         if self._membership is None or self._is_over:
@@ -294,8 +302,8 @@ class TurnJob:
         if len(self._turns) < self._turns_most() and self._has_more():
             if self._may_turn:
                 self._send_turn(self._membership)
-            elif not self._has_asked:
-                self._has_asked = True
+            elif time.monotonic() - self._asked_seconds > ASK_SECONDS:
+                self._asked_seconds = time.monotonic()
                 self._executor.ask_turn(self.id)
 
     def _has_more(self) -> bool:
@@ -341,11 +349,14 @@ class TurnJob:
         """Start to prepare ranks on slots that are wanted and held."""
         if not self._ready and not self._preparing:  # nothing is left, so try again what did not answer
             self._left_out &= self._gone
+            self._lease(tuple(slot for slot in self._wish.slots if slot not in self._gone))
         for slot in self._wish.slots:
             is_new = slot not in self._ready and slot not in self._preparing and slot not in self._left_out
             if is_new and slot in self._leased:
                 self._preparing[slot] = time.monotonic()
-                self._submit(slot, PrepareWork(self._gang, slot, self._recipe), self._note_prepared)
+                self._submit(
+                    slot, PrepareWork(self._rank_name(slot), slot, self._recipe), self._note_prepared
+                )
 
     def _note_prepared(self, slot: str, result: TaskResult) -> None:
         self._preparing.pop(slot, None)
@@ -362,7 +373,7 @@ class TurnJob:
 
     def _regroup(self) -> None:
         """Make a new generation, if other ranks are there and wanted than those of the present one."""
-        if any(turn.broken_seconds is not None for turn in self._turns.values()):
+        if any(turn.over_seconds < math.inf for turn in self._turns.values()):
             return  # ranks that are still there will say so
         if self._is_waiting_for_slots() and (self._membership is not None or not self._had_ranks):
             return  # training goes on meanwhile
@@ -390,6 +401,10 @@ class TurnJob:
             return chosen
         return knowing[0], chosen[0]
 
+    def _rank_name(self, slot: str) -> str:
+        """Return the gang's name on a slot. A rank that was lost is another there."""
+        return f"{self._gang}-{self._lives[slot]}"
+
     def _is_waiting_for_slots(self) -> bool:
         return bool(self._preparing) or self._leased != {*self._asked_slots}
 
@@ -406,7 +421,7 @@ class TurnJob:
         self._knowing -= {*slots}
         for slot in slots:
             del self._ready[slot]
-            self._submit(slot, DismissWork(self._gang, slot), lambda slot, result: None)
+            self._submit(slot, DismissWork(self._rank_name(slot), slot), lambda slot, result: None)
 
     def _note_gone(self, slots: set[str]) -> None:
         self._gone |= slots
@@ -421,14 +436,14 @@ class TurnJob:
         for slot in slots:
             self._ready.pop(slot, None)
             self._preparing.pop(slot, None)
-        if not self._ready and self._had_ranks:  # what a rank there still knows must not come back
-            self._gang, self._had_ranks, self._reached = f"{self.id}-{secrets.token_hex(4)}", False, 0
-            self._knowing.clear()
+            self._lives[slot] += 1
+        if not self._ready:
+            self._had_ranks, self._reached = False, 0
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
         for turn in list(self._turns.values()):
             if not slots.isdisjoint(turn.missing):
-                turn.broken_seconds = turn.broken_seconds or time.monotonic()
+                self._note_broken(turn, MEETING_SECONDS + GRACE_SECONDS)  # others may wait in a meeting
                 self._close_if_whole(turn, slots)
 
     # Turns.
@@ -443,7 +458,7 @@ class TurnJob:
 
     def _turn_work(self, turn: _Turn, slot: str) -> TurnWork:
         return TurnWork(
-            self._gang,
+            self._rank_name(slot),
             slot,
             turn.membership,
             turn.number,
@@ -464,7 +479,7 @@ class TurnJob:
         return self.step >= self._end_step or time.monotonic() - self._kept_seconds >= KEEP_SECONDS
 
     def _note_may_turn(self) -> None:
-        self._may_turn, self._has_asked = True, False
+        self._may_turn, self._asked_seconds = True, -math.inf
 
     def _note_turn(self, slot: str, result: TaskResult) -> None:
         if isinstance(result.error, OSError | ClusterError):
@@ -480,10 +495,14 @@ class TurnJob:
         turn.results[slot] = told
         turn.core_seconds += result.core_seconds
         if told.broken is not None:
-            turn.broken_seconds = turn.broken_seconds or time.monotonic()
+            self._note_broken(turn, GRACE_SECONDS)
             if self._membership is turn.membership:
                 self._membership = None
         self._close_if_whole(turn, set())
+
+    def _note_broken(self, turn: _Turn, seconds: float) -> None:
+        """Note that a turn's generation is over. Its ranks have so long to say so."""
+        turn.over_seconds = min(turn.over_seconds, time.monotonic() + seconds)
 
     def _close_if_whole(self, turn: _Turn, gone: set[str]) -> None:
         if turn.missing - gone - self._left_out:
@@ -504,8 +523,6 @@ class TurnJob:
         if made:
             self._note_rescale(turn.membership, made, results)
         self._tell(turn)
-        if self._kept_step >= self._end_step:
-            self._end()
 
     def _tell(self, turn: _Turn) -> None:
         """Report a turn to the scheduler."""
@@ -532,7 +549,7 @@ class TurnJob:
                 del self._preparing[slot]
                 self._left_out.add(slot)
         for turn in list(self._turns.values()):
-            if turn.broken_seconds is not None and now - turn.broken_seconds > GRACE_SECONDS:
+            if now > turn.over_seconds:
                 self._lose(turn.missing)
 
     def _submit(self, slot: str, work: Work, done: Callable[[str, TaskResult], None]) -> None:

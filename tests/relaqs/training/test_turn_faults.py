@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
@@ -16,8 +16,18 @@ import pytest
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.leases import worker_of
 from relaqs.jobs.job import TaskResult
+from relaqs.training.elastic.rank import RANKS
 from relaqs.training.elastic.turn_job import TurnJob, Wish
-from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
+from tests.relaqs.executors.clusters import (
+    LONG_SECONDS,
+    address_of,
+    eventually,
+    free_port,
+    running_cluster,
+    scheduler_command,
+    started,
+    workers_command,
+)
 from tests.relaqs.training.gangs import gang, gang_of, same_bits
 from tests.relaqs.training.lessons import MadeUpRecipe
 
@@ -56,6 +66,12 @@ def goes_on(job: TurnJob, ranks: int, steps: int = 10) -> bool:
     return same_bits(job)
 
 
+def wake(process: int) -> None:
+    """Let a process go on that was stopped, if it is there."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGCONT)
+
+
 def before_prepared(job: TurnJob, slot: str, act: Callable[[], None]) -> None:
     """Act when a rank is ready, before its driver knows it."""
     note = job._note_prepared
@@ -85,7 +101,7 @@ def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
         assert goes_on(job, ranks=1)
         assert [each.batch_rows for each in job.rescales] == [32, 64]
     finally:
-        os.kill(process[slots[1]], signal.SIGCONT) if ends == signal.SIGSTOP else None
+        wake(process[slots[1]])
 
 
 @pytest.mark.parametrize("again", TIMES)
@@ -103,7 +119,7 @@ def test_a_rank_that_is_lost_at_the_meeting_costs_no_step(
         eventually(lambda: len(job.rescales) == 2)
         assert goes_on(job, ranks=1)
     finally:
-        os.kill(process[slots[1]], signal.SIGCONT) if ends == signal.SIGSTOP else None
+        wake(process[slots[1]])
 
 
 @pytest.mark.parametrize("again", TIMES)
@@ -122,7 +138,7 @@ def test_the_others_go_on_where_a_rank_is_lost_in_a_step(
         assert goes_on(job, ranks=1)
         assert time.monotonic() - began < LONG_SECONDS
     finally:
-        os.kill(process[slots[place]], signal.SIGCONT) if ends == signal.SIGSTOP else None
+        wake(process[slots[place]])
 
 
 @pytest.mark.parametrize("again", TIMES)
@@ -186,7 +202,7 @@ def test_nothing_of_a_gang_is_left_on_its_workers(executor: DaskExecutor) -> Non
     job = gang(executor, "leaves", Wish(executor.slots()[:2], 64), steps=5)
     job.start()
     assert job.wait(LONG_SECONDS)
-    assert set(executor._client.run(ranks_here).values()) <= {0}
+    assert set(executor._client.run(ranks_here, job.id).values()) == {0}
 
 
 def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
@@ -196,35 +212,28 @@ def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
         job.wait(LONG_SECONDS)
 
 
-def test_the_scheduler_is_started_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("again", TIMES[1:])
+def test_the_scheduler_is_started_again(tmp_path: Path, again: int) -> None:
     """Its workers end with it, so all ranks are lost. The driver says all anew."""
-    from contextlib import ExitStack
-
-    from tests.relaqs.executors.clusters import (
-        address_of,
-        free_port,
-        scheduler_command,
-        started,
-        workers_command,
-    )
-
     port = free_port()
     address = address_of(port)
     with ExitStack() as stack:
-        with started(*scheduler_command(port)):
-            stack.enter_context(started(*workers_command(address)))
-            executor = stack.enter_context(closing(DaskExecutor(address, connect_seconds=LONG_SECONDS)))
-            eventually(lambda: len(executor.slots()) == 2)
-            job = gang(executor, "outlives", Wish(executor.slots(), 64))
-            job.start()
-            eventually(lambda: job.step > 60)
-        stack.enter_context(started(*scheduler_command(port)))
+        first = stack.enter_context(started(*scheduler_command(port)))
+        stack.enter_context(started(*workers_command(address)))
+        executor = stack.enter_context(closing(DaskExecutor(address, connect_seconds=LONG_SECONDS)))
+        eventually(lambda: len(executor.slots()) == 2)
+        job = gang(executor, "outlives", Wish(executor.slots(), 64))
+        job.start()
+        eventually(lambda: job.step > 60)
+        first.kill()
+        first.wait(LONG_SECONDS)
         made = len(job.rescales)
+        stack.enter_context(started(*scheduler_command(port), log=tmp_path / "scheduler.log"))
+        stack.enter_context(started(*workers_command(address)))
         eventually(lambda: len(job.rescales) > made)
         assert goes_on(job, job.rescales[-1].ranks)
 
 
-def ranks_here() -> int:
-    from relaqs.training.elastic.rank import RANKS
-
-    return len(RANKS)
+def ranks_here(job_id: str) -> int:
+    """Return how many ranks of a job are in this process."""
+    return sum(gang.startswith(job_id) for gang, _ in RANKS._ranks)

@@ -8,9 +8,12 @@ from contextlib import closing
 import pytest
 
 from relaqs.executors.dask import DaskExecutor
+from relaqs.jobs.listener import RunState
+from relaqs.jobs.runner import JobRunner
 from relaqs.training.elastic.journal import Change
 from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
+from tests.relaqs.executors.toy_jobs import counting_job
 from tests.relaqs.training.gangs import gang, same_bits
 
 
@@ -59,3 +62,18 @@ def test_a_gang_moves_to_other_slots(executor: DaskExecutor) -> None:
     assert job.wait(LONG_SECONDS)
     assert [each.ranks for each in job.rescales] == [1, 2, 2]
     assert same_bits(job)
+
+
+def test_a_job_of_tasks_beside_a_gang_keeps_its_share(executor: DaskExecutor) -> None:
+    """Both may use all four cores. Turns of the gang wait while the other job is further behind."""
+    job = gang(executor, "beside", Wish(executor.slots(), 224))
+    job.start()
+    eventually(lambda: job.step)
+    runner = JobRunner(counting_job("tasks", steps=12, tasks=16, core_seconds=0.02), executor)
+    runner.start()
+    assert runner.wait(LONG_SECONDS)  # it would wait for ever behind a gang that takes every turn
+    assert runner.state is RunState.EXACT
+    since = job.step
+    eventually(lambda: job.step > since)
+    job.stop()
+    assert job.wait(LONG_SECONDS)
