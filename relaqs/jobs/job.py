@@ -45,11 +45,17 @@ class TaskKey:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One piece of a step. cores: how many it occupies while it runs; an exact query occupies several."""
+    """One piece of a step.
+
+    Attributes:
+        cores: how many it occupies while it runs; an exact query occupies several.
+        place: the worker that alone may run it, at once and before others' tasks. None: any, in its turn.
+    """
 
     key: TaskKey
     work: Work
     cores: int = 1
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

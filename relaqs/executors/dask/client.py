@@ -37,20 +37,29 @@ from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.messages import (
     Answer,
+    AskTurn,
     Cap,
     Credits,
     Demand,
     Enter,
+    GangAnswer,
+    Lease,
+    Leased,
     Leave,
+    MayTurn,
+    NoLeases,
     SetTarget,
     Setting,
     SetWaiting,
     SetWeight,
+    SlotsLost,
     StepFolded,
     Stops,
 )
 from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
+from relaqs.executors.dask.places import GangDriver, tell_driver
 from relaqs.executors.dask.task import run_task
+from relaqs.executors.leases import slots_of, worker_of
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
@@ -62,6 +71,7 @@ CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 60.0  # for a scheduler to be started again
 CLOSE_SECONDS = 10.0
 BREAK_SECONDS = 0.1  # within which all connections to a process that died break
+PLACED_PRIORITY = 1  # of tasks with a place, before all others that the worker has
 CAPACITY_SECONDS = 1.0  # how old the count of the cluster's cores may be: asking takes milliseconds
 
 
@@ -148,7 +158,7 @@ class DaskExecutor:
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         self._check_open()
         if tasks:
-            parcels = [Parcel(task.key, pickle.dumps(task), done) for task in tasks]
+            parcels = [Parcel(task.key, pickle.dumps(task), done, task.place) for task in tasks]
             self._do(self._submit, tasks[0].key.job, parcels)
 
     def report(self, job_id: str, report: StepReport) -> None:
@@ -162,6 +172,22 @@ class DaskExecutor:
 
     def set_waiting(self, job_id: str, is_waiting: bool) -> None:
         self._do(self._tell, job_id, SetWaiting(self._name_there(job_id), is_waiting))
+
+    def slots(self) -> tuple[str, ...]:
+        """Return all slots of the cluster: one for each thread of a worker."""
+        self._check_open()
+        try:
+            return slots_of(self._threads())
+        except OSError as error:
+            raise lost(self._address, error) from error
+
+    def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
+        """Ask that a gang hold these slots and no others. Its driver hears when it does."""
+        self._do(self._lease, job_id, slots)
+
+    def ask_turn(self, job_id: str) -> None:
+        """Ask for a gang's next turn. Its driver hears when it may take it."""
+        self._do(self._ask_turn, job_id)
 
     def status(self) -> ClusterStatus:
         """Return how the jobs of all clients stand. Those of this session go by the ids it gave them."""
@@ -229,10 +255,15 @@ class DaskExecutor:
 
     def _count_cores(self) -> int:
         """Return the threads of all workers. Raises OSError if the scheduler does not answer."""
+        return sum(self._threads().values())
+
+    def _threads(self) -> dict[str, int]:
         assert self._client.scheduler is not None
         # What Client.nthreads() asks, which would wait for a dead scheduler's answer for half a minute.
-        threads = self._client.sync(self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS)
-        return sum(threads.values())
+        threads: dict[str, int] = self._client.sync(
+            self._client.scheduler.ncores, callback_timeout=CONNECT_SECONDS
+        )
+        return threads
 
     # On the event loop of the client.
 
@@ -249,6 +280,16 @@ class DaskExecutor:
             flight.note(message)
             self._link.tell(message)
 
+    def _lease(self, job_id: str, slots: tuple[str, ...]) -> None:
+        if (flight := self._flights.get(job_id)) is not None:
+            flight.lease = Lease(flight.name, slots)
+            self._link.tell(flight.lease)
+
+    def _ask_turn(self, job_id: str) -> None:
+        if (flight := self._flights.get(job_id)) is not None:
+            flight.turn = AskTurn(flight.name)
+            self._link.tell(flight.turn)
+
     def _submit(self, job_id: str, parcels: Sequence[Parcel]) -> None:
         flight = self._flights.get(job_id)
         if flight is None:
@@ -259,7 +300,10 @@ class DaskExecutor:
 
     def _dispatch(self, flight: JobInFlight, parcels: Sequence[Parcel]) -> None:
         """Send tasks, or say how many wait for credits."""
-        if self._link.needs_credits:
+        if parcels and parcels[0].place is not None:  # a gang has asked before
+            for place in {parcel.place for parcel in parcels}:
+                self._send(flight, [parcel for parcel in parcels if parcel.place == place], place)
+        elif self._link.needs_credits:
             flight.held.extend(parcels)
             self._link.tell(Demand(flight.name, len(parcels)))
         else:
@@ -271,8 +315,8 @@ class DaskExecutor:
         if released := flight.released():
             self._send(flight, released)
 
-    def _send(self, flight: JobInFlight, parcels: Sequence[Parcel]) -> None:
-        """Submit tasks in one message."""
+    def _send(self, flight: JobInFlight, parcels: Sequence[Parcel], place: str | None = None) -> None:
+        """Submit tasks in one message, to the cluster or to one worker."""
         versions = named_versions()
         keys = [(flight.name, parcel.key.step, parcel.key.index) for parcel in parcels]
         graph = {
@@ -282,7 +326,14 @@ class DaskExecutor:
         }
         try:
             # fifo_timeout: each step has a priority of its own, so that the job's steps keep their order.
-            futures = self._client.get(graph, keys, sync=False, fifo_timeout="0ms")
+            futures = self._client.get(
+                graph,
+                keys,
+                sync=False,
+                fifo_timeout="0ms",
+                workers=None if place is None else [place],
+                priority=0 if place is None else PLACED_PRIORITY,
+            )
         except Exception as error:  # a closed client raises a bare Exception
             for parcel in parcels:
                 self._hand_over(flight, TaskResult(parcel.key, None, 0.0, lost(self._address, error)))
@@ -363,6 +414,7 @@ class DaskExecutor:
         """Tell a scheduler that was started again of all jobs, and send what has no result yet."""
         self._follow_answers()
         for flight in self._flights.values():
+            self._give_up_places(flight, {parcel.place for parcel in flight.parcels.values() if parcel.place})
             self._link.tell(Enter(flight.description, self._session))
             for message in flight.said():
                 self._link.tell(message)
@@ -395,6 +447,8 @@ class DaskExecutor:
                 self._stop(jobs)
             case Cap(job, cores):
                 self._cap(job, cores)
+            case Leased() | MayTurn() | SlotsLost() | NoLeases():
+                self._tell_gang(answer)
             case _:
                 assert_never(answer)
 
@@ -412,6 +466,24 @@ class DaskExecutor:
                 flight.description = replace(flight.description, cores_most=cores)
                 if self._link.takes_tasks:
                     self._send_held(flight)
+
+    def _tell_gang(self, answer: GangAnswer) -> None:
+        """Pass on what the plugin says to the driver of a gang. What ran on lost slots has no result."""
+        for flight in self._flights.values():
+            if flight.name == answer.job and isinstance(flight.driver, GangDriver):
+                if isinstance(answer, MayTurn):
+                    flight.turn = None
+                if isinstance(answer, SlotsLost):
+                    self._give_up_places(flight, {worker_of(slot) for slot in answer.slots})
+                tell_driver(flight.driver, answer)
+
+    def _give_up_places(self, flight: JobInFlight, places: Collection[str]) -> None:
+        """Drop the tasks that only these workers may run: the scheduler would keep them for ever."""
+        for parcel in [parcel for parcel in flight.parcels.values() if parcel.place in places]:
+            if (future := flight.futures.get(parcel.key)) is not None:
+                future.release()
+            gone = ClusterError(f"the worker at {parcel.place} is gone, with what it ran")
+            self._hand_over(flight, TaskResult(parcel.key, None, 0.0, gone))
 
     def _stop(self, jobs: Collection[str]) -> None:
         """Ask the drivers of jobs that a plan stops to end them. They cancel their jobs here in turn."""

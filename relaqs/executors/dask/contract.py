@@ -29,6 +29,8 @@ CREDIT_SETTING = "relaqs.credit-core-seconds"  # see `FairShares`
 
 _QUEUE_USE = re.compile(r"\bself\.queued\.(\w+)")
 _TURN = "qts = self.queued.peek()"
+_PINNED = "if ts.resource_restrictions or ts.worker_restrictions or ts.host_restrictions:"
+_COUNTED = "len(ws.processing) - len(ws.long_running)"
 
 
 def broken_contract(scheduler: Scheduler) -> str | None:
@@ -69,6 +71,26 @@ def broken_source(source: str) -> str | None:
     can_mark = "_data_producer" in inspect.signature(GraphTask).parameters
     if not can_mark or "run_spec.data_producer" not in source:
         return _changed("marks tasks that wait on it otherwise")
+    return None
+
+
+def broken_pinning(scheduler: Scheduler) -> str | None:
+    """Return why gangs cannot run on this scheduler, or None if they can.
+
+    A gang keeps others' tasks off its slots with two pinned tasks on each: they are not queued, and they
+    count as work of their worker.
+    """
+    if (why := broken_contract(scheduler)) is not None:
+        return why
+    return broken_pinning_source(inspect.getsource(distributed.scheduler))
+
+
+def broken_pinning_source(source: str) -> str | None:
+    """Return what the source of distributed/scheduler.py lacks for gangs, or None."""
+    if _PINNED not in source:
+        return _changed("queues tasks that one worker must run")
+    if _COUNTED not in source:
+        return _changed("counts the tasks of a worker otherwise")
     return None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from distributed import Future
 
-from relaqs.executors.dask.messages import Setting, StepFolded
+from relaqs.executors.dask.messages import AskTurn, Lease, Setting, StepFolded
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import TaskKey, TaskResult
@@ -18,11 +18,17 @@ KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """A task without a result, as it is sent. done: takes the result."""
+    """A task without a result, as it is sent.
+
+    Attributes:
+        done: takes the result.
+        place: the worker that alone may run it. None: any.
+    """
 
     key: TaskKey
     pickled: bytes
     done: Done
+    place: str | None = None
 
 
 @dataclass(slots=True)
@@ -36,6 +42,8 @@ class JobInFlight:
         futures: those of the tasks that were sent.
         held: the tasks that wait for credits, or for room below `most`.
         most: how many tasks may be on the cluster at once, None: as many as there are.
+        lease: the slots that a gang asked for last.
+        turn: that a gang waits for a turn.
     """
 
     description: JobDescription
@@ -44,6 +52,8 @@ class JobInFlight:
     futures: dict[TaskKey, Future[TaskResult]] = field(default_factory=dict)
     held: deque[Parcel] = field(default_factory=deque)
     most: int | None = None
+    lease: Lease | None = None
+    turn: AskTurn | None = None
     _reports: deque[StepFolded] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
     _settings: dict[type[Setting], Setting] = field(default_factory=dict)
 
@@ -63,7 +73,11 @@ class JobInFlight:
         else:
             self._settings[type(message)] = message
 
-    def said(self) -> Iterator[StepFolded | Setting]:
+    def said(self) -> Iterator[StepFolded | Setting | Lease | AskTurn]:
         """Yield what was said of the job, for a scheduler that does not know it."""
+        if self.lease is not None:
+            yield self.lease
+        if self.turn is not None:
+            yield self.turn
         yield from self._settings.values()
         yield from self._reports

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from relaqs.executors.dask.charges import Charges
@@ -39,6 +39,10 @@ class Enforcement(Protocol):
 
     def has_tasks_of(self, job: str) -> bool:
         """Whether tasks of a job of other programs wait or run."""
+        ...
+
+    def waiting(self) -> Collection[str]:
+        """Return the jobs with tasks that wait for a core."""
         ...
 
     def clear(self) -> None:
@@ -84,6 +88,9 @@ class QueueEnforcement:
 
     def has_tasks_of(self, job: str) -> bool:
         return self._queue.has_tasks_of(job) or self._charges.running(job) > 0
+
+    def waiting(self) -> Collection[str]:
+        return self._queue.jobs()
 
     def clear(self) -> None:
         self._queue.clear()
@@ -151,6 +158,9 @@ class CreditEnforcement:
 
     def has_tasks_of(self, job: str) -> bool:
         return self._charges.running(job) > 0
+
+    def waiting(self) -> Collection[str]:
+        return self._demand.keys()
 
     def clear(self) -> None:
         self._charges.clear()

@@ -70,6 +70,21 @@ class Demand:
 
 
 @dataclass(frozen=True, slots=True)
+class Lease:
+    """A gang wants to hold these slots and no others (`relaqs.executors.leases`)."""
+
+    job: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AskTurn:
+    """A gang wants to take its next turn on the slots that it holds."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """A job is over."""
 
@@ -99,7 +114,9 @@ class Bye:
 Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
 """What a scheduler that comes back must hear again: the newest one of each kind and job."""
 
-Message: TypeAlias = Enter | StepFolded | Setting | Demand | Leave | Share | ShareNoMore | Bye
+Message: TypeAlias = (
+    Enter | StepFolded | Setting | Demand | Lease | AskTurn | Leave | Share | ShareNoMore | Bye
+)
 
 # From the plugin to a session.
 
@@ -126,7 +143,41 @@ class Cap:
     cores: int
 
 
-Answer: TypeAlias = Credits | Stops | Cap
+@dataclass(frozen=True, slots=True)
+class Leased:
+    """A gang holds these slots now, and no others."""
+
+    job: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MayTurn:
+    """A gang may take one turn more."""
+
+    job: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsLost:
+    """Slots that a gang held, or waited for, are gone with their worker."""
+
+    job: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoLeases:
+    """Gangs cannot run on this cluster. why: the reason, for people."""
+
+    job: str
+    why: str
+
+
+GangAnswer: TypeAlias = Leased | MayTurn | SlotsLost | NoLeases
+"""What the plugin says to the driver of a gang."""
+
+Answer: TypeAlias = Credits | Stops | Cap | GangAnswer
 
 
 def tell_session(scheduler: Scheduler, session: str, answer: Answer) -> None:

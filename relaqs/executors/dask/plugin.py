@@ -48,15 +48,18 @@ from distributed import SchedulerPlugin
 from distributed.protocol import pickle
 
 from relaqs.executors.dask.charges import Charges
-from relaqs.executors.dask.contract import broken_contract, chosen_credit
+from relaqs.executors.dask.contract import broken_contract, broken_pinning, chosen_credit
 from relaqs.executors.dask.departed import Departed
+from relaqs.executors.dask.gangs import Gangs
 from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.messages import (
+    AskTurn,
     Bye,
     Cap,
     Demand,
     Enter,
+    Lease,
     Leave,
     Message,
     SetTarget,
@@ -129,6 +132,13 @@ class RelaqsPlugin(SchedulerPlugin):
         self._why_credits = broken_contract(scheduler)
         made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
         self._enforcement: Enforcement = made_by(scheduler, self._desk.turns, self._charges, self._account_of)
+        self._gangs = Gangs(
+            scheduler,
+            self._desk.turns,
+            self._session_of,
+            self._enforcement.waiting,
+            broken_pinning(scheduler),
+        )
         scheduler.stream_handlers[STREAM_OP] = self._on_message
         scheduler.handlers[HELLO_RPC] = self._hello
         scheduler.handlers[STATUS_RPC] = self._status
@@ -162,6 +172,8 @@ class RelaqsPlugin(SchedulerPlugin):
         elif finish in ("queued", "processing") and self._account_of(key) == FOREIGN:
             self._take_in(JobDescription(FOREIGN, name="tasks of other programs"))
         self._enforcement.moved(key, start, finish)
+        if finish in ENDS:
+            self._gangs.look()
         if finish == "forgotten":
             self._clients.forgotten(key)
 
@@ -177,6 +189,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def remove_worker(self, scheduler: Scheduler, worker: str, **kwargs: Any) -> None:
         self._departed.note(worker)
+        self._gangs.worker_gone(worker)
         self._plan_soon()
 
     def restart(self, scheduler: Scheduler) -> None:
@@ -211,6 +224,10 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._plan_soon()
             case Demand(job, count):
                 self._demand(job, count)
+            case Lease(job, slots):
+                self._gangs.lease(job, slots)
+            case AskTurn(job):
+                self._gangs.ask_turn(job)
             case Leave(job):
                 self._leave(job)
             case Share(name, weight):
@@ -229,6 +246,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _leave(self, job: str) -> None:
         if self._homes.pop(job, None) is not None:
+            self._gangs.left(job)
             self._desk.leave(job)
             self._enforcement.left(job)
             self._plan_soon()
@@ -292,6 +310,10 @@ class RelaqsPlugin(SchedulerPlugin):
         name = job_of(key)
         return name if name is not None and name in self._homes else self._clients.job_of(key)
 
+    def _session_of(self, job: str) -> str | None:
+        home = self._homes.get(job)
+        return None if home is None else home.session
+
     def _held_seconds(self) -> dict[str, list[float]]:
         """Return for how long each running task has held its core, by job, as the workers said last."""
         now, held = time.time(), defaultdict[str, list[float]](list)
@@ -341,6 +363,7 @@ class RelaqsPlugin(SchedulerPlugin):
             self._desk.set_waiting(job, is_waiting)
         self._stop(self._desk.share_out(time.monotonic(), self._cores()))
         self._enforcement.changed()
+        self._gangs.look()
         if len(self._desk):
             self._plan_in(EPOCH_SECONDS)
 

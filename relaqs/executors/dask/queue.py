@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableSet
+from collections.abc import Callable, Iterator, KeysView, MutableSet
 from typing import TYPE_CHECKING, Any
 
 from distributed.collections import HeapSet
@@ -27,6 +27,10 @@ class JobQueue(MutableSet["TaskState"]):
         self._account_of = account_of
         self._of_job: dict[str, HeapSet[TaskState]] = {}  # of jobs that have any
         self._job_of: dict[TaskState, str] = {}
+
+    def jobs(self) -> KeysView[str]:
+        """Return the jobs with waiting tasks."""
+        return self._of_job.keys()
 
     def has_tasks_of(self, job: str) -> bool:
         return job in self._of_job

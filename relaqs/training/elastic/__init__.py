@@ -5,4 +5,7 @@ shared by everything that carries a run: `order.py` (which rows come next), `cou
 next), `rates.py`, `noise.py`, `batches.py` (who decides how many rows a step has) and `journal.py` (what was
 decided). `piece_sums.py` runs on workers. `run_book.py` is what a driver keeps, `step_job.py` a carrier by
 tasks.
+
+The other carrier is a gang of ranks that live in workers. `turn_job.py` drives it, `rank.py` is one of them,
+`lesson.py` what they train, `membership.py` who trains together, `exchange.py` and `link.py` how they add up.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from relaqs_bootstrap.arrays import IntArray
@@ -15,6 +15,15 @@ from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import PartitionSource, add_sums, in_pairs
 from relaqs.training.rows import ALL, Rows, Sums
+
+
+class ReadsPieces(Protocol):
+    """What gives the rows of pieces: `PieceReader` does."""
+
+    @property
+    def order(self) -> Order: ...
+
+    def rows(self, piece: int) -> Rows: ...
 
 
 @dataclass(slots=True)
@@ -62,7 +71,7 @@ class PieceReader:
 
 
 def piece_sums(
-    job: MiniBatchTraining, state: Any, reader: PieceReader, step: int, pieces: Sequence[int] | IntArray
+    job: MiniBatchTraining, state: Any, reader: ReadsPieces, step: int, pieces: Sequence[int] | IntArray
 ) -> Sums:
     """Return the sums of some neighbouring pieces of a step, added in pairs.
 

@@ -1,0 +1,101 @@
+"""Gangs on the scheduler: which slots each holds, and whose next turn may start.
+
+A turn is one pinned task on each slot of a gang. Pinned tasks pass the queue by, so a gang asks before each
+turn. It may take the turn if no job with waiting tasks is further behind its share: the same clocks decide
+(`FairShares`).
+"""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import TYPE_CHECKING
+
+from relaqs.executors.dask.messages import (
+    GangAnswer,
+    Leased,
+    MayTurn,
+    NoLeases,
+    SlotsLost,
+    tell_session,
+)
+from relaqs.executors.leases import Leases, worker_of
+from relaqs.scheduling.shares import FairShares
+
+if TYPE_CHECKING:
+    from distributed.scheduler import Scheduler
+
+
+class Gangs:
+    """The gangs of all clients. All is called on the scheduler's event loop.
+
+    Args:
+        scheduler: passes answers on, and knows the workers.
+        shares: the clocks of all jobs.
+        session_of: the session of a job, None where the job has left.
+        waiting: the jobs with tasks that wait for a core.
+        why_not: why no gang can run here. None: they can.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        shares: FairShares,
+        session_of: Callable[[str], str | None],
+        waiting: Callable[[], Collection[str]],
+        why_not: str | None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._shares = shares
+        self._session_of = session_of
+        self._waiting = waiting
+        self._why_not = why_not
+        self._leases = Leases()
+        self._asking: set[str] = set()  # gangs that wait for a turn
+
+    def lease(self, job: str, slots: Collection[str]) -> None:
+        """Let a gang hold these slots as soon as they are free."""
+        if self._why_not is not None:
+            self._tell(NoLeases(job, self._why_not))
+            return
+        there = self._scheduler.workers
+        if gone := tuple(slot for slot in slots if worker_of(slot) not in there):
+            self._tell(SlotsLost(job, gone))
+        self._granted(self._leases.ask(job, [slot for slot in slots if slot not in gone]))
+
+    def ask_turn(self, job: str) -> None:
+        """A gang wants its next turn."""
+        if job in self._shares:
+            self._asking.add(job)
+            self.look()
+
+    def look(self) -> None:
+        """Let those gangs take their turn that are due."""
+        while self._asking:
+            due = self._shares.next({*self._waiting(), *self._asking})
+            if due not in self._asking:
+                return
+            self._asking.remove(due)
+            self._tell(MayTurn(due))
+
+    def left(self, job: str) -> None:
+        """A gang is over."""
+        self._asking.discard(job)
+        if job in self._leases.gangs():
+            self._granted(self._leases.release(job))
+
+    def worker_gone(self, worker: str) -> None:
+        """The slots of a worker are gone."""
+        for job, slots in self._leases.lost(worker).items():
+            self._tell(SlotsLost(job, slots))
+        self._granted(self._leases.granted())
+
+    def _granted(self, jobs: Iterable[str]) -> None:
+        for job in jobs:
+            self._tell(Leased(job, self._leases.held(job)))
+
+    def _tell(self, answer: GangAnswer) -> None:
+        if (session := self._session_of(answer.job)) is not None:
+            tell_session(self._scheduler, session, answer)

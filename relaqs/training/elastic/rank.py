@@ -1,0 +1,408 @@
+"""A rank's life: it is prepared on a slot, keeps its state there, and trains with its peers in turns.
+
+A turn is a pinned task on each slot of a gang. The tasks of one turn meet, make steps together, and end at
+the same step. Between turns the state stays in the worker's process, here in `RANKS`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from relaqs_bootstrap.arrays import FloatArray, IntArray
+
+from relaqs.training.elastic.course import TrainingCourse
+from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
+from relaqs.training.elastic.lesson import Lesson, Recipe
+from relaqs.training.elastic.link import ExchangeBrokenError
+from relaqs.training.elastic.membership import Membership, RankAddress
+from relaqs.training.elastic.order import subtrees
+from relaqs.training.one_thread import one_thread
+from relaqs.training.rows import Sums
+
+IDLE_SECONDS = 30.0  # a rank that had no turn for so long is freed: its driver died
+MEETING_SECONDS = 2.0  # for the ranks of a generation to come together
+LIMIT_STEPS = 10.0  # a peer may take so many times the median step, and at least MEETING_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class StepsMade:
+    """Steps that were made one after another, as arrays of one entry a step."""
+
+    first_step: int
+    batch_rows: IntArray
+    rates: FloatArray
+    losses: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.batch_rows)
+
+    @property
+    def end(self) -> int:
+        """The first step after them."""
+        return self.first_step + len(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """Where ranks begin that know nothing: a gang's first ones, or those after all others died.
+
+    Attributes:
+        course: pickled; None: the first one.
+        first_step: the step after it.
+        batch_rows: of the steps that were made before and are made again in the same way, shape (steps,).
+    """
+
+    course: bytes | None
+    first_step: int
+    batch_rows: IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """What a turn of one rank gave.
+
+    Attributes:
+        slot: the rank's slot.
+        generation, turn: which turn it was.
+        step: how many steps the rank has made, with all before it.
+        passes: how many passes these are.
+        made: the steps of this turn. Every rank tells them: any other may die before it has.
+        broken: why the generation is over. None: it is not.
+        missed: the peer that did not answer, where the generation is over.
+        pause_seconds: between this rank's last step of the generation before and the first of this one; None
+            where that was not in this turn.
+        step_seconds: the median of its steps.
+        kept: the pickled course of rank 0, at the end of a pass or where the driver asked for it.
+    """
+
+    slot: str
+    generation: int
+    turn: int
+    step: int = 0
+    passes: int = 0
+    made: StepsMade | None = None
+    broken: str | None = None
+    missed: int | None = None
+    pause_seconds: float | None = None
+    step_seconds: float = 0.0
+    kept: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareWork:
+    """Prepares a rank on a slot, and returns its address. A rank that is there already stays as it is."""
+
+    gang: str
+    slot: str
+    recipe: Recipe
+
+    def run(self, owner: str) -> RankAddress:
+        if (rank := RANKS.get(self.gang, self.slot)) is None:
+            lesson = self.recipe.lesson(owner)
+            rank = RANKS.put(self.gang, Rank(self.slot, lesson))
+        return rank.address
+
+
+@dataclass(frozen=True, slots=True)
+class DismissWork:
+    """Frees ranks that are not needed any more."""
+
+    gang: str
+    slot: str
+
+    def run(self, owner: str) -> None:
+        RANKS.forget(self.gang, self.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnWork:
+    """One rank's part in a turn.
+
+    Attributes:
+        gang, slot: which rank.
+        turn: 0, 1, 2, … over all generations.
+        seconds: how long the turn lasts. Rank 0's clock counts.
+        end_step: the step at which the run is over.
+        restart: where it begins if no rank knows anything.
+        keeps: whether rank 0 returns its course.
+    """
+
+    gang: str
+    slot: str
+    membership: Membership
+    turn: int
+    seconds: float
+    end_step: float
+    restart: Restart | None = None
+    keeps: bool = False
+
+    def run(self, owner: str) -> TurnResult:
+        if (rank := RANKS.get(self.gang, self.slot)) is None:
+            return TurnResult(self.slot, self.membership.generation, self.turn, broken="it was freed")
+        with rank.lock, one_thread():
+            return rank.take(self)
+
+    def batch_at(self, step: int) -> int | None:
+        """Return how many rows a step shall have. None: the job's rule says it."""
+        if (again := self.restart) is not None and step < again.first_step + len(again.batch_rows):
+            return int(again.batch_rows[step - again.first_step])
+        return self.membership.batch_rows
+
+
+class Rank:
+    """One rank on its slot. `lock` is held in a turn: a worker with several threads may start two at once."""
+
+    def __init__(self, slot: str, lesson: Lesson) -> None:
+        here = place_here()
+        self._listener = socket.create_server((here.host, 0), family=here.family, backlog=64)
+        self._encryption = here.encryption
+        host, port = self._listener.getsockname()[:2]
+        self.address = RankAddress(slot, host, port)
+        self.lock = threading.Lock()
+        self.used_seconds = time.monotonic()
+        self._lesson = lesson
+        self._now: TrainingCourse | None = None
+        self._generation = -1
+        self._exchange: SocketExchange | None = None
+        self._stepped_seconds: float | None = None  # when the last step ended, on the monotonic clock
+        self._paces: list[float] = []  # of the last steps
+
+    def take(self, work: TurnWork) -> TurnResult:
+        """Take part in a turn."""
+        report = _Report()
+        try:
+            self._join(work, report)
+            self._train(work, report)
+        except ExchangeBrokenError as error:
+            self._leave()
+            report.broken, report.missed = str(error), error.peer
+        self.used_seconds = time.monotonic()
+        return report.told(self, work)
+
+    def close(self) -> None:
+        """Free the rank. A turn that still runs ends."""
+        if (exchange := self._exchange) is not None:
+            exchange.close()
+        with self.lock:
+            self._leave()
+            self._listener.close()
+
+    def is_idle_since(self, seconds: float) -> bool:
+        """Whether it had no turn since then, on the monotonic clock."""
+        return self.used_seconds < seconds and not self.lock.locked()
+
+    @property
+    def step(self) -> int:
+        return 0 if self._now is None else self._now.step
+
+    @property
+    def passes(self) -> int:
+        return 0 if self._now is None else self._now.passes
+
+    @property
+    def is_between_passes(self) -> bool:
+        return self._now is not None and self._now.is_between_passes
+
+    def packed(self) -> bytes:
+        return pickle.dumps(self._now, protocol=5)
+
+    def _join(self, work: TurnWork, report: _Report) -> None:
+        """Be in the generation of a turn: meet its ranks, and have the state of the one that is furthest."""
+        there = work.membership
+        if there.generation == self._generation:
+            if self._exchange is None:
+                raise ExchangeBrokenError(there.rank_of(work.slot), "this generation is over")
+            return
+        self._leave()
+        self._generation = there.generation
+        self._paces.clear()
+        rank = there.rank_of(work.slot)
+        self._exchange = meet(there, rank, self._listener, self._encryption, MEETING_SECONDS)
+        steps = np.zeros(there.size)
+        steps[rank] = 0 if self._now is None else 1 + self._now.step
+        (steps,) = self._exchange.all_reduce((steps,))
+        self._agree(work, steps, rank)
+        report.is_first_of_generation = True
+
+    def _agree(self, work: TurnWork, steps: Any, rank: int) -> None:
+        """Take the state of the rank that is furthest, or the first one where none has any."""
+        assert self._exchange is not None
+        root = int(np.argmax(steps))
+        if not steps[root]:
+            self._now = self._first(work) if rank == root else None
+        if not np.all(steps == steps[root]) or not steps[root]:
+            self._now = self._exchange.broadcast(self._now, root)
+
+    def _first(self, work: TurnWork) -> TrainingCourse:
+        if work.restart is None or work.restart.course is None:
+            return self._lesson.first
+        found: TrainingCourse = pickle.loads(work.restart.course)
+        return found
+
+    def _leave(self) -> None:
+        if (exchange := self._exchange) is not None:
+            self._exchange = None
+            exchange.free()
+
+    def _train(self, work: TurnWork, report: _Report) -> None:
+        """Make steps until rank 0 says that the turn is over, or a pass is, or the run."""
+        rank = work.membership.rank_of(work.slot)
+        shares = partial(subtrees, ranks=work.membership.size)
+        over_seconds = time.monotonic() + work.seconds
+        is_over = self.step >= work.end_step
+        while not is_over:
+            started_seconds = time.monotonic()
+            is_over = self._step(work, rank, shares, started_seconds >= over_seconds, report)
+            is_over |= self.step >= work.end_step or self.is_between_passes
+            report.note_step(self._stepped_seconds, started_seconds)
+            self._stepped_seconds = time.monotonic()
+            self._note_pace(self._stepped_seconds - started_seconds)
+
+    def _step(
+        self,
+        work: TurnWork,
+        rank: int,
+        shares: Callable[[int], Iterator[slice]],
+        is_late: bool,
+        report: _Report,
+    ) -> bool:
+        """Make one step with the peers. Return whether rank 0 said that it is the last of the turn."""
+        assert self._exchange is not None
+        assert self._now is not None
+        course = self._now
+        step = self._lesson.next(course, work.batch_at(course.step))
+        mine = step.pieces[list(shares(len(step.pieces)))[rank]]
+        own: Sums | None = None
+        if len(mine):
+            ends = np.array([float(is_late and rank == 0)])
+            own = (*self._lesson.sums(course, mine), ends)
+        *sums, ends = self._exchange.all_reduce(own)
+        report.steps.append((step.batch_rows, step.rate, float(sums[0]) / step.rows))
+        self._now = self._lesson.after(course, step, tuple(sums))
+        return bool(ends[-1])
+
+    def _note_pace(self, seconds: float) -> None:
+        self._paces = [*self._paces[-20:], seconds]
+        assert self._exchange is not None
+        self._exchange.limit_seconds = max(MEETING_SECONDS, LIMIT_STEPS * self.step_seconds)
+
+    @property
+    def step_seconds(self) -> float:
+        return float(np.median(self._paces)) if self._paces else 0.0
+
+
+@dataclass(slots=True)
+class _Report:
+    """What is noted in a turn for its result."""
+
+    steps: list[tuple[int, float, float]] = field(default_factory=list)
+    broken: str | None = None
+    missed: int | None = None
+    pause_seconds: float | None = None
+    is_first_of_generation: bool = False
+
+    def note_step(self, before_seconds: float | None, started_seconds: float) -> None:
+        if self.is_first_of_generation and before_seconds is not None:
+            self.pause_seconds = started_seconds - before_seconds
+        self.is_first_of_generation = False
+
+    def told(self, rank: Rank, work: TurnWork) -> TurnResult:
+        is_first, is_whole = work.membership.rank_of(work.slot) == 0, self.broken is None
+        keeps = is_first and is_whole and (work.keeps or (self.steps and rank.is_between_passes))
+        return TurnResult(
+            work.slot,
+            work.membership.generation,
+            work.turn,
+            rank.step,
+            rank.passes,
+            self._made(rank.step),
+            self.broken,
+            self.missed,
+            self.pause_seconds,
+            rank.step_seconds,
+            rank.packed() if keeps else None,
+        )
+
+    def _made(self, step: int) -> StepsMade:
+        rows, rates, losses = zip(*self.steps, strict=True) if self.steps else ((), (), ())
+        first = step - len(self.steps)
+        return StepsMade(first, np.array(rows, dtype=np.int64), np.array(rates), np.array(losses))
+
+
+class Ranks:
+    """The ranks that live in this process, by gang and slot. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._ranks: dict[tuple[str, str], Rank] = {}
+        self._sweeper: threading.Timer | None = None
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def get(self, gang: str, slot: str) -> Rank | None:
+        with self._lock:
+            if (rank := self._ranks.get((gang, slot))) is not None:
+                rank.used_seconds = time.monotonic()
+            return rank
+
+    def put(self, gang: str, rank: Rank) -> Rank:
+        with self._lock:
+            self._ranks[gang, rank.address.slot] = rank
+            self._sweep_later()
+        return rank
+
+    def forget(self, gang: str, slot: str) -> None:
+        with self._lock:
+            rank = self._ranks.pop((gang, slot), None)
+        if rank is not None:
+            rank.close()
+
+    def _sweep_later(self) -> None:
+        if self._sweeper is None:
+            self._sweeper = threading.Timer(IDLE_SECONDS, self._sweep)
+            self._sweeper.daemon = True
+            self._sweeper.start()
+
+    def _sweep(self) -> None:
+        with self._lock:
+            self._sweeper = None
+            oldest = time.monotonic() - IDLE_SECONDS
+            idle = [key for key, rank in self._ranks.items() if rank.is_idle_since(oldest)]
+            freed = [self._ranks.pop(key) for key in idle]
+            if self._ranks:
+                self._sweep_later()
+        for rank in freed:
+            rank.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceHere:
+    """Where this process can be reached by its peers, and how they speak."""
+
+    host: str
+    family: socket.AddressFamily
+    encryption: Encryption | None
+
+
+def place_here() -> PlaceHere:
+    """Return it: a Dask worker's own address and its own certificates; else this machine alone."""
+    from relaqs.executors.dask.places import worker_here
+
+    if (here := worker_here()) is None:
+        return PlaceHere("127.0.0.1", socket.AF_INET, None)
+    encryption = None
+    if here.calling is not None and here.called is not None:
+        encryption = Encryption(here.calling, here.called)
+    return PlaceHere(here.host, socket.AF_INET6 if ":" in here.host else socket.AF_INET, encryption)
+
+
+RANKS = Ranks()

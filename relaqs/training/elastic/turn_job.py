@@ -1,0 +1,571 @@
+"""Drives a gang whose ranks live in the workers of a cluster, turn by turn, and changes it while it runs.
+
+**The idea.** A turn is one pinned task on each slot. Two turns are in flight, so that the next one waits on
+its worker when one ends, and no other task gets in between. What changes (slots, rows of a mini-batch, a
+death) makes a new generation: turns in flight end, the next turn carries the new membership, and the ranks
+meet anew.
+
+    slots a    generation 0: turn 0 | turn 1 | turn 2 │ generation 1: turn 3 | turn 4
+    slots b          prepare: import, build, read ... │                turn 3 | turn 4
+
+All that happens arrives in one mailbox and is handled by one thread, so a gang needs no lock.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+import numpy as np
+from relaqs_bootstrap.arrays import IntArray
+from relaqs_engine.errors import ClusterError
+
+from relaqs.executors.leases import worker_of
+from relaqs.jobs.background import background_thread
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Done, Stoppable
+from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.training.elastic.journal import Journal
+from relaqs.training.elastic.lesson import Recipe
+from relaqs.training.elastic.membership import Membership, RankAddress, most_ranks
+from relaqs.training.elastic.rank import (
+    MEETING_SECONDS,
+    DismissWork,
+    PrepareWork,
+    Restart,
+    StepsMade,
+    TurnResult,
+    TurnWork,
+)
+
+TURN_SECONDS = 0.25  # the longest time for which others wait for a slot of the gang
+TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
+PREPARE_SECONDS = 10.0  # after which a new rank is left out
+PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
+ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
+FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are gone
+KEEP_SECONDS = 10.0  # between two states that the driver keeps
+GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
+LOOK_SECONDS = 0.05  # between two looks at the clock
+
+
+class GangExecutor(Protocol):
+    """Where gangs run: a Dask cluster (`relaqs.executors.dask.DaskExecutor`)."""
+
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None: ...
+    def submit(self, tasks: Sequence[Task], done: Done) -> None: ...
+    def report(self, job_id: str, report: StepReport) -> None: ...
+    def cancel(self, job_id: str) -> None: ...
+    def lease(self, job_id: str, slots: tuple[str, ...]) -> None: ...
+    def ask_turn(self, job_id: str) -> None: ...
+    def slots(self) -> tuple[str, ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """How a gang is to train from now on.
+
+    Attributes:
+        slots: those it may hold. A power of two of them is used.
+        batch_rows: rows of a mini-batch, over all ranks. None: the job's own rule says it.
+    """
+
+    slots: tuple[str, ...]
+    batch_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """A change of the gang that was carried out.
+
+    Attributes:
+        step: the first step after it.
+        ranks, batch_rows: since then.
+        pause_seconds: from the end of the last step before to the start of that one, of the worst rank. None
+            where no rank had made a step before.
+    """
+
+    step: int
+    ranks: int
+    batch_rows: int
+    pause_seconds: float | None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A turn in flight. over_seconds: until when a rank must answer, where its generation is over."""
+
+    number: int
+    membership: Membership
+    results: dict[str, TurnResult] = field(default_factory=dict)
+    over_seconds: float = math.inf
+    core_seconds: float = 0.0
+
+    @property
+    def missing(self) -> set[str]:
+        return {*self.membership.slots} - {*self.results}
+
+
+class StepLog:
+    """The steps that were made, each once. What is made again is what was made before."""
+
+    def __init__(self) -> None:
+        self._rows, self._rates, self._ranks = array("q"), array("d"), array("q")
+        self.losses = array("d")
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def note(self, made: StepsMade, ranks: int) -> None:
+        assert made.first_step <= len(self)
+        new = slice(max(0, len(self) - made.first_step), None)
+        self._rows.extend(made.batch_rows[new].tolist())
+        self._rates.extend(made.rates[new].tolist())
+        self.losses.extend(made.losses[new].tolist())
+        self._ranks.extend([ranks] * (len(self._rows) - len(self._ranks)))
+
+    def rows_since(self, step: int) -> IntArray:
+        return np.array(self._rows[step:], dtype=np.int64)
+
+    def journal(self) -> Journal:
+        return Journal(np.array(self._rows), np.array(self._rates), np.array(self._ranks))
+
+
+class TurnJob:
+    """A gang in training. Its ranks are on slots that `resize` names.
+
+    Args:
+        job_id: unique in its session.
+        recipe: what is trained.
+        executor: where.
+        wish: how it begins.
+        end_step: after how many steps it ends. inf: when it is stopped.
+        description: what the scheduler knows of it. None: its id.
+    """
+
+    def __init__(
+        self,
+        job_id: str,
+        recipe: Recipe,
+        executor: GangExecutor,
+        wish: Wish,
+        *,
+        end_step: float = math.inf,
+        description: JobDescription | None = None,
+    ) -> None:
+        self.id = job_id
+        self._gang = f"{job_id}-{secrets.token_hex(4)}"
+        self._recipe = recipe
+        self._executor = executor
+        self._end_step = end_step
+        self._description = description or JobDescription(job_id)
+        self._mailbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._thread = background_thread(self._run, f"relaqs-gang-{job_id}")
+        self._ended = threading.Event()
+        self._is_over = False
+        self.error: BaseException | None = None
+        # What has been reached.
+        self._steps = StepLog()
+        self.rescales: list[Rescale] = []
+        self._kept: bytes | None = None
+        self._kept_step = 0
+        self._kept_seconds = time.monotonic()
+        # What is wanted, and what is there.
+        self._wish = wish
+        self._leased: set[str] = set()
+        self._asked_slots: tuple[str, ...] = ()
+        self._ready: dict[str, RankAddress] = {}
+        self._preparing: dict[str, float] = {}  # slots, since when
+        self._left_out: set[str] = set()  # slots whose rank did not answer
+        self._gone: set[str] = set()  # slots without a worker
+        self._lives: Counter[str] = Counter()  # how many ranks were lost on a slot
+        self._looked_seconds = 0.0
+        self._membership: Membership | None = None
+        self._generation = -1
+        self._turns: dict[int, _Turn] = {}
+        self._numbers = 0
+        self._keys = 0
+        self._had_ranks = False  # of the present gang; else all begin from what the driver has
+        self._knowing: set[str] = set()  # slots of ranks that have a state
+        self._reached = 0  # the steps that the ranks of the present gang have done
+        self._noted_generation = -1
+        self._cluster_slots: tuple[str, ...] = ()
+        self._may_turn = False
+        self._asked_seconds = -math.inf
+
+    # From any thread.
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def resize(self, wish: Wish) -> None:
+        """Train on other slots, or with other rows a step, as soon as the ranks there are ready."""
+        self._post(lambda: self._take_wish(wish))
+
+    def end_at(self, step: int) -> None:
+        """Let it end after so many steps, or as soon as it can after that."""
+        self._post(lambda: self._take_end(step))
+
+    def stop(self) -> None:
+        self._post(self._end)
+
+    def wait(self, timeout_seconds: float | None = None) -> bool:
+        """Wait for the end. Return whether it came. Raises the error that the gang ended with."""
+        if not self._ended.wait(timeout_seconds):
+            return False
+        if self.error is not None:
+            raise self.error
+        return True
+
+    @property
+    def step(self) -> int:
+        """How many steps are done."""
+        return len(self._steps)
+
+    @property
+    def losses(self) -> Sequence[float]:
+        """The loss of each step, before it changed the model."""
+        return self._steps.losses
+
+    @property
+    def journal(self) -> Journal:
+        return self._steps.journal()
+
+    @property
+    def kept(self) -> bytes | None:
+        """The last course that the driver has, pickled. After `end_step` it is the last of all."""
+        return self._kept
+
+    # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
+
+    def leased(self, slots: tuple[str, ...]) -> None:
+        self._post(lambda: self._note_leased(slots))
+
+    def may_turn(self) -> None:
+        self._post(self._note_may_turn)
+
+    def slots_lost(self, slots: tuple[str, ...]) -> None:
+        self._post(lambda: self._note_gone({*slots}))
+
+    def refused(self, why: str) -> None:
+        self._post(lambda: self._fail(ClusterError(f"no gang can run on this cluster: {why}")))
+
+    def _post(self, event: Callable[[], None]) -> None:
+        self._mailbox.put(event)
+
+    # On the gang's own thread.
+
+    def _run(self) -> None:
+        try:
+            self._executor.enter(self._description, self)
+            self._take_wish(self._wish)
+            while not self._is_over:
+                self._advance()
+                try:
+                    self._mailbox.get(timeout=LOOK_SECONDS)()
+                except Empty:
+                    self._look_at_the_clock()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self._part()
+            self._ended.set()
+
+    def _part(self) -> None:
+        """Free the ranks, and leave the cluster."""
+        told = threading.Semaphore(0)
+        slots = tuple(self._ready)
+        for slot in slots:
+            self._send(slot, DismissWork(self._rank_name(slot), slot), lambda result: told.release())
+        over_seconds = time.monotonic() + PARTING_SECONDS
+        for _ in slots:
+            told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
+        self._executor.cancel(self.id)
+
+    def _advance(self) -> None:
+        """Do all that can be done now."""
+        if self._kept_step >= self._end_step:
+            self._end()
+            return
+        self._prepare()
+        self._regroup()
+        if self._membership is None or self._is_over:
+            return
+        if len(self._turns) < self._turns_most() and self._has_more():
+            if self._may_turn:
+                self._send_turn(self._membership)
+            elif time.monotonic() - self._asked_seconds > ASK_SECONDS:
+                self._asked_seconds = time.monotonic()
+                self._executor.ask_turn(self.id)
+
+    def _has_more(self) -> bool:
+        """Return whether there are steps to make, or their state is to be fetched."""
+        return self.step < self._end_step or (not self._turns and self._kept_step < self._end_step)
+
+    def _turns_most(self) -> int:
+        """Return how many turns may be in flight. A worker of several threads would start both at once."""
+        assert self._membership is not None
+        workers = [worker_of(slot) for slot in self._cluster_slots]
+        alone = all(workers.count(worker_of(slot)) == 1 for slot in self._membership.slots)
+        return TURNS_IN_FLIGHT if alone else 1
+
+    # What is wanted.
+
+    def _take_wish(self, wish: Wish) -> None:
+        self._wish = wish
+        self._cluster_slots = self._executor.slots()
+        self._left_out.clear()
+        self._lease(tuple(dict.fromkeys((*wish.slots, *self._used_slots()))))
+
+    def _take_end(self, step: int) -> None:
+        self._end_step = max(step, self.step)
+
+    def _find_slots(self) -> None:
+        """Go on elsewhere: all workers that the gang was to run on are gone."""
+        if found := self._executor.slots()[: len(self._wish.slots)]:
+            self._take_wish(Wish(found, self._wish.batch_rows))
+
+    def _used_slots(self) -> tuple[str, ...]:
+        current = () if self._membership is None else self._membership.slots
+        return (*current, *(slot for turn in self._turns.values() for slot in turn.membership.slots))
+
+    def _lease(self, slots: tuple[str, ...]) -> None:
+        if slots != self._asked_slots:
+            self._asked_slots = slots
+            self._executor.lease(self.id, slots)
+
+    def _note_leased(self, slots: tuple[str, ...]) -> None:
+        self._leased = {*slots}
+
+    def _prepare(self) -> None:
+        """Start to prepare ranks on slots that are wanted and held."""
+        if not self._ready and not self._preparing:  # nothing is left, so try again what did not answer
+            self._left_out &= self._gone
+            self._lease(tuple(slot for slot in self._wish.slots if slot not in self._gone))
+        for slot in self._wish.slots:
+            is_new = slot not in self._ready and slot not in self._preparing and slot not in self._left_out
+            if is_new and slot in self._leased:
+                self._preparing[slot] = time.monotonic()
+                self._submit(
+                    slot, PrepareWork(self._rank_name(slot), slot, self._recipe), self._note_prepared
+                )
+
+    def _note_prepared(self, slot: str, result: TaskResult) -> None:
+        self._preparing.pop(slot, None)
+        if isinstance(result.error, OSError | ClusterError):
+            self._left_out.add(slot)
+        elif result.error is not None:
+            self._fail(result.error)
+        else:
+            assert isinstance(result.value, RankAddress)
+            self._left_out.discard(slot)  # it was given up, and comes late
+            self._ready[slot] = result.value
+
+    # Generations.
+
+    def _regroup(self) -> None:
+        """Make a new generation, if other ranks are there and wanted than those of the present one."""
+        if any(turn.over_seconds < math.inf for turn in self._turns.values()):
+            return  # ranks that are still there will say so
+        if self._is_waiting_for_slots() and (self._membership is not None or not self._had_ranks):
+            return  # training goes on meanwhile
+        wanted = [slot for slot in self._wish.slots if slot in self._ready]
+        if not wanted:
+            return
+        chosen = self._bridged(tuple(wanted[: most_ranks(len(wanted))]))
+        present = self._membership
+        if present is not None and (present.slots, present.batch_rows) == (chosen, self._wish.batch_rows):
+            self._let_go()
+            return
+        self._had_ranks = True
+        self._generation += 1
+        self._membership = Membership(
+            self._generation,
+            tuple(self._ready[slot] for slot in chosen),
+            self._wish.batch_rows,
+            secrets.token_hex(16),
+        )
+
+    def _bridged(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the slots of the next generation. One of its ranks must know the state, if any rank does."""
+        knowing = [slot for slot in self._knowing if slot in self._ready]
+        if not knowing or not self._knowing.isdisjoint(chosen):
+            return chosen
+        return knowing[0], chosen[0]
+
+    def _rank_name(self, slot: str) -> str:
+        """Return the gang's name on a slot. A rank that was lost is another there."""
+        return f"{self._gang}-{self._lives[slot]}"
+
+    def _is_waiting_for_slots(self) -> bool:
+        return bool(self._preparing) or self._leased != {*self._asked_slots}
+
+    def _let_go(self) -> None:
+        """Give slots back on which no turn runs any more."""
+        if self._preparing or not self._asked_slots:
+            return
+        used = {*self._used_slots(), *self._wish.slots}
+        if unused := {*self._asked_slots} - used:
+            self._dismiss(tuple(slot for slot in self._ready if slot in unused))
+            self._lease(tuple(slot for slot in self._asked_slots if slot in used))
+
+    def _dismiss(self, slots: tuple[str, ...]) -> None:
+        self._knowing -= {*slots}
+        for slot in slots:
+            del self._ready[slot]
+            self._submit(slot, DismissWork(self._rank_name(slot), slot), lambda slot, result: None)
+
+    def _note_gone(self, slots: set[str]) -> None:
+        self._gone |= slots
+        self._lose(slots)
+
+    def _lose(self, slots: set[str]) -> None:
+        """Go on without these slots. A turn in flight has no result of them."""
+        self._leased -= slots
+        self._knowing -= slots
+        self._lease(tuple(slot for slot in self._asked_slots if slot not in slots))
+        self._left_out |= slots
+        for slot in slots:
+            self._ready.pop(slot, None)
+            self._preparing.pop(slot, None)
+            self._lives[slot] += 1
+        if not self._ready:
+            self._had_ranks, self._reached = False, 0
+        if self._membership is not None and not slots.isdisjoint(self._membership.slots):
+            self._membership = None
+        for turn in list(self._turns.values()):
+            if not slots.isdisjoint(turn.missing):
+                self._note_broken(turn, MEETING_SECONDS + GRACE_SECONDS)  # others may wait in a meeting
+                self._close_if_whole(turn, slots)
+
+    # Turns.
+
+    def _send_turn(self, membership: Membership) -> None:
+        self._may_turn = False
+        turn = _Turn(self._numbers, membership)
+        self._numbers += 1
+        self._turns[turn.number] = turn
+        for slot in membership.slots:
+            self._submit(slot, self._turn_work(turn, slot), self._note_turn)
+
+    def _turn_work(self, turn: _Turn, slot: str) -> TurnWork:
+        return TurnWork(
+            self._rank_name(slot),
+            slot,
+            turn.membership,
+            turn.number,
+            TURN_SECONDS,
+            self._end_step,
+            self._restart(),
+            self._wants_state(),
+        )
+
+    def _restart(self) -> Restart | None:
+        """Return where to begin, as long as no rank of the present gang has done what was done before."""
+        if self._knowing and self._reached >= self.step:
+            return None
+        course = None if self._knowing else self._kept
+        return Restart(course, self._kept_step, self._steps.rows_since(self._kept_step))
+
+    def _wants_state(self) -> bool:
+        return self.step >= self._end_step or time.monotonic() - self._kept_seconds >= KEEP_SECONDS
+
+    def _note_may_turn(self) -> None:
+        self._may_turn, self._asked_seconds = True, -math.inf
+
+    def _note_turn(self, slot: str, result: TaskResult) -> None:
+        if isinstance(result.error, OSError | ClusterError):
+            self._lose({slot})
+            return
+        if result.error is not None:
+            self._fail(result.error)
+            return
+        told = result.value
+        assert isinstance(told, TurnResult)
+        if (turn := self._turns.get(told.turn)) is None:
+            return
+        turn.results[slot] = told
+        turn.core_seconds += result.core_seconds
+        if told.broken is not None:
+            self._note_broken(turn, GRACE_SECONDS)
+            if self._membership is turn.membership:
+                self._membership = None
+        self._close_if_whole(turn, set())
+
+    def _note_broken(self, turn: _Turn, seconds: float) -> None:
+        """Note that a turn's generation is over. Its ranks have so long to say so."""
+        turn.over_seconds = min(turn.over_seconds, time.monotonic() + seconds)
+
+    def _close_if_whole(self, turn: _Turn, gone: set[str]) -> None:
+        if turn.missing - gone - self._left_out:
+            return
+        del self._turns[turn.number]
+        self._fold(turn)
+
+    def _fold(self, turn: _Turn) -> None:
+        results = list(turn.results.values())
+        made = max((each.made for each in results if each.made), key=lambda made: made.end, default=None)
+        if made is not None:
+            self._steps.note(made, turn.membership.size)
+        self._knowing |= {each.slot for each in results if each.step and each.slot in self._ready}
+        self._reached = max((each.step for each in results), default=self._reached)
+        for each in results:
+            if each.kept is not None:
+                self._kept, self._kept_step, self._kept_seconds = each.kept, each.step, time.monotonic()
+        if made:
+            self._note_rescale(turn.membership, made, results)
+        self._tell(turn)
+
+    def _tell(self, turn: _Turn) -> None:
+        """Report a turn to the scheduler."""
+        loss = self.losses[-1] if self.step else math.inf
+        done = None if math.isinf(self._end_step) else self.step / self._end_step
+        is_final = self._kept_step >= self._end_step
+        self._executor.report(self.id, StepReport(turn.number, loss, done, turn.core_seconds, is_final))
+
+    def _note_rescale(self, membership: Membership, made: StepsMade, results: Sequence[TurnResult]) -> None:
+        if self._noted_generation != membership.generation:
+            self._noted_generation = membership.generation
+            pauses = [each.pause_seconds for each in results if each.pause_seconds is not None]
+            rows = int(made.batch_rows[0])
+            self.rescales.append(Rescale(made.first_step, membership.size, rows, max(pauses, default=None)))
+
+    def _look_at_the_clock(self) -> None:
+        """Give up ranks that do not answer, and look for slots where none is left."""
+        now = time.monotonic()
+        if self._gone.issuperset(self._wish.slots) and now - self._looked_seconds > FIND_SECONDS:
+            self._looked_seconds = now
+            self._find_slots()
+        for slot, since_seconds in list(self._preparing.items()):
+            if self._membership is not None and now - since_seconds > PREPARE_SECONDS:
+                del self._preparing[slot]
+                self._left_out.add(slot)
+        for turn in list(self._turns.values()):
+            if now > turn.over_seconds:
+                self._lose(turn.missing)
+
+    def _submit(self, slot: str, work: Work, done: Callable[[str, TaskResult], None]) -> None:
+        def take(result: TaskResult) -> None:
+            self._post(lambda: done(slot, result))
+
+        self._send(slot, work, take)
+
+    def _send(self, slot: str, work: Work, done: Done) -> None:
+        task = Task(TaskKey(self.id, self._keys, 0), work, place=worker_of(slot))
+        self._keys += 1
+        self._executor.submit([task], done)
+
+    def _fail(self, error: BaseException) -> None:
+        self.error = self.error or error
+        self._end()
+
+    def _end(self) -> None:
+        self._is_over = True

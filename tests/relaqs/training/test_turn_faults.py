@@ -1,0 +1,239 @@
+"""Gangs whose workers, drivers and schedulers are really killed or stopped. The model keeps its bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+
+import pytest
+
+from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.leases import worker_of
+from relaqs.jobs.job import TaskResult
+from relaqs.training.elastic.rank import RANKS
+from relaqs.training.elastic.turn_job import TurnJob, Wish
+from tests.relaqs.executors.clusters import (
+    LONG_SECONDS,
+    address_of,
+    eventually,
+    free_port,
+    running_cluster,
+    scheduler_command,
+    started,
+    workers_command,
+)
+from tests.relaqs.training.gangs import gang, gang_of, same_bits
+from tests.relaqs.training.lessons import MadeUpRecipe
+
+TIMES = [0, *(pytest.param(again, marks=pytest.mark.slow) for again in range(1, 20))]
+WORKERS = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    log = tmp_path_factory.mktemp("turn-faults") / "scheduler.log"
+    with running_cluster(log, workers=WORKERS) as address:
+        yield address
+
+
+@pytest.fixture
+def executor(cluster: str) -> Iterator[DaskExecutor]:
+    """With all workers there: those that a test has killed are started again."""
+    with closing(DaskExecutor(cluster)) as executor:
+        eventually(lambda: len(executor.slots()) == WORKERS)
+        yield executor
+
+
+def processes(executor: DaskExecutor) -> dict[str, int]:
+    """Return the process of each slot."""
+    found = executor._client.run(os.getpid)
+    return {slot: found[worker_of(slot)] for slot in executor.slots()}
+
+
+def goes_on(job: TurnJob, ranks: int, steps: int = 10) -> bool:
+    """Wait until a gang of so many ranks has made steps, end it, and return whether it has the right bits."""
+    eventually(lambda: job.rescales and job.rescales[-1].ranks == ranks)
+    since = job.step
+    eventually(lambda: job.step >= since + steps)
+    job.end_at(job.step)
+    assert job.wait(LONG_SECONDS)
+    return same_bits(job)
+
+
+def wake(process: int) -> None:
+    """Let a process go on that was stopped, if it is there."""
+    with suppress(ProcessLookupError):
+        os.kill(process, signal.SIGCONT)
+
+
+def before_prepared(job: TurnJob, slot: str, act: Callable[[], None]) -> None:
+    """Act when a rank is ready, before its driver knows it."""
+    note = job._note_prepared
+
+    def act_then_note(prepared: str, result: TaskResult) -> None:
+        if prepared == slot:
+            act()
+        note(prepared, result)
+
+    job._note_prepared = act_then_note  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("again", TIMES)
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
+    executor: DaskExecutor, ends: signal.Signals, again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaqs.training.elastic.turn_job.PREPARE_SECONDS", 1.0)
+    slots, process = executor.slots(), processes(executor)
+    job = gang(executor, f"preparing-{ends}-{again}", Wish(slots[:1]))
+    job.start()
+    eventually(lambda: job.step)
+    os.kill(process[slots[1]], ends)
+    job.resize(Wish(slots[:2], 64))
+    try:
+        eventually(lambda: len(job.rescales) == 2)
+        assert goes_on(job, ranks=1)
+        assert [each.batch_rows for each in job.rescales] == [32, 64]
+    finally:
+        wake(process[slots[1]])
+
+
+@pytest.mark.parametrize("again", TIMES)
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_is_lost_at_the_meeting_costs_no_step(
+    executor: DaskExecutor, ends: signal.Signals, again: int
+) -> None:
+    slots, process = executor.slots(), processes(executor)
+    job = gang(executor, f"meeting-{ends}-{again}", Wish(slots[:1]))
+    job.start()
+    eventually(lambda: job.step)
+    before_prepared(job, slots[1], lambda: os.kill(process[slots[1]], ends))
+    job.resize(Wish(slots[:2], 64))
+    try:
+        eventually(lambda: len(job.rescales) == 2)
+        assert goes_on(job, ranks=1)
+    finally:
+        wake(process[slots[1]])
+
+
+@pytest.mark.parametrize("again", TIMES)
+@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_others_go_on_where_a_rank_is_lost_in_a_step(
+    executor: DaskExecutor, ends: signal.Signals, place: int, again: int
+) -> None:
+    slots, process = executor.slots(), processes(executor)
+    job = gang(executor, f"stepping-{ends}-{place}-{again}", Wish(slots[:2], 64))
+    job.start()
+    eventually(lambda: job.step > 5)
+    os.kill(process[slots[place]], ends)
+    began = time.monotonic()
+    try:
+        assert goes_on(job, ranks=1)
+        assert time.monotonic() - began < LONG_SECONDS
+    finally:
+        wake(process[slots[place]])
+
+
+@pytest.mark.parametrize("again", TIMES)
+def test_it_begins_where_its_driver_has_it_where_all_ranks_died(executor: DaskExecutor, again: int) -> None:
+    slots, process = executor.slots(), processes(executor)
+    job = gang(executor, f"all-{again}", Wish(slots[:2], 64))
+    job.start()
+    eventually(lambda: job.step > 60)  # the driver has the state of the end of a pass, after 25 steps
+    job.resize(Wish(slots[:2], 128))
+    eventually(lambda: len(job.rescales) == 2)
+    for slot in slots[:2]:
+        os.kill(process[slot], signal.SIGKILL)
+    eventually(lambda: len(job.rescales) == 3)
+    assert goes_on(job, job.rescales[-1].ranks)
+
+
+CLIENT = """
+import sys, time
+from relaqs.executors.dask import DaskExecutor
+from relaqs.training.elastic.turn_job import Wish
+from tests.relaqs.training.gangs import gang
+executor = DaskExecutor(sys.argv[1])
+job = gang(executor, "orphan", Wish(executor.slots()[:2], 64))
+job.start()
+while not job.step:
+    time.sleep(0.01)
+print("trains", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("again", TIMES)
+def test_the_slots_of_a_driver_that_died_are_free(executor: DaskExecutor, cluster: str, again: int) -> None:
+    slots = executor.slots()
+    with subprocess.Popen([sys.executable, "-c", CLIENT, cluster], stdout=subprocess.PIPE) as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"trains\n"
+        job = gang(executor, f"heir-{again}", Wish(slots[:2], 64))
+        job.start()
+        time.sleep(0.3)
+        assert not job.step  # it waits for the slots
+        client.kill()
+        assert goes_on(job, ranks=2)
+
+
+def test_gangs_that_want_the_same_slots_take_them_one_after_another(executor: DaskExecutor) -> None:
+    slots = executor.slots()
+    first, second = (gang(executor, name, Wish(slots[:2], 64)) for name in ("first", "second"))
+    first.start()
+    eventually(lambda: first.step)
+    second.start()
+    since = first.step
+    eventually(lambda: first.step > since + 20)
+    assert second.step == 0
+    first.stop()
+    assert first.wait(LONG_SECONDS)
+    assert goes_on(second, ranks=2)
+
+
+def test_nothing_of_a_gang_is_left_on_its_workers(executor: DaskExecutor) -> None:
+    job = gang(executor, "leaves", Wish(executor.slots()[:2], 64), steps=5)
+    job.start()
+    assert job.wait(LONG_SECONDS)
+    assert set(executor._client.run(ranks_here, job.id).values()) == {0}
+
+
+def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
+    job = gang_of(MadeUpRecipe(fails=True), executor, "raises", Wish(executor.slots()[:2], 64))
+    job.start()
+    with pytest.raises(ZeroDivisionError, match="this recipe fails"):
+        job.wait(LONG_SECONDS)
+
+
+@pytest.mark.parametrize("again", TIMES[1:])
+def test_the_scheduler_is_started_again(tmp_path: Path, again: int) -> None:
+    """Its workers end with it, so all ranks are lost. The driver says all anew."""
+    port = free_port()
+    address = address_of(port)
+    with ExitStack() as stack:
+        first = stack.enter_context(started(*scheduler_command(port)))
+        stack.enter_context(started(*workers_command(address)))
+        executor = stack.enter_context(closing(DaskExecutor(address, connect_seconds=LONG_SECONDS)))
+        eventually(lambda: len(executor.slots()) == 2)
+        job = gang(executor, "outlives", Wish(executor.slots(), 64))
+        job.start()
+        eventually(lambda: job.step > 60)
+        first.kill()
+        first.wait(LONG_SECONDS)
+        made = len(job.rescales)
+        stack.enter_context(started(*scheduler_command(port), log=tmp_path / "scheduler.log"))
+        stack.enter_context(started(*workers_command(address)))
+        eventually(lambda: len(job.rescales) > made)
+        assert goes_on(job, job.rescales[-1].ranks)
+
+
+def ranks_here(job_id: str) -> int:
+    """Return how many ranks of a job are in this process."""
+    return sum(gang.startswith(job_id) for gang, _ in RANKS._ranks)
