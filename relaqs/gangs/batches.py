@@ -31,7 +31,7 @@ def split_batch(
     slots: ArrayLike,
     slot_rows_most: ArrayLike,
     rows_most: ArrayLike = np.inf,
-    fewest_pieces: ArrayLike = 1,
+    pieces_least: ArrayLike = 1,
 ) -> Split:
     """Return how each slot computes its equal share of a batch. Without slots all is 0.
 
@@ -40,7 +40,7 @@ def split_batch(
         slots: how many slots compute it.
         slot_rows_most: what fits a slot at once. More is computed in pieces of equal size.
         rows_most: rounding up never leads beyond these.
-        fewest_pieces: a share is cut into so many pieces at least.
+        pieces_least: a share is cut into so many pieces at least.
 
     >>> split = split_batch(batch_rows=[100, 100], slots=[3, 1], slot_rows_most=[64, 64])
     >>> split.slot_rows.tolist(), split.pieces.tolist(), split.batch_rows.tolist()
@@ -49,12 +49,25 @@ def split_batch(
     slots, most = np.asarray(slots, dtype=np.float64), np.asarray(slot_rows_most, dtype=np.float64)
     places = np.maximum(slots, 1.0)
     share = np.ceil(np.asarray(batch_rows) / places - _ROUNDING)
-    pieces = np.maximum(np.ceil(share / most - _ROUNDING), np.maximum(np.asarray(fewest_pieces), 1.0))
+    pieces = np.maximum(np.ceil(share / most - _ROUNDING), np.maximum(np.asarray(pieces_least), 1.0))
     rows = np.ceil(share / pieces - _ROUNDING)
     rows = np.maximum(np.minimum(rows, np.floor(np.asarray(rows_most) / (places * pieces))), 1.0)
     has = (slots > 0) & (share > 0)
     rows, pieces = np.where(has, rows, 0.0), np.where(has, pieces, 0.0)
     return Split(rows, pieces, slots * rows * pieces)
+
+
+def fewest_pieces(batch_rows: ArrayLike, slots: ArrayLike, start_rows: ArrayLike) -> FloatArray:
+    """Return into how many pieces a slot's share is cut at least.
+
+    The noise of gradients is measured between pieces. So a single slot computes a batch that has grown in
+    two.
+
+    >>> fewest_pieces(batch_rows=[32, 64, 64], slots=[1, 1, 2], start_rows=32).tolist()
+    [1.0, 2.0, 1.0]
+    """
+    alone = (np.asarray(slots) == 1) & (np.asarray(batch_rows) > np.asarray(start_rows) + _ROUNDING)
+    return np.where(alone, 2.0, 1.0)
 
 
 def efficiency(batch_rows: ArrayLike, start_rows: ArrayLike, noise_rows: ArrayLike) -> FloatArray:

@@ -23,7 +23,7 @@ class Gang:
         weight: the user's priority. A job with 2.0 counts twice.
         pass_rows: the rows of its data.
         start_rows: the batch it starts with, for which its learning rate was chosen.
-        slot_rows_least: fewer rows than these are not given to a slot at once.
+        slot_rows_least: a slot gets at least so many rows of each step.
         slot_rows_most: more rows than these do not fit a slot at once. A larger share is computed in several
             pieces, one after another.
         rows_most: the largest batch that its user allows.
@@ -90,10 +90,10 @@ class Gang:
                 f"job {self.id!r} starts with {self.start_rows} rows and may have {self.rows_most}; "
                 "start_rows must be above 0 and at most rows_most"
             )
-        if not 0 < self.slot_rows_least <= self.slot_rows_most:
+        if not (self.slot_rows_least > 0 and self.slot_rows_most >= 1):
             raise ValueError(
-                f"job {self.id!r} takes from {self.slot_rows_least} to {self.slot_rows_most} rows on a slot; "
-                "the first must be above 0 and at most the second"
+                f"job {self.id!r} takes from {self.slot_rows_least} rows on a slot, {self.slot_rows_most} at "
+                "once; the first must be above 0 and the second at least 1"
             )
         if len(self.speed) not in (0, SPEED_NUMBERS):
             raise ValueError(f"job {self.id!r} has {len(self.speed)} numbers of speed; give {SPEED_NUMBERS}")

@@ -91,7 +91,7 @@ def test_a_large_overlap_does_not_overflow() -> None:
 )
 @settings(max_examples=50)
 def test_a_split_covers_the_batch_and_fits_the_slots(batch: int, slots: int, most: int, pieces: int) -> None:
-    split = split_batch(batch, slots, most, fewest_pieces=pieces)
+    split = split_batch(batch, slots, most, pieces_least=pieces)
     assert split.slot_rows <= most
     assert split.batch_rows >= batch
     assert split.pieces >= pieces
