@@ -1,0 +1,77 @@
+"""Jobs for tests of slot policies: some at random from a seed, and any at all for laws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from relaqs.gangs.gangs import Gang, Gangs
+from relaqs.gangs.nodes import Nodes
+from relaqs.gangs.view import SlotView
+
+SPEED = (0.02, 0.001, 0.01, 0.0, 0.05, 0.001, 1.5)
+
+
+def random_gang(name: str, random: np.random.Generator, **more: Any) -> Gang:
+    """A job in the middle of its run: a step of 0.05 to 0.4 s on one slot, adding up a part of it."""
+    step = random.uniform(0.05, 0.4)
+    sync, start = random.uniform(0.02, 0.5) * step, float(2 ** random.integers(5, 9))
+    passes, rows = int(random.integers(1, 20)), float(random.integers(5_000, 50_000))
+    speed = (0.2 * step, 0.8 * step / start, 0.15 * sync, 0.0, sync, 0.02 * sync, 1.5)
+    seconds = float(random.uniform(1, 300))
+    settings = {
+        "arrival_seconds": float(random.uniform(0, 100)),
+        "pass_rows": rows,
+        "start_rows": start,
+        "rows_most": start * 2 ** int(random.integers(0, 6)),
+        "rows_done": passes * rows,
+        "passes_done": passes,
+        "passes_since_change": 1,
+        "first_loss": 2.0,
+        "loss": 2.0 / (1 + passes / 5),
+        "executed_seconds": seconds,
+        "attained_slot_seconds": 2 * seconds,
+        "speed": speed,
+    }
+    return Gang(name, **{**settings, **more})
+
+
+def random_view(jobs: int, nodes: int, slots: int, seed: int, **more: Any) -> SlotView:
+    """Jobs in the middle of their runs, which have all been preempted at their largest batch."""
+    random = np.random.default_rng(seed)
+    rows = [random_gang(f"job {i:04}", random) for i in range(jobs)]
+    gangs = Gangs.of(rows, nodes)
+    return SlotView(200.0, Nodes.equal(nodes, slots), gangs, arrivals_per_second=0.1, **more)
+
+
+@st.composite
+def any_view(draw: st.DrawFn) -> SlotView:
+    """Up to eight jobs, new, waiting or running, on up to four machines, some of them down."""
+    count, nodes = draw(st.integers(0, 8)), draw(st.integers(1, 4))
+    slots = np.array(draw(st.lists(st.integers(0, 4), min_size=nodes, max_size=nodes)), dtype=np.int64)
+    alive = np.array(draw(st.lists(st.booleans(), min_size=nodes, max_size=nodes)))
+    free, rows = slots.copy(), []
+    for i in range(count):
+        random = np.random.default_rng(draw(st.integers(0, 1000)))
+        has_run = draw(st.booleans())
+        held = [draw(st.integers(0, int(most))) if has_run else 0 for most in free]
+        free -= np.array(held, dtype=np.int64)
+        start = float(draw(st.sampled_from([8, 64])))
+        more: dict[str, Any] = {"start_rows": start, "rows_most": start * draw(st.sampled_from([1, 3, 16]))}
+        more |= {"held": tuple(held), "batch_rows": start * max(sum(held), 1) if has_run else 0.0}
+        more["rows_most"] = max(more["rows_most"], more["batch_rows"])
+        more["passes_since_change"] = draw(st.integers(0, 2))
+        if not has_run:
+            more |= {
+                "rows_done": 0.0,
+                "passes_done": 0,
+                "executed_seconds": 0.0,
+                "attained_slot_seconds": 0.0,
+            }
+        if draw(st.booleans()):
+            more["speed"] = ()
+        rows.append(random_gang(f"job {i}", random, **more))
+    names = tuple(f"node {i}" for i in range(nodes))
+    return SlotView(200.0, Nodes(names, slots, alive), Gangs.of(rows, nodes), arrivals_per_second=0.01)
