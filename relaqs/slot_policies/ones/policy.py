@@ -1,7 +1,7 @@
 """ONES as its paper describes it: an evolution of schedules that deploys the one with the least utilisation.
 
-What the paper leaves open, or what its stored text has lost, is read in one way here, and each reading is in
-a docstring: docs/decisions/00ones-evolution.md lists them, with what we hold to be weak about the method.
+The paper leaves a few things open, and the text that we could read has lost its formulas. The record on ONES
+in `docs/decisions` lists how each is read here, and what we hold to be weak about the method.
 """
 
 from __future__ import annotations

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.slot_views import random_gang
 from relaqs.gangs.gangs import Gang, Gangs
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.view import SlotView
 from relaqs.slot_policies.completion_rate import CompletionRate, _Rates
 from relaqs.slot_policies.ones.progress import by_ended_jobs
-from tests.relaqs.slot_policies.made_up import SPEED, any_view, random_gang
+from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 

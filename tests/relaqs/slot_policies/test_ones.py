@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.evolution_gap import Instance, gap
+from benchmarks.slot_views import random_view
 from relaqs.gangs.gangs import Gang, Gangs
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
-from relaqs.slot_policies.exact_utilisation import ExactUtilisation, least_sum, least_sums
+from relaqs.slot_policies.exact_utilisation import ExactUtilisation
 from relaqs.slot_policies.ones.draws import Draws
-from relaqs.slot_policies.ones.evolution import Evolution, random_schedules
 from relaqs.slot_policies.ones.genome import IDLE
 from relaqs.slot_policies.ones.policy import Ones, _sampled
 from relaqs.slot_policies.ones.population import Population
 from relaqs.slot_policies.ones.progress import Progress, by_ended_jobs
-from relaqs.slot_policies.ones.utilisation import SlotSeconds, rows_left, scores, slot_rows
+from relaqs.slot_policies.ones.utilisation import SlotSeconds, scores
 from tests.relaqs.prediction.test_passes_left import made_up_points
-from tests.relaqs.slot_policies.made_up import SPEED, any_view, random_view
+from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
@@ -161,33 +162,9 @@ def test_the_passes_left_are_told_from_jobs_that_ended() -> None:
     assert by_ended_jobs(gangs, points[:4]).tolist() == [4.0] * 40  # too few: half done
 
 
-def evolved_beside_exact(seed: int, generations: int = 30) -> tuple[float, np.ndarray, np.ndarray]:
-    """Equation 3 after so many generations relative to its optimum at full occupancy; and the optima."""
-    view = random_view(jobs=50, nodes=16, slots=4, seed=seed)
-    gangs, node_slots = view.gangs, view.nodes.usable_slots
-    most = np.minimum(gangs.rows_most / slot_rows(gangs), 64).astype(np.int64)
-    costs = SlotSeconds.of(gangs, most, node_slots)
-    rows = rows_left(gangs.rows_done, Progress.of(gangs, view.finished, by_ended_jobs).mean)
-    rows = rows * np.random.default_rng(seed).lognormal(0, 1, len(rows))  # not all half done
-    evolution = Evolution(
-        costs=costs,
-        rows_left=lambda even: np.broadcast_to(rows, even.shape),
-        is_new=np.zeros(50, dtype=bool),
-        executed_seconds=gangs.executed_seconds,
-        population=64,
-        mutation=0.2,
-    )
-    genomes = random_schedules(64, 64, 50, Draws(seed, 0))
-    for generation in range(1, generations + 1):
-        genomes = evolution.after(genomes, Draws(seed, generation))
-    optima = least_sums(rows[:, None] * costs.packed, most, 64)
-    ran = least_sum(rows[:, None] * costs.packed, most, 64)
-    return float(scores(genomes[:1], rows, costs)[0] / optima[64]), optima, ran
-
-
 def test_evolution_comes_near_the_exact_optimum_and_never_below_it() -> None:
     """The mean of 20 seeds is within a tenth. A few populations settle on one job too many and stay there."""
-    found = np.array([evolved_beside_exact(seed)[0] for seed in range(20)])
+    found = np.array([gap(seed) for seed in range(20)])
     assert (found >= 1 - 1e-9).all()
     assert found.mean() <= 1.10, found
     assert (found <= 1.10).mean() >= 0.85, found
@@ -195,11 +172,12 @@ def test_evolution_comes_near_the_exact_optimum_and_never_below_it() -> None:
 
 def test_the_objective_is_least_when_nothing_runs() -> None:
     """Weak spot 1: jobs that wait count nothing, so the best of all schedules is the empty one."""
-    _, optima, ran = evolved_beside_exact(seed=0, generations=1)
+    instance = Instance.of(seed=0)
+    optima = instance.optima()
     assert optima[0] == 0.0
     assert optima.argmin() == 0
     assert (np.diff(optima) > 0).mean() > 0.9  # nearly every slot more makes it worse
-    assert (ran > 0).sum() <= 15  # of 50 jobs: at full occupancy it runs few of them on many slots
+    assert (instance.optimum() > 0).sum() <= 15  # of 50 jobs: at full occupancy few run, on many slots
 
 
 def test_growing_goes_before_starting() -> None:
