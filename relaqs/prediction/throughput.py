@@ -92,7 +92,7 @@ def _lines(x: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
     through_zero = (weight * x * y).sum(axis=1) / np.maximum((weight * x * x).sum(axis=1), TINY**2)
     slope = np.where(start < 0, through_zero, slope)
     start = np.where(slope < 0, mean_y, start)
-    return np.maximum(np.column_stack([start, slope]), TINY)
+    return np.asarray(np.maximum(np.column_stack([start, slope]), TINY))
 
 
 def _sync_lines(
@@ -125,4 +125,4 @@ def _error(
     larger, smaller = np.maximum(computed, sync), np.minimum(computed, sync)
     predicted = larger * (1.0 + (smaller / larger) ** overlap) ** (1.0 / overlap)
     off = np.log(predicted / step)
-    return np.sqrt((off**2).mean(axis=1)) + PREFERS_SMALL * (overlap[:, 0] - 1.0) ** 2
+    return np.asarray(np.sqrt((off**2).mean(axis=1)) + PREFERS_SMALL * (overlap[:, 0] - 1.0) ** 2)

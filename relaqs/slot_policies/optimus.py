@@ -14,6 +14,7 @@ from relaqs.gangs.packing import packed
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.speed import step_seconds
 from relaqs.gangs.view import SlotView
+from relaqs.slot_policies.arrival_order import planned_by_arrival
 from relaqs.slot_policies.tiresias import asked_rows
 
 
@@ -40,16 +41,17 @@ class Optimus:
     needs_oracle: ClassVar[bool] = True
 
     def plan(self, view: SlotView) -> SlotPlan:
-        gangs, total = view.gangs, int(view.nodes.usable_slots.sum())
-        by_arrival = np.lexsort([np.array(gangs.ids), gangs.arrival_seconds])
-        batch = asked_rows(gangs)
-        seconds = _steps_by_slots(view, batch, total) * steps_left(gangs, batch)[:, None]
-        counts = _given_one_by_one(seconds[by_arrival], _most(gangs, batch)[by_arrival], total)
-        given = np.zeros(len(gangs), dtype=np.int64)
-        given[by_arrival] = counts
-        smallest_first = by_arrival[np.argsort(counts, kind="stable")]
-        slots = packed(given, gangs.held, view.nodes, smallest_first, tight=False)
-        return SlotPlan.of(view, slots, batch)
+        return planned_by_arrival(view, _planned)
+
+
+def _planned(view: SlotView) -> SlotPlan:
+    gangs, total = view.gangs, int(view.nodes.usable_slots.sum())
+    batch = asked_rows(gangs)
+    seconds = _steps_by_slots(view, batch, total) * steps_left(gangs, batch)[:, None]
+    counts = _given_one_by_one(seconds, _most(gangs, batch), total)
+    smallest_first = np.argsort(counts, kind="stable")
+    slots = packed(counts, gangs.held, view.nodes, smallest_first, tight=False)
+    return SlotPlan.of(view, slots, batch)
 
 
 def steps_left(gangs: Gangs, batch: FloatArray) -> FloatArray:
@@ -74,7 +76,7 @@ def _steps_by_slots(view: SlotView, batch: FloatArray, total: int) -> FloatArray
     rows = batch[:, None]
     pieces = fewest_pieces(rows, slots, gangs.start_rows[:, None])
     split = split_batch(rows, slots, gangs.slot_rows_most[:, None], gangs.rows_most[:, None], pieces)
-    unknown = np.isnan(gangs.speed).any(axis=1)
+    unknown = np.any(np.isnan(gangs.speed), axis=1)
     speed = np.where(unknown[:, None], np.array([1e-8, 1e-3, *[1e-8] * 4, 1.0]), gangs.speed)
     return step_seconds(speed[:, None, :], slots, nodes, split.slot_rows, split.pieces)
 

@@ -12,13 +12,15 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs.gangs.gangs import Gangs
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
+from relaqs.slot_policies.arrival_order import planned_by_arrival
 from relaqs.slot_policies.goodput import Goodput, unmeasured_batch
 from relaqs.slot_policies.ones.draws import Draws
 
-Population = NDArray[np.int8]  # (K, E, N): the slots of each job on each node, in K schedules
+SlotCounts = NDArray[np.int8]  # (K, E, N): the slots of each job on each node, in K schedules
 
 RESET, THIN, THIN_SHARE = 0.1, 0.1, 0.1  # the rates of mutation
 LEAST_SPEEDUP = 1e-3
+LEAST_KEPT = 0.01  # so that a job that has just come is worth starting
 _PARENTS, _POINTS, _RESETS, _THINS, _ZEROS, _PLACES, _AMOUNTS, _TURNS = range(8)  # streams of draws
 
 
@@ -28,7 +30,7 @@ class Schedules:
 
     ids: tuple[str, ...]
     nodes: tuple[str, ...]
-    slots: Population
+    slots: SlotCounts
     generation: int
 
 
@@ -62,7 +64,7 @@ class Pollux:
     """
 
     population: int = 60
-    generations: int = 20
+    generations: int = 40
     pause_seconds: float = 30.0
     seed: int = 0
     name: ClassVar[str] = "pollux"
@@ -77,6 +79,9 @@ class Pollux:
             raise ValueError(f"pause_seconds is {self.pause_seconds}; it must be 0 or more")
 
     def plan(self, view: SlotView) -> SlotPlan:
+        return planned_by_arrival(view, self._planned)
+
+    def _planned(self, view: SlotView) -> SlotPlan:
         order = np.lexsort(
             [np.array(view.gangs.ids), view.gangs.arrival_seconds, view.gangs.attained_slot_seconds]
         )
@@ -100,17 +105,17 @@ class Pollux:
             best = _best_distinct(costs, self.population)
             population, costs = population[best], costs[best]
         slots = population[0].astype(np.int64)
-        unknown = np.isnan(gangs.speed).any(axis=1)
+        unknown = np.any(np.isnan(gangs.speed), axis=1)
         batches = np.where(unknown, unmeasured_batch(gangs, slots.sum(axis=1)), goodput.batch_of(slots))
         memory = Schedules(gangs.ids, view.nodes.ids, population, generation)
         return slots, np.minimum(batches, gangs.rows_most), memory
 
-    def _crossed(self, population: Population, draws: Draws) -> Population:
+    def _crossed(self, population: SlotCounts, draws: Draws) -> SlotCounts:
         """Return children that have their first jobs from one parent and the others from another."""
         count, jobs = self.population, population.shape[1]
         parents = draws.integers(_PARENTS, len(population), 2, count)
         first = np.arange(jobs) < draws.integers(_POINTS, jobs + 1, count)[:, None]
-        return np.where(first[:, :, None], population[parents[0]], population[parents[1]])
+        return np.asarray(np.where(first[:, :, None], population[parents[0]], population[parents[1]]))
 
 
 class _Contest:
@@ -120,16 +125,15 @@ class _Contest:
         gangs = view.gangs
         self.node_slots = view.nodes.usable_slots.astype(np.int8)
         held = np.where(view.nodes.alive, gangs.held, 0)
-        self.held: Population = held.astype(np.int8)
+        self.held: SlotCounts = held.astype(np.int8)
         total = int(view.nodes.usable_slots.sum())
         self.most = _most_slots(gangs, total)
         age = np.maximum(view.time_seconds - gangs.arrival_seconds, 0.0)
-        self.kept_share = np.maximum(age - gangs.rescales * pause_seconds, 0.0) / (
-            age + max(pause_seconds, 1e-9)
-        )
+        kept = np.maximum(age - gangs.rescales * pause_seconds, 0.0) / (age + max(pause_seconds, 1e-9))
+        self.kept_share = np.maximum(kept, LEAST_KEPT)
         self.speedup = _speedups(gangs, goodput, total, len(view.nodes))
 
-    def costs(self, schedules: Population) -> FloatArray:
+    def costs(self, schedules: SlotCounts) -> FloatArray:
         """Return the mean over jobs of one over their speed-up, shape (K,): the smallest is best."""
         slots = schedules.sum(axis=2, dtype=np.int64)
         across = ((schedules > 0).sum(axis=2) > 1).astype(np.int64)
@@ -138,7 +142,7 @@ class _Contest:
         speedup = np.where(moved, speedup * self.kept_share, speedup)
         return np.asarray((1.0 / (speedup + LEAST_SPEEDUP)).mean(axis=1))
 
-    def mutated(self, schedules: Population, draws: Draws) -> Population:
+    def mutated(self, schedules: SlotCounts, draws: Draws) -> SlotCounts:
         """Return schedules in which some jobs hold what they hold now, some lose slots, and some get more."""
         count, jobs, nodes = schedules.shape
         reset = draws.uniform(_RESETS, count, jobs) < RESET
@@ -153,9 +157,9 @@ class _Contest:
         grows = draws.uniform(_PLACES, count, jobs, nodes) < odds
         room = self.node_slots + 1 - schedules
         more = schedules + (draws.uniform(_AMOUNTS, count, jobs, nodes) * room).astype(np.int8)
-        return np.where(grows, more, schedules).astype(np.int8)
+        return np.asarray(np.where(grows, more, schedules).astype(np.int8))
 
-    def repaired(self, schedules: Population, draws: Draws) -> Population:
+    def repaired(self, schedules: SlotCounts, draws: Draws) -> SlotCounts:
         """Return schedules cut to the limits: one spanning job a node, a job's most slots, a node's slots."""
         nodes = schedules.shape[2]
         spans = (schedules > 0).sum(axis=2) > 1
@@ -190,7 +194,7 @@ def _speedups(gangs: Gangs, goodput: Goodput, total: int, nodes: int) -> FloatAr
     reference = base[np.arange(len(gangs)), np.minimum(share, gangs.slots_most).astype(np.int64)]
     with np.errstate(invalid="ignore", divide="ignore"):
         known = goodput.useful_rows / reference[:, None, None]
-    unknown = np.isnan(gangs.speed).any(axis=1)
+    unknown = np.any(np.isnan(gangs.speed), axis=1)
     speedup = np.where(unknown[:, None, None], alike, np.nan_to_num(known))
     return np.asarray(speedup * nodes / max(total, 1))
 
@@ -199,7 +203,7 @@ def _known(view: SlotView) -> Schedules | None:
     return view.memory if isinstance(view.memory, Schedules) else None
 
 
-def _seeded(view: SlotView, known: Schedules | None) -> Population:
+def _seeded(view: SlotView, known: Schedules | None) -> SlotCounts:
     """Return the schedules of the last plan for the jobs and nodes of now, and what is held."""
     held = np.where(view.nodes.alive, view.gangs.held, 0).astype(np.int8)[None]
     if known is None:

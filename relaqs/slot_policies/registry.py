@@ -20,6 +20,11 @@ SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
         "ones": "relaqs.slot_policies.ones.policy:Ones",
         "exact_utilisation": "relaqs.slot_policies.exact_utilisation:ExactUtilisation",
         "completion_rate": "relaqs.slot_policies.completion_rate:CompletionRate",
+        "tiresias": "relaqs.slot_policies.tiresias:Tiresias",
+        "optimus": "relaqs.slot_policies.optimus:Optimus",
+        "pollux": "relaqs.slot_policies.pollux:Pollux",
+        "one_at_a_time": "relaqs.slot_policies.one_at_a_time:OneAtATime",
+        "equal_slots": "relaqs.slot_policies.equal_slots:EqualSlots",
     },
 )
 

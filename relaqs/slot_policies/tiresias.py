@@ -19,8 +19,8 @@ class Tiresias:
     """Each job has the slots and the batch that its user asked for, or none; two queues say who comes first.
 
     A job begins in the first queue. Once it has used `threshold_slot_seconds` it goes to the end of the
-    second. Within a queue, the first come are served first; who does not fit is passed over. Running jobs are stopped
-    where jobs before them need the slots.
+    second. Within a queue, the first come are served first; who does not fit is passed over. Running jobs are
+    stopped where jobs before them need the slots.
 
     Source: Gu et al., Tiresias, NSDI 2019: discretised two-dimensional least attained service.
 

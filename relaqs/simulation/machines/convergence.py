@@ -54,10 +54,10 @@ class Convergence:
     ) -> Convergence:
         """Return a way of equally long stages with a noise scale each, the same for every batch."""
         stages = len(noise_rows)
-        rising = np.arange(1, stages + 1) / stages if quality is None else quality
+        rising = np.arange(1.0, stages + 1.0) / float(stages) if quality is None else quality
         return cls(
             start_rows,
-            stage_rows * np.arange(1, stages + 1),
+            np.array([stage_rows * stage for stage in range(1, stages + 1)]),
             np.array([start_rows]),
             np.ones((1, stages)),
             np.array([noise_rows]) / start_rows,

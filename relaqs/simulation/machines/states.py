@@ -104,10 +104,10 @@ class GangStates:
         self, jobs: IntArray, slots: IntArray, batch_rows: FloatArray, now: float, pause: float
     ) -> None:
         """Give jobs their slots and batches. Whose slots change pauses; a batch alone changes at once."""
-        moved = (slots != self.held[jobs]).any(axis=1)
-        runs = slots.any(axis=1)
+        moved: BoolArray = np.any(slots != self.held[jobs], axis=1)
+        runs: BoolArray = np.any(slots, axis=1)
         for job, has_moved, now_runs, places, batch in zip(
-            jobs.tolist(), moved.tolist(), runs.tolist(), slots, batch_rows.tolist(), strict=True
+            jobs.tolist(), moved.tolist(), runs.tolist(), list(slots), batch_rows.tolist(), strict=True
         ):
             if not now_runs:
                 if has_moved:
@@ -275,7 +275,7 @@ class GangStates:
         return np.array(steps).reshape(len(jobs), -1)
 
     def _packed_steps_of(self, job: ElasticJob) -> FloatArray:
-        """Return the seconds of a step of the batch asked for on 1, 2, … packed slots, NaN beyond its most."""
+        """Return the seconds of a step of the batch asked for on 1, 2, … packed slots; NaN: too many."""
         trains, asked = job.trains, job.rows_asked
         key = (id(trains), asked)
         if key not in self._oracle_steps:
@@ -299,4 +299,4 @@ class GangStates:
         return self._oracle_steps[key]
 
     def has_ended(self) -> BoolArray:
-        return ~np.isnan(self.end_seconds)
+        return np.asarray(~np.isnan(self.end_seconds))
