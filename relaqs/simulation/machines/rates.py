@@ -35,9 +35,10 @@ def seconds_a_step(
 class FittedRates:
     """Seven numbers: the model of `relaqs.gangs.speed`.
 
-    >>> rates = FittedRates(np.array([0.1, 0.001, 0.05, 0.0, 0.2, 0.01, 1.0]))
+    >>> import numpy as np
+    >>> rates = FittedRates(np.array([0.1, 0.001, 0.05, 0.0, 0.21, 0.01, 1.0]))
     >>> rates.step_and_compute((2, 2), slot_rows=100)
-    (0.42, 0.2)
+    (0.43, 0.2)
     """
 
     speed: FloatArray
