@@ -15,7 +15,7 @@ from relaqs.simulation.machines.convergence import Convergence
 from relaqs.simulation.machines.rates import FittedRates
 from relaqs.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
 from relaqs.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
-from relaqs.slot_policies.registry import make_slot_policy
+from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
 
 FREE = (0.1, 0.01, 1e-9, 1e-9, 1e-9, 1e-9, 1.0)  # adding up costs nothing
 BOUND = (0.1, 0.01, 0.05, 0.01, 0.2, 0.02, 1.5)
@@ -74,7 +74,7 @@ def test_a_row_in_a_large_batch_counts_less() -> None:
     assert noisy.rows_done[0] == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("policy", ["tiresias", "optimus", "pollux", "one_at_a_time", "equal_slots"])
+@pytest.mark.parametrize("policy", SLOT_POLICIES)
 @pytest.mark.parametrize(
     "timing", [Timing(10.0, False, 2.0), Timing(math.inf, True, 1.0)], ids=["rounds", "events"]
 )
