@@ -28,6 +28,16 @@ MAY_IMPORT = {
         "relaqs_engine.errors",
         "relaqs_engine.first_use",
     },
+    "gangs": {"relaqs.gangs", "relaqs_bootstrap.arrays"},
+    "slot_policies": {
+        "relaqs.slot_policies",
+        "relaqs.gangs",
+        "relaqs.sharing",
+        "relaqs.prediction",
+        "relaqs_bootstrap.arrays",
+        "relaqs.plugins",
+        "relaqs.policies.registry",
+    },
     "scheduling": {
         "relaqs.scheduling",
         "relaqs.policies",

@@ -1,0 +1,226 @@
+"""Pollux: slots and batches together, by what useful rows a second the jobs would have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
+
+from relaqs.gangs.gangs import Gangs
+from relaqs.gangs.plan import SlotPlan
+from relaqs.gangs.view import SlotView
+from relaqs.slot_policies.arrival_order import planned_by_arrival
+from relaqs.slot_policies.goodput import Goodput, unmeasured_batch
+from relaqs.slot_policies.ones.draws import Draws
+
+SlotCounts = NDArray[np.int8]  # (K, E, N): the slots of each job on each node, in K schedules
+
+RESET, THIN, THIN_SHARE = 0.1, 0.1, 0.1  # the rates of mutation
+LEAST_SPEEDUP = 1e-3
+LEAST_KEPT = 0.01  # so that a job that has just come is worth starting
+_PARENTS, _POINTS, _RESETS, _THINS, _ZEROS, _PLACES, _AMOUNTS, _TURNS = range(8)  # streams of draws
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Schedules:
+    """The population of the last plan: its jobs, its nodes, and the slots, shape (K, E, N)."""
+
+    ids: tuple[str, ...]
+    nodes: tuple[str, ...]
+    slots: SlotCounts
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pollux:
+    """The harmonic mean of all jobs' speed-ups over an equal share, found by a genetic search.
+
+    A job's speed is its goodput: rows a second times what a row is worth in the batch (`Goodput`). Each job
+    takes the batch with the best goodput on its slots. A job may have twice the slots that it was ever
+    measured with. One whose slots would change counts for less: its age less its pauses so far, relative to
+    its age and one more pause. At most one job that spans nodes is on any node, so that none slows another.
+
+    A population of schedules travels from plan to plan. In a generation, half of the jobs of one schedule
+    are crossed with the rest of another; jobs are put back to what they hold, lose slots or get more; what
+    breaks a limit is cut; the best are kept.
+
+    Args:
+        population: how many schedules are kept.
+        generations: of the search in each plan.
+        pause_seconds: what a change costs.
+        seed: of the draws.
+
+    Source: Qiao et al., Pollux, OSDI 2021, section 4.2.
+
+    >>> from relaqs.gangs.gangs import Gang
+    >>> from relaqs.gangs.nodes import Nodes
+    >>> speed = (0.1, 0.01, 1e-3, 1e-8, 1e-3, 1e-8, 1.0)
+    >>> jobs = [Gang(name, speed=speed, noise_rows=1e4, slots_seen_most=2, rows_most=512.0) for name in "ab"]
+    >>> Pollux().plan(SlotView(60.0, Nodes.equal(1, slots=4), Gangs.of(jobs, nodes=1))).slots_by_id()
+    {'a': 2, 'b': 2}
+    """
+
+    population: int = 60
+    generations: int = 40
+    pause_seconds: float = 30.0
+    seed: int = 0
+    name: ClassVar[str] = "pollux"
+
+    def __post_init__(self) -> None:
+        if not self.population >= 2 or not self.generations >= 1:
+            raise ValueError(
+                f"population is {self.population} and generations is {self.generations}; "
+                "give at least 2 and 1"
+            )
+        if not self.pause_seconds >= 0:
+            raise ValueError(f"pause_seconds is {self.pause_seconds}; it must be 0 or more")
+
+    def plan(self, view: SlotView) -> SlotPlan:
+        return planned_by_arrival(view, self._planned)
+
+    def _planned(self, view: SlotView) -> SlotPlan:
+        order = np.lexsort(
+            [np.array(view.gangs.ids), view.gangs.arrival_seconds, view.gangs.attained_slot_seconds]
+        )
+        slots, batches, memory = self._searched(view.of_gangs(order))
+        back = np.argsort(order)
+        return SlotPlan.of(view, slots[back], batches[back], memory)
+
+    def _searched(self, view: SlotView) -> tuple[IntArray, FloatArray, Schedules]:
+        gangs, known = view.gangs, _known(view)
+        goodput = Goodput.of(gangs, int(view.nodes.usable_slots.sum()))
+        contest = _Contest(view, goodput, self.pause_seconds)
+        generation = 0 if known is None else known.generation
+        population = contest.repaired(_seeded(view, known), Draws(self.seed, generation))
+        costs = contest.costs(population)
+        for _ in range(self.generations):
+            generation += 1
+            draws = Draws(self.seed, generation)
+            children = contest.repaired(contest.mutated(self._crossed(population, draws), draws), draws)
+            population = np.concatenate([population, children])
+            costs = np.concatenate([costs, contest.costs(children)])
+            best = _best_distinct(costs, self.population)
+            population, costs = population[best], costs[best]
+        slots = population[0].astype(np.int64)
+        unknown = np.any(np.isnan(gangs.speed), axis=1)
+        batches = np.where(unknown, unmeasured_batch(gangs, slots.sum(axis=1)), goodput.batch_of(slots))
+        memory = Schedules(gangs.ids, view.nodes.ids, population, generation)
+        return slots, np.minimum(batches, gangs.rows_most), memory
+
+    def _crossed(self, population: SlotCounts, draws: Draws) -> SlotCounts:
+        """Return children that have their first jobs from one parent and the others from another."""
+        count, jobs = self.population, population.shape[1]
+        parents = draws.integers(_PARENTS, len(population), 2, count)
+        first = np.arange(jobs) < draws.integers(_POINTS, jobs + 1, count)[:, None]
+        return np.asarray(np.where(first[:, :, None], population[parents[0]], population[parents[1]]))
+
+
+class _Contest:
+    """The schedules of one view: what they cost, how they mutate, and which limits they keep."""
+
+    def __init__(self, view: SlotView, goodput: Goodput, pause_seconds: float) -> None:
+        gangs = view.gangs
+        self.node_slots = view.nodes.usable_slots.astype(np.int8)
+        held = np.where(view.nodes.alive, gangs.held, 0)
+        self.held: SlotCounts = held.astype(np.int8)
+        total = int(view.nodes.usable_slots.sum())
+        self.most = _most_slots(gangs, total)
+        age = np.maximum(view.time_seconds - gangs.arrival_seconds, 0.0)
+        kept = np.maximum(age - gangs.rescales * pause_seconds, 0.0) / (age + max(pause_seconds, 1e-9))
+        self.kept_share = np.maximum(kept, LEAST_KEPT)
+        self.speedup = _speedups(gangs, goodput, total, len(view.nodes))
+
+    def costs(self, schedules: SlotCounts) -> FloatArray:
+        """Return the mean over jobs of one over their speed-up, shape (K,): the smallest is best."""
+        slots = schedules.sum(axis=2, dtype=np.int64)
+        across = ((schedules > 0).sum(axis=2) > 1).astype(np.int64)
+        speedup = self.speedup[np.arange(slots.shape[1]), across, slots]
+        moved = (schedules != self.held).any(axis=2)
+        speedup = np.where(moved, speedup * self.kept_share, speedup)
+        return np.asarray((1.0 / (speedup + LEAST_SPEEDUP)).mean(axis=1))
+
+    def mutated(self, schedules: SlotCounts, draws: Draws) -> SlotCounts:
+        """Return schedules in which some jobs hold what they hold now, some lose slots, and some get more."""
+        count, jobs, nodes = schedules.shape
+        reset = draws.uniform(_RESETS, count, jobs) < RESET
+        schedules = np.where(reset[:, :, None], self.held, schedules)
+        thin = draws.uniform(_THINS, count, jobs) < THIN
+        lost = (draws.uniform(_ZEROS, count, jobs, nodes) < THIN_SHARE) & thin[:, :, None]
+        schedules = np.where(lost, 0, schedules).astype(np.int8)
+        is_free = (schedules.sum(axis=1, dtype=np.int64) < self.node_slots)[:, None, :]
+        anywhere = np.broadcast_to(is_free, schedules.shape)
+        there = anywhere & (schedules > 0)
+        odds = _even_odds(anywhere) + _even_odds(there) - _even_odds(anywhere) * _even_odds(there)
+        grows = draws.uniform(_PLACES, count, jobs, nodes) < odds
+        room = self.node_slots + 1 - schedules
+        more = schedules + (draws.uniform(_AMOUNTS, count, jobs, nodes) * room).astype(np.int8)
+        return np.asarray(np.where(grows, more, schedules).astype(np.int8))
+
+    def repaired(self, schedules: SlotCounts, draws: Draws) -> SlotCounts:
+        """Return schedules cut to the limits: one spanning job a node, a job's most slots, a node's slots."""
+        nodes = schedules.shape[2]
+        spans = (schedules > 0).sum(axis=2) > 1
+        spanning = (schedules > 0) & spans[:, :, None]
+        schedules = np.where(spanning & (np.cumsum(spanning, axis=1) > 1), 0, schedules).astype(np.int8)
+        turn = draws.integers(_TURNS, nodes, len(schedules))[:, None, None]
+        places = (np.arange(nodes) + turn) % nodes
+        turned = np.take_along_axis(schedules, np.broadcast_to(places, schedules.shape), axis=2)
+        reached = np.minimum(np.cumsum(turned, axis=2, dtype=np.int64), self.most[:, None])
+        turned = np.diff(reached, axis=2, prepend=0).astype(np.int8)
+        back = np.broadcast_to((np.arange(nodes) - turn) % nodes, schedules.shape)
+        schedules = np.take_along_axis(turned, back, axis=2)
+        filled = np.minimum(np.cumsum(schedules, axis=1, dtype=np.int64), self.node_slots)
+        return np.diff(filled, axis=1, prepend=0).astype(np.int8)
+
+
+def _even_odds(chosen: NDArray[np.bool_]) -> FloatArray:
+    """Return 1 / (the chosen nodes of a job) where a node is chosen, else 0."""
+    return np.asarray(chosen / np.maximum(chosen.sum(axis=2, keepdims=True), 1))
+
+
+def _most_slots(gangs: Gangs, total: int) -> IntArray:
+    tried = np.maximum(2 * gangs.slots_seen_most, 1)
+    return np.minimum(np.minimum(tried, gangs.slots_most), total).astype(np.int64)
+
+
+def _speedups(gangs: Gangs, goodput: Goodput, total: int, nodes: int) -> FloatArray:
+    """Return each job's speed-up over an equal share on one node, scaled, shape (E, 2, total + 1)."""
+    share = min(max(-(-total // max(len(gangs), 1)), 1), total)
+    alike = np.arange(total + 1) / share
+    base = goodput.useful_rows[:, 0, :]
+    reference = base[np.arange(len(gangs)), np.minimum(share, gangs.slots_most).astype(np.int64)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        known = goodput.useful_rows / reference[:, None, None]
+    unknown = np.any(np.isnan(gangs.speed), axis=1)
+    speedup = np.where(unknown[:, None, None], alike, np.nan_to_num(known))
+    return np.asarray(speedup * nodes / max(total, 1))
+
+
+def _known(view: SlotView) -> Schedules | None:
+    return view.memory if isinstance(view.memory, Schedules) else None
+
+
+def _seeded(view: SlotView, known: Schedules | None) -> SlotCounts:
+    """Return the schedules of the last plan for the jobs and nodes of now, and what is held."""
+    held = np.where(view.nodes.alive, view.gangs.held, 0).astype(np.int8)[None]
+    if known is None:
+        return held
+    jobs = {name: at for at, name in enumerate(known.ids)}
+    nodes = {name: at for at, name in enumerate(known.nodes)}
+    here = [(at, jobs[name]) for at, name in enumerate(view.gangs.ids) if name in jobs]
+    there = [(at, nodes[name]) for at, name in enumerate(view.nodes.ids) if name in nodes]
+    carried = np.zeros((len(known.slots), len(view.gangs), len(view.nodes)), dtype=np.int8)
+    if here and there:
+        (to_job, from_job), (to_node, from_node) = np.array(here).T, np.array(there).T
+        carried[:, to_job[:, None], to_node] = known.slots[:, from_job[:, None], from_node]
+    return np.concatenate([held, carried])
+
+
+def _best_distinct(costs: FloatArray, count: int) -> IntArray:
+    """Return the positions of the best schedules, those of equal cost once while there are enough others."""
+    order = np.argsort(costs, kind="stable")
+    is_new = np.concatenate([[True], np.diff(costs[order]) > 0])
+    return np.concatenate([order[is_new], order[~is_new]])[:count]

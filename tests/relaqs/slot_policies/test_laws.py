@@ -1,0 +1,73 @@
+"""What holds for every slot policy and any jobs: capacity, limits, and equal plans for equal views."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relaqs.gangs.plan import SlotPlan
+from relaqs.gangs.view import SlotView
+from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
+from tests.relaqs.slot_policies.made_up import any_view
+
+FULL = ("one_at_a_time", "equal_slots")  # give every slot that some job can use
+everyone = pytest.mark.parametrize("name", SLOT_POLICIES)
+
+
+def planned(name: str, view: SlotView) -> SlotPlan:
+    return make_slot_policy(name).plan(view)
+
+
+@everyone
+@given(view=any_view())
+@settings(max_examples=15, deadline=None)
+def test_slots_and_batches_are_within_their_limits(name: str, view: SlotView) -> None:
+    plan = planned(name, view)
+    assert plan.ids == view.gangs.ids
+    assert (plan.slots_by_node.sum(axis=0) <= view.nodes.usable_slots).all()
+    runs = plan.slots > 0
+    assert (plan.batch_rows[runs] >= 1).all()
+    assert (plan.batch_rows[runs] <= view.gangs.rows_most[runs] + 1e-6).all()
+
+
+@everyone
+@given(view=any_view())
+@settings(max_examples=10, deadline=None)
+def test_equal_views_give_equal_plans(name: str, view: SlotView) -> None:
+    one, other = planned(name, view), planned(name, pickle.loads(pickle.dumps(view)))
+    assert one.slots_by_node.tolist() == other.slots_by_node.tolist()
+    assert one.batch_rows.tolist() == other.batch_rows.tolist()
+
+
+@everyone
+@given(view=any_view(), random=st.randoms(use_true_random=False))
+@settings(max_examples=10, deadline=None)
+def test_the_order_of_the_jobs_changes_nothing(name: str, view: SlotView, random) -> None:
+    order = list(range(len(view.gangs)))
+    random.shuffle(order)
+    shuffled = planned(name, view.of_gangs(np.array(order, dtype=np.int64)))
+    here = planned(name, view)
+    assert shuffled.slots_by_node.tolist() == here.slots_by_node[order].tolist()
+
+
+@everyone
+@given(view=any_view())
+@settings(max_examples=10, deadline=None)
+def test_what_a_policy_remembers_survives_pickling(name: str, view: SlotView) -> None:
+    memory = pickle.loads(pickle.dumps(planned(name, view).memory))
+    plan = planned(name, replace(view, memory=memory))
+    assert (plan.slots_by_node.sum(axis=0) <= view.nodes.usable_slots).all()
+
+
+@pytest.mark.parametrize("name", FULL)
+@given(view=any_view())
+@settings(max_examples=15, deadline=None)
+def test_no_slot_idles_that_a_job_could_use(name: str, view: SlotView) -> None:
+    total = int(view.nodes.usable_slots.sum())
+    usable = int(np.minimum(view.gangs.slots_most, total).sum())
+    assert planned(name, view).slots.sum() == min(total, usable)
