@@ -41,6 +41,8 @@ class CompletionRate:
     Args:
         pause_seconds: how long a job stands still when its slots change.
         horizon_seconds: how long a plan is likely to last.
+        least_gain: a change of slots must raise a job's rate by about this part at least, however short the
+            pause. So jobs do not change for next to nothing.
         minimum_share: a job that has had less than this part of its fair share of slots since it came gets a
             slot first.
         predictor: tells the passes that jobs still need.
@@ -56,6 +58,7 @@ class CompletionRate:
 
     pause_seconds: float = 1.0
     horizon_seconds: float = 60.0
+    least_gain: float = 0.1
     minimum_share: float = 0.1
     predictor: Predictor = by_ended_jobs
     name: ClassVar[str] = "completion_rate"
@@ -65,6 +68,8 @@ class CompletionRate:
             raise ValueError(f"pause_seconds is {self.pause_seconds}; give 0 or more")
         if not 0 < self.horizon_seconds < np.inf:
             raise ValueError(f"horizon_seconds is {self.horizon_seconds}; give more than 0")
+        if not 0 <= self.least_gain < 1:
+            raise ValueError(f"least_gain is {self.least_gain}; give a number from 0 to below 1")
         if not 0 <= self.minimum_share <= 1:
             raise ValueError(f"minimum_share is {self.minimum_share}; give a number from 0 to 1")
 
@@ -72,7 +77,8 @@ class CompletionRate:
         return planned_by_arrival(view, self._plan)
 
     def _plan(self, view: SlotView) -> SlotPlan:
-        rates = _Rates.of(view, self.predictor, min(1.0, self.pause_seconds / self.horizon_seconds))
+        paused = self.pause_seconds / (self.pause_seconds + self.horizon_seconds)
+        rates = _Rates.of(view, self.predictor, max(paused, self.least_gain))
         slots = _slots(rates, int(view.nodes.usable_slots.sum()), _is_starving(view, self.minimum_share))
         held = np.where(view.nodes.alive, view.gangs.held, 0)
         places = packed(slots, held, view.nodes, np.argsort(-slots, kind="stable"))
