@@ -55,7 +55,7 @@ def test_the_sum_of_rates_is_nearly_that_of_the_best_division() -> None:
         rows = [random_gang(f"job {i}", random, batch_rows=64.0 * 2**i) for i in range(4)]
         rows = [replace(each, rows_most=max(each.rows_most, 4 * each.batch_rows)) for each in rows]
         view = view_of(*rows, nodes=2, slots=4)
-        rates = _Rates.of(view.of_gangs(np.argsort(view.gangs.arrival_seconds)), by_ended_jobs, 1 / 60)
+        rates = _Rates.of(view.of_gangs(np.argsort(view.gangs.arrival_seconds)), by_ended_jobs)
         order = np.argsort(view.gangs.arrival_seconds)
         taken = POLICY.plan(view).slots[order]
         parts.append(float(rates.at(taken[:, None]).sum()) / best_of_all(rates, 4, 8))
