@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from relaqs.slot_policies.ones.utilisation import known_speed
 
 LEAST_BETA = 1.5  # the mean of 1/Y is infinite at 1
 BATCH_STEPS = np.array([0.25, 0.5, 1.0, 2.0])  # a batch changes by these factors at once
+PART_OF_A_RUN = 0.1  # over which a pause is spread
 LARGEST_WHOLE = 4  # each number of slots up to this is looked at, then two between each doubling
 
 
@@ -35,12 +36,15 @@ class CompletionRate:
     is drawn. Each job also has the batch with which it comes forward fastest: rows a second, times what a row
     is worth in a batch of that size.
 
-    A change of slots pauses a job. What it would lose in the pause, spread over `horizon_seconds`, is taken
-    off every number of slots but the one it holds.
+    A change of slots pauses a job. What it would lose in the pause is taken off every number of slots
+    but the one it holds. The pause is spread over a tenth of the time that the job still needs, and over
+    `horizon_seconds` at least.
 
     Args:
         pause_seconds: how long a job stands still when its slots change.
         horizon_seconds: how long a plan is likely to last.
+        least_gain: a change of slots must raise a job's rate by about this part at least, however short the
+            pause. So jobs do not change for next to nothing.
         minimum_share: a job that has had less than this part of its fair share of slots since it came gets a
             slot first.
         predictor: tells the passes that jobs still need.
@@ -56,7 +60,8 @@ class CompletionRate:
 
     pause_seconds: float = 1.0
     horizon_seconds: float = 60.0
-    minimum_share: float = 0.1
+    least_gain: float = 0.1
+    minimum_share: float = 0.5
     predictor: Predictor = by_ended_jobs
     name: ClassVar[str] = "completion_rate"
 
@@ -65,6 +70,8 @@ class CompletionRate:
             raise ValueError(f"pause_seconds is {self.pause_seconds}; give 0 or more")
         if not 0 < self.horizon_seconds < np.inf:
             raise ValueError(f"horizon_seconds is {self.horizon_seconds}; give more than 0")
+        if not 0 <= self.least_gain < 1:
+            raise ValueError(f"least_gain is {self.least_gain}; give a number from 0 to below 1")
         if not 0 <= self.minimum_share <= 1:
             raise ValueError(f"minimum_share is {self.minimum_share}; give a number from 0 to 1")
 
@@ -72,7 +79,10 @@ class CompletionRate:
         return planned_by_arrival(view, self._plan)
 
     def _plan(self, view: SlotView) -> SlotPlan:
-        rates = _Rates.of(view, self.predictor, min(1.0, self.pause_seconds / self.horizon_seconds))
+        rates = _Rates.of(view, self.predictor)
+        horizon = np.maximum(self.horizon_seconds, PART_OF_A_RUN * rates.seconds_left())
+        paused = self.pause_seconds / (self.pause_seconds + horizon)
+        rates = replace(rates, lost=np.maximum(paused, self.least_gain))
         slots = _slots(rates, int(view.nodes.usable_slots.sum()), _is_starving(view, self.minimum_share))
         held = np.where(view.nodes.alive, view.gangs.held, 0)
         places = packed(slots, held, view.nodes, np.argsort(-slots, kind="stable"))
@@ -95,10 +105,10 @@ class _Rates:
     speed: FloatArray  # (E, 7), all known
     batch: FloatArray  # (E, K): the batches that each job may have now
     of_row: FloatArray  # (E,): weight over the rows still to be processed
-    lost: float  # the part of a rate that a change of slots costs
+    lost: FloatArray  # (E,): the part of a rate that a change of slots costs
 
     @classmethod
-    def of(cls, view: SlotView, predictor: Predictor, lost: float) -> _Rates:
+    def of(cls, view: SlotView, predictor: Predictor) -> _Rates:
         gangs = view.gangs
         progress = Progress.of(gangs, view.finished, predictor)
         done = np.maximum(gangs.rows_done, gangs.pass_rows)
@@ -107,13 +117,19 @@ class _Rates:
         batch = np.clip(now * BATCH_STEPS, gangs.start_rows[:, None], gangs.rows_most[:, None])
         is_first = (gangs.batch_rows <= 0)[:, None]
         batch = np.where(is_first, gangs.start_rows[:, None], batch)
-        return cls(view, known_speed(gangs.speed), batch, gangs.weight * inverse, lost)
+        return cls(view, known_speed(gangs.speed), batch, gangs.weight * inverse, np.zeros(len(gangs)))
 
     def at(self, slots: IntArray) -> FloatArray:
         """Return the rate at so many slots, (E, P), for slots of shape (E, P)."""
         value: FloatArray = self._goodput(slots)[0].max(axis=2) * self.of_row[:, None]
         held = self.view.gangs.slots[:, None]
-        return np.where((held > 0) & (slots != held), value * (1.0 - self.lost), value)
+        return np.where((held > 0) & (slots != held), value * (1.0 - self.lost[:, None]), value)
+
+    def seconds_left(self) -> FloatArray:
+        """Return the time that each job needs on the slots it holds, shape (E,); infinite without."""
+        gangs = self.view.gangs
+        rate = self.at(gangs.slots[:, None])[:, 0] / gangs.weight
+        return np.where(rate > 0, 1.0 / np.where(rate > 0, rate, 1.0), np.inf)
 
     def batches(self, slots: IntArray) -> FloatArray:
         """Return the batch of each job with which it comes forward fastest on its slots, shape (E,)."""

@@ -19,6 +19,8 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs.gangs.gangs import Gangs
 from relaqs.slot_policies.ones.utilisation import slot_rows
 
+MOST_DOUBLINGS = 60.0  # beyond all batches: so that a limit stays a number
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchLimits:
@@ -36,22 +38,21 @@ class BatchLimits:
 
     @classmethod
     def grown(
-        cls, gangs: Gangs, before: Mapping[str, tuple[float, float]], warm_up_steps: int, slots: int
+        cls, gangs: Gangs, before: Mapping[str, tuple[float, float]], warm_up_steps: int
     ) -> BatchLimits:
         """Return the limits now, from (doublings, passes) of the jobs that were there before, by their id.
 
-        A job that was not there before has the batch it runs with. No limit is above what the user allows,
-        nor above what all slots could have.
+        A job that was not there before has the batch it runs with. A job that waits has no more than the
+        batch it ran with.
         """
         start = slot_rows(gangs)
-        runs_with = np.floor(np.log2(np.maximum(gangs.batch_rows / start, 1.0)) + 1e-9)
-        unknown = zip(runs_with, gangs.passes_done, strict=True)
+        ran_with = np.floor(np.log2(np.maximum(gangs.batch_rows / start, 1.0)) + 1e-9)
+        unknown = zip(ran_with, gangs.passes_done, strict=True)
         kept = [before.get(each, other) for each, other in zip(gangs.ids, unknown, strict=True)]
         doublings, passes = np.array(kept, dtype=np.float64).reshape(-1, 2).T
         is_warm = gangs.rows_done >= warm_up_steps * start
         doublings = doublings + np.where(is_warm, np.maximum(gangs.passes_done - passes, 0.0), 0.0)
-        most = np.minimum(gangs.rows_most / start, max(slots, 1))
-        doublings = np.clip(doublings, 0.0, np.floor(np.log2(np.maximum(most, 1.0)) + 1e-9))
+        doublings = np.minimum(doublings, np.where(gangs.is_running, MOST_DOUBLINGS, ran_with))
         return cls(start, doublings, np.where(is_warm, gangs.passes_done, passes))
 
     def after_rejection(self, still_waits: BoolArray) -> BatchLimits:
@@ -59,16 +60,17 @@ class BatchLimits:
         fewer = np.where(still_waits, np.maximum(self.doublings - 1.0, 0.0), self.doublings)
         return BatchLimits(self.start, fewer, self.passes)
 
-    def rows(self, executed_seconds: FloatArray, per_second: float) -> FloatArray:
-        """Return the limits in rows after the penalty for long runs, shape (E,).
+    def rows(self, executed_seconds: FloatArray, per_second: float, rows_most: FloatArray) -> FloatArray:
+        """Return the limits in rows, after the penalty for long runs and within the user's, shape (E,).
 
         The paper's formula is lost in the text that we have. This is a reading of what is said about it: a
         limit is divided by the number of mean times between arrivals (1 / per_second) that the job has run,
         rounded up. It is never below the start batch.
         """
         divisor = np.ceil(np.maximum(1.0, per_second * executed_seconds))
-        left = np.maximum(self.doublings - np.ceil(np.log2(divisor) - 1e-9), 0.0)
-        return np.asarray(self.start * 2.0**left)
+        left = self.doublings - np.ceil(np.log2(divisor) - 1e-9)
+        allowed = np.floor(np.log2(rows_most / self.start) + 1e-9)
+        return np.asarray(self.start * 2.0 ** np.clip(left, 0.0, np.maximum(allowed, 0.0)))
 
     def by_id(self, ids: tuple[str, ...]) -> dict[str, tuple[float, float]]:
         """Return (doublings, passes) of each job: what `grown` is handed next time."""

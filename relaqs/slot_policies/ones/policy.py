@@ -92,7 +92,6 @@ class Ones:
             view.gangs,
             {} if before is None else before.limits_by_id(),
             self.warm_up_steps,
-            int(view.nodes.usable_slots.sum()),
         )
         costs = SlotSeconds.of(view.gangs, self._slots_most(view, limits), view.nodes.usable_slots)
         evolution = self._evolution(view, costs)
@@ -110,7 +109,7 @@ class Ones:
         gangs, slots = view.gangs, int(view.nodes.usable_slots.sum())
         known = 0.0 if np.isnan(view.arrivals_per_second) else view.arrivals_per_second
         per_second = known if isinstance(self.sigma, str) else self.sigma
-        rows = limits.rows(gangs.executed_seconds, per_second)
+        rows = limits.rows(gangs.executed_seconds, per_second, gangs.rows_most)
         rows = np.where(gangs.is_running, np.minimum(rows, 2.0 * gangs.batch_rows), rows)
         most = np.floor(rows / slot_rows(gangs) + 1e-9)
         return np.asarray(np.clip(most, 1, slots).astype(np.int64))

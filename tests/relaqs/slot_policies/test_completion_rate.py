@@ -19,7 +19,7 @@ from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
-POLICY = CompletionRate(minimum_share=0.0)
+POLICY = CompletionRate(minimum_share=0.0, least_gain=0.0)
 
 
 def view_of(*rows: Gang, nodes: int = 1, slots: int = 4, seconds: float = 10.0) -> SlotView:
@@ -55,7 +55,7 @@ def test_the_sum_of_rates_is_nearly_that_of_the_best_division() -> None:
         rows = [random_gang(f"job {i}", random, batch_rows=64.0 * 2**i) for i in range(4)]
         rows = [replace(each, rows_most=max(each.rows_most, 4 * each.batch_rows)) for each in rows]
         view = view_of(*rows, nodes=2, slots=4)
-        rates = _Rates.of(view.of_gangs(np.argsort(view.gangs.arrival_seconds)), by_ended_jobs, 1 / 60)
+        rates = _Rates.of(view.of_gangs(np.argsort(view.gangs.arrival_seconds)), by_ended_jobs)
         order = np.argsort(view.gangs.arrival_seconds)
         taken = POLICY.plan(view).slots[order]
         parts.append(float(rates.at(taken[:, None]).sum()) / best_of_all(rates, 4, 8))
@@ -75,8 +75,9 @@ def test_slots_are_left_where_they_are_if_a_change_costs_more_than_it_gains() ->
     assert POLICY.plan(view_of(runs, waits, slots=1)).slots_by_id() == {"runs": 0, "waits": 1}
     halves = [replace(runs, held=(2,)), replace(runs, id="half", held=(2,))]
     uneven = replace(halves[0], rows_done=0.99e4)
-    kept = CompletionRate(minimum_share=0.0, pause_seconds=30.0)
-    assert kept.plan(view_of(uneven, halves[1])).slots.tolist() == [2, 2]
+    for kept in ({"pause_seconds": 30.0}, {"least_gain": 0.3}):
+        plan = replace(POLICY, **kept).plan(view_of(uneven, halves[1]))
+        assert plan.slots.tolist() == [2, 2]
 
 
 def test_a_job_that_starves_has_a_slot_first() -> None:
@@ -100,6 +101,7 @@ def test_a_batch_grows_where_the_gradient_is_noisy_and_by_factors_of_two_at_most
     [
         ({"pause_seconds": -1.0}, "pause_seconds is -1.0; give 0 or more"),
         ({"horizon_seconds": 0.0}, "horizon_seconds is 0.0; give more than 0"),
+        ({"least_gain": 1.0}, "least_gain is 1.0; give a number from 0 to below 1"),
         ({"minimum_share": 2.0}, "minimum_share is 2.0; give a number from 0 to 1"),
     ],
 )

@@ -56,18 +56,20 @@ def test_batch_limits(case: dict[str, str]) -> None:
         rows_done=float(case["rows_done"]),
         passes_done=int(case["passes"]),
         executed_seconds=float(case["executed_seconds"]),
+        batch_rows=float(case["ran_with"]),
+        held=() if case["waits"] == "yes" else (1,),
     )
     before = {}
     if case["limit"]:
         before["job"] = (np.log2(float(case["limit"]) / 64), float(case["passes_before"]))
-    limits = BatchLimits.grown(Gangs.of([row], nodes=1), before, warm_up_steps=10, slots=64)
+    limits = BatchLimits.grown(Gangs.of([row], nodes=1), before, warm_up_steps=10)
     for _ in range(int(case["rejected"])):
         limits = limits.after_rejection(np.array([True]))
-    rows = limits.rows(np.array([row.executed_seconds]), float(case["sigma"]))
+    rows = limits.rows(np.array([row.executed_seconds]), float(case["sigma"]), np.array([1024.0]))
     assert rows.tolist() == [float(case["rows"])]
 
 
 def test_a_job_that_nobody_remembers_has_the_batch_it_runs_with() -> None:
-    row = Gang("job", start_rows=64.0, batch_rows=256.0, rows_done=1e5, passes_done=7)
-    limits = BatchLimits.grown(Gangs.of([row], nodes=1), {}, warm_up_steps=10, slots=64)
-    assert limits.rows(np.zeros(1), 0.0).tolist() == [256.0]
+    row = Gang("job", start_rows=64.0, batch_rows=256.0, rows_done=1e5, passes_done=7, held=(4,))
+    limits = BatchLimits.grown(Gangs.of([row], nodes=1), {}, warm_up_steps=10)
+    assert limits.rows(np.zeros(1), 0.0, np.array([1e9])).tolist() == [256.0]
