@@ -25,6 +25,7 @@ its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decid
 chance of 0.05/40. The groups that this leaves open share the confidence again, and are decided once more.
 
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
+A total that cannot fall and was seen to pass HAVING passes it for sure, whatever its error.
 A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
 same bound, with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table
 was read.
@@ -225,6 +226,7 @@ class Membership:
                 ends = self._ends(i, decider, candidates, usual, found, fraction)
                 over, under = ends.low - decider.threshold, decider.threshold - ends.high
                 fails |= {"above": under > 0, "below": over > 0}.get(decider.side, fails)
+                over = np.fmax(over, self._passed_by(decider, candidates, ends.value, fraction))
                 sure &= (over > 0) | (under > 0)
                 slack = np.fmin(slack, np.where(over > 0, over / ends.below, under / ends.above))
         stays, out = candidates.passes & sure & ~fails, fails | (~candidates.passes & sure)
@@ -313,6 +315,19 @@ class Membership:
             value - usual.low[:, i],
             usual.high[:, i] - value,
         )
+
+    def _passed_by(
+        self, decider: Decider, candidates: Candidates, value: FloatArray, fraction: float
+    ) -> FloatArray:
+        """Return how much lower totals could be and still be beyond the threshold by what was seen of them.
+
+        It is negative where what was seen is not beyond it, and NaN where a total may fall.
+        """
+        if decider.side != "above" or self._bounded(decider) is None or self._rules.rows_may_leave:
+            return np.full(len(value), np.nan)
+        known = candidates.outliers.get(decider.value.total or "", 0.0)
+        seen: FloatArray = known + (value - known) * fraction
+        return (seen - decider.threshold) / fraction
 
     def _bounded(self, decider: Decider) -> BasisColumn | None:
         """Return the column that a decider totals, if the column's rows are known to lie in 0..highest."""
