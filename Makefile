@@ -2,7 +2,7 @@
 #
 #   make demo    make 12 million rows, run one query online and watch it sharpen
 #   make test    run the tests but the slow ones, two files at a time
-#   make test-slow  try many more random queries, and the pages that start servers
+#   make test-slow  many more random queries, and what takes long: most tests of the page in a browser, figures
 #   make check   all that must hold before a commit: tests, lint, format, types
 #   make docs    build the documentation's site, into site/index.html
 #   make bench   run the benchmarks (minutes, and gigabytes of TPC-H data)

@@ -12,7 +12,7 @@ import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -150,7 +150,12 @@ class Database:
         self._connection.register_filesystem(files)
 
     def close(self) -> None:
-        self._connection.close()
+        """Close the database. While another thread runs a statement in it, it stays open.
+
+        It then goes with the last thing that refers to it.
+        """
+        with suppress(duckdb.ResourceInUseException):
+            self._connection.close()
 
 
 class Cursor:

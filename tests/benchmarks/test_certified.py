@@ -11,6 +11,8 @@ from benchmarks.gate_lines import Line, lines_of
 from benchmarks.gate_queries import Query
 from benchmarks.gate_runs import Run, count
 
+pytestmark = pytest.mark.slow  # many orders of the rows
+
 ROWS, ORDERS = 80_000, 40
 FRACTIONS = (0.05, 0.10, 0.25)
 EXPRESSIONS = (

@@ -12,6 +12,8 @@ from benchmarks.serve_askers import ERROR, LOST, WRONG, AskingProcess, EmbeddedD
 from benchmarks.server_process import serving
 from tests.relaqs.serve.served_tables import lay_out
 
+pytestmark = pytest.mark.slow  # a server, and clients for some seconds
+
 A_FEW = Order(askers=1, seconds=60.0, questions=4)
 
 

@@ -268,7 +268,7 @@ def test_a_panel_that_was_removed_is_there_again_once_that_is_discarded(serve: S
     expect_state(page, "Modes", "exact")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_axe_finds_nothing(serve: Serve, turnstile: Turnstile, open_tab: Open, scheme: str) -> None:
     served = serve()
     page = open_tab(served, color_scheme=scheme).page

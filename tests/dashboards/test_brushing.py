@@ -16,6 +16,8 @@ from tests.dashboards.conftest import Serve, panel
 from tests.dashboards.test_browser import Open, browser, check_accessibility, open_tab, press
 from tests.dashboards.test_filters import FLAGS, MODES, NATIONS
 
+pytestmark = pytest.mark.slow  # a real browser, and many steps in it
+
 __all__ = ["browser", "open_tab", "opened"]
 MONTHS = "SELECT date_trunc('month', l_shipdate) AS month, count(*) AS n FROM lineitem GROUP BY 1 ORDER BY 1"
 PAGE = (

@@ -12,6 +12,8 @@ from relaqs_dashboards.settings import CHARTS
 
 from tests.dashboards.browser import opened
 
+pytestmark = pytest.mark.slow  # a real browser, every kind of chart
+
 PANEL_JS = Path(__file__).resolve().parents[2] / "dashboards" / "relaqs_dashboards" / "static" / "panel.js"
 HOSTILE = "<img src=x onerror=\"document.title='broken in'\">"
 

@@ -11,6 +11,8 @@ import pytest
 from tests.conftest import Oracle
 from tests.dashboards.conftest import Page, Serve, Turnstile, panel
 
+pytestmark = pytest.mark.slow  # a real browser, and servers that are started again
+
 FLAGS = (
     "SELECT l_returnflag AS flag, sum(l_quantity) AS quantity, max(l_tax) AS tax FROM lineitem "
     "GROUP BY l_returnflag ORDER BY l_returnflag"

@@ -12,6 +12,8 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, all_pages
 
+pytestmark = pytest.mark.slow  # the whole site is built
+
 PUBLIC = ("relaqs", "relaqs.training", "relaqs.policies", "relaqs.pacing", "relaqs_bootstrap")
 FETCHED = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^"'>]*""")
 

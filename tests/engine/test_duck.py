@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
-from relaqs_engine.duck import RELATIONS_KEPT, Cursor, Database, DatabaseConfig, ReadingDatabase
+from relaqs_engine.duck import (
+    RELATIONS_KEPT,
+    Cursor,
+    Database,
+    DatabaseConfig,
+    Interrupted,
+    ReadingDatabase,
+)
 from relaqs_engine.errors import RelaqsError
 
 CONFIG = DatabaseConfig((), memory_limit_bytes=64 << 20)
@@ -98,3 +108,22 @@ def test_a_database_may_aggregate_below_joins_where_it_is_told_to(allowed: bool)
     [(disabled,)] = database.cursor().rows("SELECT current_setting('disabled_optimizers')")
     database.close()
     assert ("partial_aggregate_pushdown" in disabled) is not allowed
+
+
+def test_a_database_with_a_running_statement_may_be_closed() -> None:
+    database = Database(CONFIG)
+    cursor, is_running = database.cursor(), threading.Event()
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        while True:
+            is_running.set()
+            yield pa.record_batch({"x": [1]})
+
+    cursor.register("endless", pa.RecordBatchReader.from_batches(pa.schema({"x": pa.int64()}), rows()))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(cursor.table, "SELECT sum(x) FROM endless")
+        assert is_running.wait(10)
+        database.close()
+        cursor.interrupt()
+        with pytest.raises(Interrupted):
+            running.result(10)

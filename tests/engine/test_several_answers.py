@@ -144,6 +144,7 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sql", SHAPES.values(), ids=SHAPES)
 def test_certified_values_of_several_answers_hold(years: World, sql: str) -> None:
     """25 scans × 3 looks × 4 to 12 rows × 2 columns. The looks of a scan move together, and its rows hardly:

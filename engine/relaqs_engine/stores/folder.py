@@ -295,9 +295,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         return f"may not be read or written with these credentials; {hint}"
     text = str(error)
-    if "416" in text:
-        return _SHORTER
     status = _STATUS.search(text)
+    if status and status[1] == "416":
+        return _SHORTER
     if status and status[1] in ("401", "403"):
         return f"may not be read or written with these credentials; {hint}"
     if status and status[1] == "404":

@@ -28,6 +28,8 @@ from relaqs.simulation import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 from tests.tpch.command_line import run
 
+pytestmark = pytest.mark.slow  # every figure is drawn
+
 SIMULATED = ("--jobs", "6", "--core-seconds", "3000", "--seeds", "2", "--processes", "1", "--epoch", "5")
 
 
