@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         share_variance_of_rows,
     )
     from relaqs_bootstrap.selection import selection_factor
-    from relaqs_bootstrap.unseen import most_in_all, unseen_groups
+    from relaqs_bootstrap.unseen import most_in_all, most_unseen_groups, unseen_groups
     from relaqs_bootstrap.variance import Variance, sum_of_variances
 
 __all__ = [
@@ -57,6 +57,7 @@ __all__ = [
     "leave_one_out",
     "linearised_variance",
     "most_in_all",
+    "most_unseen_groups",
     "quantile_ranks",
     "scale_factor",
     "selection_factor",
@@ -85,6 +86,7 @@ _HOMES = {
     "leave_one_out": "relaqs_bootstrap.blocks",
     "linearised_variance": "relaqs_bootstrap.linearised",
     "most_in_all": "relaqs_bootstrap.unseen",
+    "most_unseen_groups": "relaqs_bootstrap.unseen",
     "quantile_ranks": "relaqs_bootstrap.order_statistics",
     "scale_factor": "relaqs_bootstrap.blocks",
     "selection_factor": "relaqs_bootstrap.selection",

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from relaqs_bootstrap.arrays import FloatArray
+import numpy as np
+
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_bootstrap.quantiles import gamma_upper
 from relaqs_bootstrap.variance import check_fraction
+
+_ROUNDING = 1e-9
 
 
 def unseen_groups(singletons: int, doubletons: int, rows: int, fraction: float) -> float:
@@ -33,6 +37,36 @@ def unseen_groups(singletons: int, doubletons: int, rows: int, fraction: float) 
         return 0.0
     replacement = 2.0 * doubletons * rows / max(rows - 1, 1)
     return singletons**2 / (replacement + singletons * fraction / (1.0 - fraction))
+
+
+def most_unseen_groups(singletons: IntArray, fraction: float, tail: float) -> FloatArray:
+    """Return the most groups that no scanned unit belongs to, given those met in exactly one, elementwise.
+
+    Args:
+        singletons: the groups seen in exactly one unit.
+        fraction: f, the scanned share of the table.
+        tail: the probability that there are more.
+
+    Nothing is assumed of the groups' sizes. A group of N units is met once with probability N·f·(1−f)ᴺ⁻¹ and
+    missed with (1−f)ᴺ. So of the groups that are missed or met once, each was met once with probability f or
+    more, independently of the others. With too many of them, more would have been met.
+
+    An eighth was read and no group was met only once. Of 28 such groups, all are missed in 0.875²⁸ = 2.4 % of
+    the cases. So there are at most 27:
+
+    >>> import numpy as np
+    >>> most_unseen_groups(np.array([0, 4]), fraction=0.125, tail=0.025).tolist()
+    [27.0, 74.0]
+    """
+    check_fraction(fraction)
+    if fraction == 1.0:
+        return np.zeros(len(singletons))
+    from scipy.special import nbdtrik
+
+    distinct, place = np.unique(singletons, return_inverse=True)
+    most = np.ceil(nbdtrik(1.0 - tail, distinct + 1.0, fraction) - _ROUNDING)
+    found: FloatArray = np.maximum(most, 0.0)[place]
+    return found
 
 
 def most_in_all(seen: FloatArray, fraction: float, tail: float) -> FloatArray:

@@ -21,6 +21,7 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import UNSEEN_ROWS
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
+from relaqs_engine.execution.room import room_of
 from relaqs_engine.plans.around import AroundPlan, Draw
 from relaqs_engine.plans.names import GROUP, GROUP_ROWS
 from relaqs_engine.plans.outputs import OutputKind
@@ -65,7 +66,8 @@ class AroundEstimator:
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
         found = self._intervals(parts, point)
-        settled = plan.rows.are_certain and not as_seen and self._all_fit(parts, point)
+        fits = self._fits(parts, point) & plan.rows.are_certain
+        settled = not as_seen and bool(fits.all())
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
             self._plan,
@@ -76,11 +78,11 @@ class AroundEstimator:
             unseen_groups=known[0].unseen_groups
             if plan.rows.keep_groups and len(parts) == 1 and known
             else None,
-            certain_rows=self._certain(parts, point) & settled,
+            certain_rows=self._certain(parts, point) & fits & (not as_seen),
             rows_are_settled=settled and len(known) == len(parts) and all(k.rows_are_settled for k in known),
             warnings=(
                 *dict.fromkeys(w for k in known for w in k.warnings),
-                *self._warnings(as_seen, settled),
+                *self._warnings(as_seen, fits),
             ),
             group_rows=doubles(point.column(GROUP_ROWS), null=0.0) if plan.rows.have_identity else None,
         )
@@ -100,10 +102,22 @@ class AroundEstimator:
         scaled = parts_so_far(plans, sources, is_scaled=True)
         return (seen, True) if _has_tiny_groups(scaled) else (scaled, False)
 
-    def _all_fit(self, parts: Sequence[Part], point: pa.Table) -> bool:
-        """Whether LIMIT leaves no row out, now and at the end."""
-        most = self._plan.rows.most
-        return most is None or (point.num_rows < most and all(map(_has_all_groups, parts)))
+    def _fits(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
+        """Return which rows LIMIT surely leaves in, shape (rows,)."""
+        most, sets, room = self._plan.rows.most, self._plan.rows.sets, room_of(point)
+        all_are_seen = all(map(_has_all_groups, parts))
+        if most is None or (point.num_rows < most and all_are_seen):
+            return np.ones(point.num_rows, dtype=bool)
+        if room is None or not most:
+            return np.zeros(point.num_rows, dtype=bool)
+        fractions = [part.so_far.scan.fraction for part in parts if part.so_far is not None]
+        return room.fits(
+            most,
+            sets=sets,
+            fraction=min(fractions, default=1.0),
+            confidence=self._request.confidence,
+            all_are_seen=all_are_seen,
+        )
 
     def _certain(self, parts: Sequence[Part], point: pa.Table) -> BoolArray:
         """Return for each row whether it is in the answer as long as the groups are that it is made of."""
@@ -115,12 +129,14 @@ class AroundEstimator:
                 certain[rows] = True if part.so_far is None else part.so_far.certain[own]
         return certain
 
-    def _warnings(self, as_seen: bool, settled: bool) -> tuple[str, ...]:
+    def _warnings(self, as_seen: bool, fits: BoolArray) -> tuple[str, ...]:
         found = []
         if as_seen:
             found.append("some groups have few rows yet, so totals are as seen, not scaled")
-        elif not settled:
+        elif not fits.any():
             found.append("rows may still enter or leave the answer, and none is certified")
+        elif not fits.all():
+            found.append(f"{fits.sum():,} of {len(fits):,} rows are certain to stay; no other is certified")
         opaque = [output.name for output in self._plan.outputs if output.kind is OutputKind.OPAQUE]
         if opaque:
             found.append(f"no interval is known for {', '.join(opaque)}: computed from the groups so far")

@@ -10,6 +10,7 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs_engine.arrow_arrays import doubles
 from relaqs_engine.execution.membership import Candidates
+from relaqs_engine.execution.room import room_of
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import ROWS, outlier_column
 
@@ -72,4 +73,4 @@ def candidates_of(point: pa.Table) -> Candidates:
     prefix = outlier_column("")
     names = [name for name in point.column_names if name.startswith(prefix)]
     outliers = {name.removeprefix(prefix): doubles(point.column(name), null=0.0) for name in names}
-    return Candidates(passes, crowd.rows, crowd.least_rows, outliers)
+    return Candidates(passes, crowd.rows, crowd.least_rows, outliers, room=room_of(point))

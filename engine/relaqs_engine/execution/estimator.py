@@ -166,7 +166,7 @@ class Estimator:
         scale = 1.0 if plan.groups_are_local or not is_scaled else scan.scale
         point = self._candidates(scale, most)
         are_all = most is None or point.num_rows < most
-        so_far = not plan.groups_are_local and (not is_scaled or self._are_tiny(point))
+        so_far = not plan.groups_are_local and (not is_scaled or self._are_tiny(point, scan.fraction))
         if so_far and is_scaled:
             point = self._candidates(1.0, most)  # HAVING lets others through
         candidates, crowd = candidates_of(point), crowd_of(point)
@@ -206,11 +206,11 @@ class Estimator:
             np.isfinite(self._state.unseen_most) and len(places.certain) == self._plan.membership.shown_rows
         )
 
-    def _are_tiny(self, point: pa.Table) -> bool:
-        """Whether scaled totals put groups of a few rows first."""
-        rules = self._plan.membership
-        rows = candidates_of(point).rows[: rules.shown_rows]
-        return rules.ranks_totals and bool((rows < MIN_ROWS_TO_SCALE_RANKED).any())
+    def _are_tiny(self, point: pa.Table, fraction: float) -> bool:
+        """Whether scaled totals put groups of a few rows first, and others behind LIMIT."""
+        rules, candidates = self._plan.membership, candidates_of(point)
+        tiny = rules.ranks_totals and (candidates.rows[: rules.shown_rows] < MIN_ROWS_TO_SCALE_RANKED).any()
+        return bool(tiny) and not self._membership.fits(candidates, fraction).all()
 
     def without_each_block(self, so_far: SoFar, blocks: IntArray, count: int) -> FloatArray:
         """Return the estimated outputs without each of so many blocks, shape (count, groups, outputs).
@@ -332,7 +332,7 @@ class Estimator:
         plan = self._plan
         if not plan.columns.keys:
             return 0
-        if plan.membership.picks_groups or plan.groups.are_local or plan.groups.have_sets:
+        if plan.membership.picks_groups or plan.groups.are_local or plan.groups.sets:
             return None
         if plan.bars.least_row_groups:  # a group may lie in a few row groups only
             return None

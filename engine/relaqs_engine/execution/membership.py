@@ -25,9 +25,15 @@ its interval at 1 − 2 · 0.05/40 = 99.75 %. Only one side of an interval decid
 chance of 0.05/40. The groups that this leaves open share the confidence again, and are decided once more.
 
 **Few rows.** Below 30 rows a standard error is too uncertain itself. A mean of such a group may be anything.
+A total that cannot fall and was seen to pass HAVING passes it for sure, whatever its error.
 A total is bounded: by the most rows it can have, at one in a million, times the most that a row can add. The
 same bound, with no row seen, holds for groups that were not seen: at most 138 rows if a tenth of the table
 was read.
+
+**Room.** Where keys order the groups, no estimate decides. A row has its place if LIMIT has room for those
+before it that were seen, and for as many as may have been missed (`execution/room.py`). In whatever order,
+all rows have one where LIMIT lets more groups through than there can be. The total of a ROLLUP is first where
+NULL comes first.
 
 **Complete groups.** A group that lies in one partition is known exactly once it was seen, and one that was
 not seen may come first. Only an index of heavy units bounds it (`layouts/heavy_units.py`).
@@ -43,7 +49,7 @@ is certified by its sample alone, is in 0016-heavy-tails.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from relaqs_bootstrap import most_in_all
@@ -51,6 +57,7 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.interval_request import IntervalRequest
+from relaqs_engine.execution.room import Room
 from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.plans.basis import BasisColumn
 from relaqs_engine.plans.deciders import Decider
@@ -87,6 +94,7 @@ class Candidates:
         least_rows: the fewest rows seen of any group.
         outliers: what the outlier index adds to each total, by its column, shape (groups,).
         unseen_most: the most that the ranked total of a group not seen can be, where heavy groups were read.
+        room: their places by the keys of ORDER BY, None where LIMIT picks none by keys.
     """
 
     passes: BoolArray
@@ -94,6 +102,7 @@ class Candidates:
     least_rows: float
     outliers: Mapping[str, FloatArray] = field(default_factory=dict)
     unseen_most: float = np.inf
+    room: Room | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,31 +171,51 @@ class Membership:
         count = int(candidates.passes.sum())
         if rules.shown_rows is not None:
             count = min(count, rules.shown_rows)
-        if self._all_fit(candidates):
-            return Places.alike(count, certain=True)
-        if rules.is_opaque or (rules.ranking and count > MOST_RANKED):
+        fits = self.fits(candidates, fraction)[:count]
+        by_number = rules.ranking is not None and not fits.all()
+        if rules.is_opaque or (by_number and count > MOST_RANKED):
             return Places.alike(count, certain=False)
         if rules.rows_may_leave and not rules.has_limit and not rules.deciders:
             certain = candidates.rows[:count] >= MIN_ROWS  # some of these rows surely count
             return Places(certain, np.full(count, np.inf), int((~certain).sum()))
-        if rules.ranks_by_key:
-            return Places.alike(count, certain=self._all_are_seen(candidates) and not rules.deciders)
-        if not rules.deciders or not count:
-            return Places.alike(count, certain=True)
+        if not count or not (by_number or rules.margins):
+            return Places(fits, np.full(count, np.inf), int((~fits).sum()))
         usual = at(self._confidence)
-        found = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count)
+        found = self._decided(candidates, usual, at(STRICT_CONFIDENCE), fraction, count, by_number)
         for _ in range(MOST_ROUNDS):
             level = 1.0 - 2.0 * (1.0 - self._confidence) / max(2, found.open)  # one side of each decides
             if level >= STRICT_CONFIDENCE:
-                return found
-            before, found = found, self._decided(candidates, usual, at(level), fraction, count)
+                break
+            before, found = found, self._decided(candidates, usual, at(level), fraction, count, by_number)
             if found.open >= before.open:
-                return found
-        return found
+                break
+        return found if by_number else replace(found, certain=found.certain & fits)
+
+    def fits(self, candidates: Candidates, fraction: float) -> BoolArray:
+        """Return which groups LIMIT surely lets through by the keys of ORDER BY alone, shape (groups,)."""
+        rules, count = self._rules, len(candidates.rows)
+        if not rules.has_limit or self._all_fit(candidates):
+            return np.ones(count, dtype=bool)
+        if candidates.room is None or rules.rows_may_leave or rules.most_rows is None:
+            seen = rules.ranks_by_key and not rules.deciders and self._all_are_seen(candidates)
+            return np.full(count, seen)
+        return candidates.room.fits(
+            rules.most_rows,
+            sets=max(1, self._plan.groups.sets),
+            fraction=fraction,
+            confidence=self._confidence,
+            all_are_seen=self._all_are_seen(candidates),
+        )
 
     @np.errstate(divide="ignore", invalid="ignore")  # what is known exactly has no width
     def _decided(
-        self, candidates: Candidates, usual: CellIntervals, found: CellIntervals, fraction: float, count: int
+        self,
+        candidates: Candidates,
+        usual: CellIntervals,
+        found: CellIntervals,
+        fraction: float,
+        count: int,
+        by_number: bool,
     ) -> Places:
         """Return the places by the intervals `found`. `usual` are those at the confidence asked for."""
         sure = np.ones(len(candidates.rows), dtype=bool)
@@ -197,10 +226,11 @@ class Membership:
                 ends = self._ends(i, decider, candidates, usual, found, fraction)
                 over, under = ends.low - decider.threshold, decider.threshold - ends.high
                 fails |= {"above": under > 0, "below": over > 0}.get(decider.side, fails)
+                over = np.fmax(over, self._passed_by(decider, candidates, ends.value, fraction))
                 sure &= (over > 0) | (under > 0)
                 slack = np.fmin(slack, np.where(over > 0, over / ends.below, under / ends.above))
         stays, out = candidates.passes & sure & ~fails, fails | (~candidates.passes & sure)
-        if self._rules.ranking is not None:
+        if by_number:
             ends = self._ranked_ends(candidates, usual, found, fraction)
             hidden = self._hidden(candidates, ends, out, fraction)
             first = np.arange(count)
@@ -286,6 +316,19 @@ class Membership:
             usual.high[:, i] - value,
         )
 
+    def _passed_by(
+        self, decider: Decider, candidates: Candidates, value: FloatArray, fraction: float
+    ) -> FloatArray:
+        """Return how much lower totals could be and still be beyond the threshold by what was seen of them.
+
+        It is negative where what was seen is not beyond it, and NaN where a total may fall.
+        """
+        if decider.side != "above" or self._bounded(decider) is None or self._rules.rows_may_leave:
+            return np.full(len(value), np.nan)
+        known = candidates.outliers.get(decider.value.total or "", 0.0)
+        seen: FloatArray = known + (value - known) * fraction
+        return (seen - decider.threshold) / fraction
+
     def _bounded(self, decider: Decider) -> BasisColumn | None:
         """Return the column that a decider totals, if the column's rows are known to lie in 0..highest."""
         column = self._columns.get(decider.value.total or "")
@@ -305,11 +348,13 @@ class Membership:
     def _all_fit(self, candidates: Candidates) -> bool:
         """Whether all groups are among the rows that LIMIT lets through, in whatever order."""
         rules = self._rules
-        if rules.most_rows is None or rules.has_having or rules.rows_may_leave:
+        if rules.most_rows is None or rules.rows_may_leave:
             return False
-        if not self._plan.columns.keys:
-            return rules.most_rows > 0
-        if len(candidates.rows) >= rules.most_rows or self._plan.groups_are_local:
+        most = self._plan.groups.most if self._plan.columns.keys else 1
+        if most is not None and most <= rules.most_rows:
+            return True
+        few = len(candidates.rows) < rules.most_rows and not rules.has_having
+        if not few or not self._plan.columns.keys or self._plan.groups_are_local:
             return False
         return bool((candidates.rows >= UNSEEN_ROWS).all())
 

@@ -56,6 +56,8 @@ class AroundRows:
         are_certain: which rows there are depends on no estimate, LIMIT left aside.
         most: how many rows LIMIT lets through, None where it cannot leave any out. 0 where an OFFSET may.
         keep_groups: each row is a group of a part's answer.
+        sets: into how many rows one row that is sampled may fall, the total of all left aside. 0 where that
+            is not known, or where none is sampled.
         so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
             parts have few rows, they are computed from totals that are not scaled.
     """
@@ -65,6 +67,7 @@ class AroundRows:
     most: int | None
     keep_groups: bool
     so_far: bool
+    sets: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,11 +40,13 @@ class MembershipRules:
         is_opaque: True where it cannot be told before the end which groups belong to the answer.
         shown_rows: how many groups the answer shows at most, where a decider ranks them. Its estimate then
             reads RIVALS more. None where nothing that is estimated ranks them.
-        ranks_by_key: whether LIMIT picks groups by keys alone.
+        ranks_by_key: whether LIMIT picks groups by keys alone, or by keys first and then by what has no
+            error.
         ranks_totals: whether the ranking is by values that are scaled.
         has_having: whether the query has a HAVING.
         has_limit: whether it has a LIMIT or an OFFSET.
         most_rows: how many groups LIMIT lets through. None without LIMIT, and with an OFFSET.
+        first_by: the keys that order the answer before any estimate does, as SQL over merged groups.
         rows_may_leave: whether rows that were counted may stop counting, as an inner stage moves.
     """
 
@@ -56,6 +58,7 @@ class MembershipRules:
     has_having: bool = False
     has_limit: bool = False
     most_rows: int | None = None
+    first_by: tuple[str, ...] = ()
     rows_may_leave: bool = False
 
     @property

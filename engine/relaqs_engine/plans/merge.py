@@ -53,12 +53,15 @@ class GroupFacts:
     Attributes:
         expected: about how many there are at most.
         are_local: each group's rows lie in one partition, so that a group seen is complete.
-        have_sets: groups of several sets of keys (ROLLUP and the like) stand beside each other.
+        sets: of how many sets of keys groups stand beside each other, as in ROLLUP, the empty set left aside.
+            0 where GROUP BY has one.
+        most: more groups than there can be. None where that is not known.
     """
 
     expected: int = 1
     are_local: bool = False
-    have_sets: bool = False
+    sets: int = 0
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,11 @@ class MergePlan(FoldedPlan):
     @property
     def shows_every_group(self) -> bool:
         return not self.membership.picks_groups
+
+    @property
+    def groups_of_a_row(self) -> int | None:
+        known = len(self.streams) == 1 and not self.groups_are_local
+        return max(1, self.groups.sets) if known else None
 
     @property
     def _unfiltered_shape(self) -> ResultShape:

@@ -27,6 +27,11 @@ GROUP = "relaqs_group"
 GROUP_ROWS = "relaqs_rows"
 # A ranking reads this many groups that follow those it shows, and this many that HAVING leaves out.
 RIVALS = 500
+# Where LIMIT picks groups: how many of those seen come before a group or with it by the keys of ORDER BY, how
+# many of these were seen in one sampling unit at most, and whether no group can come before it.
+BEFORE = "relaqs_before"
+BEFORE_ONCE = "relaqs_before_once"
+IS_FIRST = "relaqs_is_first"
 # The one-row table of the values that stages share with every group, and the scale that belongs to them.
 SHARED = "shared"
 SHARED_SCALE = "shared_scale"

@@ -125,6 +125,11 @@ class OnlinePlan:
         return False
 
     @property
+    def groups_of_a_row(self) -> int | None:
+        """Return into how many groups a sampled row may fall, but for the total of all. None: not known."""
+        return None
+
+    @property
     def shows_every_group(self) -> bool:
         """Whether no HAVING and no LIMIT leaves groups or rows out."""
         return True

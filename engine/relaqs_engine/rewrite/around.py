@@ -10,13 +10,13 @@ from sqlglot import exp
 from relaqs_engine.duck import quote_name
 from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
 from relaqs_engine.rewrite.carve import Carved, answer_index, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
-from relaqs_engine.rewrite.levels import Level, level_of
+from relaqs_engine.rewrite.levels import Level, level_of, with_places
 from relaqs_engine.rewrite.membership import most_rows
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.rewrite.trust import Trust, Value
@@ -46,7 +46,7 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         _output(name, type_, value, item, parts)
         for (name, type_), value, item in zip(draft.schema, level.values, items, strict=True)
     )
-    texts = _texts(carved, level, outputs)
+    texts = _texts(draft, carved, level, outputs)
     draws = _draws(draft, carved, level, outputs)
     _check_binds(draft, texts, draws, parts)
     streams = dict.fromkeys(stream for part in parts for stream in part.streams)
@@ -160,11 +160,15 @@ def _query(carved: Carved, level: Level) -> exp.Query:
     return carved.outer if level.query is None else level.query
 
 
-def _texts(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundTexts:
+def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundTexts:
     parts, query = carved.parts, _query(carved, level)
+    hidden = (GROUP, GROUP_ROWS) if level.query is not None else ()
+    units = [draft.catalog.table(part.leading).max_unit_rows for part in parts if part.leading]
+    if (placed := with_places(level, max(units))) is not None:
+        query, hidden = placed, (*hidden, BEFORE, BEFORE_ONCE, IS_FIRST)
     return AroundTexts(
         final=_final(carved.outer, outputs, parts),
-        estimate=_estimate(query, outputs, parts, with_identity=level.query is not None),
+        estimate=_estimate(query, outputs, parts, hidden),
     )
 
 
@@ -177,6 +181,7 @@ def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Arou
         most=_most_rows(_query(carved, level), level),
         keep_groups=level.keeps_groups,
         so_far=so_far or not level.is_certain,  # a total that is scaled would pick rows by chance
+        sets=level.sets or 0,
     )
 
 
@@ -221,9 +226,8 @@ def _final(outer: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[Pa
 
 
 def _estimate(
-    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], *, with_identity: bool
+    query: exp.Query, outputs: Sequence[OutputColumn], parts: Sequence[PartPlan], hidden: Sequence[str]
 ) -> str:
-    hidden = (GROUP, GROUP_ROWS) if with_identity else ()
     values = [f"TRY_CAST(x{i} AS {output.type}) AS o{i}" for i, output in enumerate(outputs)]
     values += [*_doubles(outputs), *hidden]
     source = f"({query.sql(DIALECT)}) AS t({_names(outputs, *hidden)})"

@@ -9,14 +9,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.carve import aggregates, answer_index, sources_of
 from relaqs_engine.rewrite.draft import NotOnlineError
@@ -46,6 +46,10 @@ class Level:
         keeps_groups: whether each row is a group of an answer.
         has_one_row: whether it has one row, because its answers have.
         added: the columns that are added up, each as the (part, output) of the answers that it comes from.
+        sets: into how many of its rows one row that is sampled may fall, the total of all left aside. Each of
+            them is seen as soon as one row of it is. None where that is not known.
+        keys: the expressions whose values tell its rows apart, within each of its grouping sets. () where
+            they are not known.
     """
 
     values: tuple[Value, ...]
@@ -55,6 +59,8 @@ class Level:
     keeps_groups: bool = False
     has_one_row: bool = False
     added: tuple[frozenset[tuple[int, int]], ...] = ()
+    sets: int | None = None
+    keys: tuple[exp.Expr, ...] = ()
 
 
 def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
@@ -144,6 +150,7 @@ def _joined(query: exp.Select, names: Names, below: Sequence[Level]) -> Level:
         keeps_groups=len(below) == 1 and below[0].keeps_groups,
         has_one_row=all(level.has_one_row for level in below),
         added=tuple(dict.fromkeys(added for level in below for added in level.added)),
+        sets=below[0].sets if len(below) == 1 else None,
     )
 
 
@@ -165,10 +172,19 @@ def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
         values = tuple(_answered(parts[part], part, i) for i in range(len(parts[part].outputs)))
         plan = parts[part]
         certain, one = plan.shows_every_group or plan.tells_certain_rows, plan.has_one_row
-        return Level(values, exp.Select(), plan.is_estimated, certain, keeps_groups=True, has_one_row=one)
+        known = Level(values, exp.Select(), plan.is_estimated, certain, keeps_groups=True, has_one_row=one)
+        return replace(known, sets=_sets(plan))
     level = level_of(source.this, parts)
     limited = any(source.this.args.get(part) for part in ("limit", "offset"))
     return _blind(level.values) if limited else level
+
+
+def _sets(plan: PartPlan) -> int | None:
+    """Return into how many groups of an answer a sampled row may fall, None where that is not known."""
+    if not plan.is_estimated:
+        return 0
+    certifiable = any(o.certifiable for o in plan.outputs if o.kind is OutputKind.ESTIMATE)
+    return plan.groups_of_a_row if certifiable else None
 
 
 def _answered(plan: PartPlan, part: int, position: int) -> Value:
@@ -200,8 +216,11 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     sum_of_rows = exp.Coalesce(this=exp.Sum(this=rows), expressions=[exp.Literal.number(0)])
     query = query.select(exp.alias_(identity, GROUP), exp.alias_(sum_of_rows, GROUP_ROWS))
     added = tuple(dict.fromkeys(each for each in columns if len(each) > 1))
-    below = replace(below, keeps_groups=False, has_one_row=False)
-    return replace(below, values=values, query=query, added=below.added + added)
+    times = max(1, sum(len(each) > 1 for each in sets))
+    each_set = None if below.sets is None else below.sets * times
+    below = replace(below, keeps_groups=False, has_one_row=False, sets=each_set)
+    known = keys[:-1] if sets else keys
+    return replace(below, values=values, query=query, added=below.added + added, keys=known)
 
 
 def _over_groups(item: exp.Expr, names: Names, below: Level) -> Value:
@@ -239,7 +258,14 @@ def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
         certain,
         keeps_groups,
         added=tuple(dict.fromkeys(added for level in levels for added in level.added)),
+        sets=_added(levels),
     )
+
+
+def _added(levels: Iterable[Level]) -> int | None:
+    """Return into how many rows of a UNION ALL a row may fall."""
+    sets = [level.sets for level in levels]
+    return None if None in sets else sum(each or 0 for each in sets)
 
 
 def _number_sides(query: exp.SetOperation) -> None:
@@ -272,3 +298,47 @@ def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
     if not keeps_groups or not taken_over or len({part for part, _ in sources}) < len(sources):
         sources = set()
     return Value(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled)
+
+
+def with_places(level: Level, rows_of_unit: int) -> exp.Select | None:
+    """Return the level's query with the places of its rows by keys, as `rewrite/room.py` has them of groups.
+
+    None where LIMIT picks no rows, or where a row may be missing that was seen in part.
+
+    Args:
+        level: of the whole query.
+        rows_of_unit: how many rows a sampling unit may have.
+    """
+    query = level.query
+    if not isinstance(query, exp.Select) or level.sets is None or query.args.get("limit") is None:
+        return None
+    if query.args.get("offset") is not None or query.find(exp.Distinct):
+        return None
+    order = list(_keys_of_order(query, level.values))
+    over = exp.Window(this=exp.Count(this=exp.Star()), order=exp.Order(expressions=order) if order else None)
+    rows = next(item.unalias() for item in query.expressions if item.alias == GROUP_ROWS)
+    once = exp.Case().when(exp.LTE(this=rows.copy(), expression=exp.Literal.number(rows_of_unit)), "1")
+    over_once = over.copy()
+    over_once.set("this", exp.Sum(this=once.else_("0")))
+    ordered = {each.this for each in order}
+    first = bool(level.keys) and ordered == set(level.keys) and all(e.args["nulls_first"] for e in order)
+    nulls = [exp.Is(this=key.copy(), expression=exp.Null()) for key in level.keys]
+    is_first = exp.and_(*nulls) if first else exp.false()
+    places = ((over, BEFORE), (over_once, BEFORE_ONCE), (is_first, IS_FIRST))
+    return query.select(*(exp.alias_(value, name) for value, name in places))
+
+
+def _keys_of_order(query: exp.Select, values: Sequence[Value]) -> Iterator[exp.Ordered]:
+    """Yield by which of its keys a query is ordered before any estimate is asked, each as its expression."""
+    items = [item.unalias() for item in query.expressions[: len(values)]]
+    names = [item.alias_or_name.lower() for item in query.expressions[: len(values)]]
+    order = query.args.get("order")
+    for each in order.expressions if order else []:
+        is_name = isinstance(each.this, exp.Column) and not each.this.table
+        place = names.index(each.this.name.lower()) if is_name and each.this.name.lower() in names else -1
+        place = items.index(each.this) if place < 0 and each.this in items else place
+        if place < 0 or values[place].trust is not Trust.KEY:
+            return
+        found = each.copy()
+        found.set("this", items[place].copy())
+        yield found

@@ -38,22 +38,22 @@ def decide_membership(draft: Draft) -> Draft:
     if draft.estimate_tree is None:
         return draft
     select = draft.select
-    found = [*_margins(draft), *_ranking(draft)]
-    deciders = tuple(decider for decider in found if decider is not None)
+    margins, ranking = [*_margins(draft)], [*_ranking(draft)]
     rules = MembershipRules(
         ranks_totals=_ranks_totals(draft),
         has_having=select.args.get("having") is not None,
         has_limit=select.args.get("limit") is not None or select.args.get("offset") is not None,
         most_rows=most_rows(select),
+        first_by=tuple(_keys_of_order(draft)),
     )
-    if len(deciders) < len(found):
+    if None in margins or (None in ranking and rules.most_rows is None):
         return replace(draft, membership=replace(rules, is_opaque=True))
-    is_ranked = any(decider.ranks for decider in deciders)
+    ranked = [decider for decider in ranking if decider is not None]
     decided = replace(
         rules,
-        deciders=deciders,
-        ranks_by_key=_ranks_by_key(draft),
-        shown_rows=int(select.args["limit"].expression.this) if is_ranked else None,
+        deciders=(*(margin for margin in margins if margin is not None), *ranked),
+        ranks_by_key=_ranks_by_key(draft) or None in ranking,
+        shown_rows=int(select.args["limit"].expression.this) if ranked else None,
     )
     return replace(draft, membership=decided)
 
@@ -64,6 +64,20 @@ def most_rows(query: exp.Query) -> int | None:
     if limit is None or query.args.get("offset") is not None or not isinstance(limit.expression, exp.Literal):
         return None
     return int(limit.expression.this)
+
+
+def _keys_of_order(draft: Draft) -> Iterator[str]:
+    """Yield by which group keys the answer is ordered before any estimate is asked, in SQL."""
+    tree = draft.estimate_tree
+    assert tree is not None
+    order = tree.args.get("order")
+    for each in order.expressions if order else []:
+        value = _written_out(tree, each.this)
+        if _estimates(draft, value):
+            return
+        moved = each.copy()
+        moved.set("this", value.copy())
+        yield moved.sql(DIALECT)
 
 
 def fixed_conditions(draft: Draft) -> Iterator[exp.Expr]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations_with_replacement
-from math import prod
+from math import ceil, prod
 
 from sqlglot import exp
 
@@ -16,6 +16,7 @@ from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft, own_nodes
 from relaqs_engine.rewrite.sources import groups_are_complete
+from relaqs_engine.rewrite.unbounded import ABOUT_ALL
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
 # measured to cost five times as much.
@@ -42,7 +43,8 @@ def choose_method(draft: Draft) -> Draft:
     >>> method("SELECT id, sum(price) FROM orders JOIN items ON id = order_id GROUP BY id")
     'none'
     """
-    groups = GroupFacts(_expected_groups(draft), groups_are_complete(draft), bool(draft.grouping_sets))
+    sets = sum(len(each) > 1 for each in draft.grouping_sets)
+    groups = GroupFacts(_expected_groups(draft), groups_are_complete(draft), sets, _most_groups(draft))
     method = _method(draft, groups)
     bars = ErrorBars(
         method,
@@ -86,6 +88,17 @@ def _expected_groups(draft: Draft) -> int:
     values = () if draft.distinct is None else (draft.distinct,)
     sets = [tuple(draft.keys[i] for i in each[:-1]) for each in draft.grouping_sets] or [draft.keys]
     return sum(min(_combinations(draft, each + values), most) for each in sets)
+
+
+def _most_groups(draft: Draft) -> int | None:
+    """Return more groups than there can be, by the statistics of the keys. None where some key has none."""
+    most = 1
+    for key in draft.keys:
+        known = draft.source(key.table).column(key.name) if isinstance(key, exp.Column) else None
+        if known is None or not known.distinct_count or draft.grouping_sets:
+            return None
+        most *= 1 + ceil(known.distinct_count / ABOUT_ALL)  # NULL is no value
+    return most
 
 
 def _combinations(draft: Draft, keys: Sequence[exp.Expr]) -> int:

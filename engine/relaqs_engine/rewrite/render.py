@@ -33,6 +33,7 @@ from relaqs_engine.rewrite.aggregates import output_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.hoist import over_hoists
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
+from relaqs_engine.rewrite.room import place_columns, with_places
 from relaqs_engine.rewrite.scans import is_filtered, scan_of_tables, scans_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -327,7 +328,8 @@ def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -
     )
     deciders = draft.membership.deciders if estimated else ()
     hidden = "".join(f", TRY({d.value.estimate_sql}) AS d{i}" for i, d in enumerate(deciders))
-    inner = f"SELECT *, {values}{hidden} FROM merged" + (f" WHERE {condition}" if condition else "")
+    source = with_places(draft) if estimated else "merged"
+    inner = f"SELECT *, {values}{hidden} FROM {source}" + (f" WHERE {condition}" if condition else "")
     select = [_typed(output, i, estimated) for i, output in enumerate(draft.outputs)]
     if estimated:
         select += [
@@ -342,6 +344,7 @@ def valued(draft: Draft, tree: exp.Select, condition: str, *, estimated: bool) -
             select += [outlier_column(column.name) for column in draft.basis if column.is_additive]
         if draft.distinct is not None:
             select += [DISTINCT_SEEN, DISTINCT_ONCE]
+        select += place_columns(draft)
     return f"SELECT {', '.join(select)} FROM ({inner})"
 
 

@@ -55,6 +55,7 @@ _SMOOTH = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Alias),
     *(exp.Coalesce, exp.Nullif, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow),
 )
+_RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber, exp.PercentRank, exp.CumeDist, exp.Ntile)
 _NEIGHBOURS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 
 
@@ -140,6 +141,9 @@ def _compares_with_zero(condition: exp.Expr) -> bool:
 
 def _is_scaled(expression: exp.Expr, names: Names) -> bool:
     """Whether the expression depends on an estimate that is scaled."""
+    bare = expression.unnest()
+    if isinstance(bare, exp.Window) and isinstance(bare.this, _RANKS):
+        return False  # all that is compared is scaled alike
     columns = expression.find_all(exp.Column)
     known = (names.get((column.table, column.name.lower()), UNSURE) for column in columns)
     return any(value.is_scaled for value in known) or expression.find(exp.Query) is not None

@@ -35,7 +35,7 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     if not draft.intervals or draft.groups.are_local:
         return draft
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
-    of_all = [f"a row may meet several rows of {name}" for name in _met_several_times(draft)]
+    of_all = [f"a row may meet several rows of {name}" for name in met_several_times(draft)]
     reasons = {
         output: why
         for output in draft.outputs
@@ -46,7 +46,7 @@ def say_what_is_unbounded(draft: Draft) -> Draft:
     return replace(draft, outputs=tuple(outputs), notes=(*draft.notes, *notes))
 
 
-def _met_several_times(draft: Draft) -> Iterator[str]:
+def met_several_times(draft: Draft) -> Iterator[str]:
     """Yield the tables that are read whole and have more than one row that a sampled row may meet."""
     joins = draft.select.args.get("joins") or []
     conditions = [*draft.conjuncts, *(c for join in joins for c in conjuncts_of(join.args.get("on")))]
