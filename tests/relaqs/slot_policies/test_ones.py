@@ -49,7 +49,9 @@ def carried_out(view: SlotView, plan: SlotPlan, *, passes: float = 1.0, seconds:
 
 @given(view=any_view())
 @settings(max_examples=40, deadline=None)
-@pytest.mark.parametrize("policy", [SMALL, replace(SMALL, deploy="own_pass", places="held")], ids=str)
+@pytest.mark.parametrize(
+    "policy", [SMALL, replace(SMALL, deploy="own_pass", places="held")], ids=["as the paper", "own pass"]
+)
 def test_plans_are_within_limits_and_follow_from_the_view(policy: Ones, view: SlotView) -> None:
     plan = policy.plan(view)
     again = policy.plan(pickle.loads(pickle.dumps(view)))
