@@ -10,11 +10,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.split_mix import MASK, STEP, mixed, mixed_word
 
-WORD = (1 << 64) - 1
-STEP = 0x9E3779B97F4A7C15  # the golden ratio as a fraction of 2⁶⁴
 GRID_POINTS = 512
 GRID_REACH = 8.0  # standard deviations of log odds on either side of the middle: e⁻⁸ of the mass lies beyond
 
@@ -34,7 +32,7 @@ class Draws:
         """Return numbers from 0 to below 1, evenly spread."""
         key = 0
         for part in (self.seed, self.generation, stream):
-            key = _mixed_word(key ^ (part & WORD))
+            key = mixed_word((key ^ (part & MASK)) + STEP & MASK)
         index = np.arange(1, math.prod(shape) + 1, dtype=np.uint64)
         words = mixed(np.uint64(key) + index * np.uint64(STEP))
         high = (words >> np.uint64(11)).astype(np.float64)
@@ -43,17 +41,6 @@ class Draws:
     def integers(self, stream: int, below: int, *shape: int) -> IntArray:
         """Return whole numbers from 0 to below `below`, evenly spread."""
         return (self.uniform(stream, *shape) * below).astype(np.int64)
-
-
-def _mixed_word(word: int) -> int:
-    return int(mixed(np.array([(word + STEP) & WORD], dtype=np.uint64))[0])
-
-
-def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the output function of SplitMix64 (Steele, Lea, Flood 2014) of each word."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
 
 
 @dataclass(frozen=True, slots=True)

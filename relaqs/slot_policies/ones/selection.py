@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
-
-from relaqs.slot_policies.ones.draws import STEP, mixed
+from relaqs_bootstrap.split_mix import STEP, mixed
 
 
 def best(genomes: IntArray, score: FloatArray, most: int) -> IntArray:

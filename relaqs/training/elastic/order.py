@@ -9,12 +9,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import IntArray
+from relaqs_bootstrap.split_mix import MASK, STEP, mixed, mixed_word
 
 MOST_PIECE_ROWS = 256
 WINDOW_ROWS = 1 << 22  # of whole partitions: a pass mixes their pieces, and reads no further apart
 
-_STEP, _MASK, _LAST_SHIFT = 0x9E3779B97F4A7C15, (1 << 64) - 1, 31
-_ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _PASS, _PARTITION, _DRAW, _WINDOW = range(4)  # streams of draws from one seed
 
 
@@ -118,24 +117,16 @@ def subtrees(pieces: int, ranks: int) -> Iterator[slice]:
 
 
 def hashes(count: int, *words: int) -> NDArray[np.uint64]:
-    """Return numbers that look random, shape (count,): a hash of the words and of each position.
-
-    Source: Steele, Lea, Flood 2014, SplitMix64.
-    """
-    found = (np.arange(count, dtype=np.uint64) + np.uint64(hash_of(*words)) + np.uint64(1)) * np.uint64(_STEP)
-    for shift, factor in _ROUNDS:
-        found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
-    return found ^ (found >> np.uint64(_LAST_SHIFT))
+    """Return numbers that look random, shape (count,): a hash of the words and of each position."""
+    places = np.arange(count, dtype=np.uint64) + np.uint64(hash_of(*words)) + np.uint64(1)
+    return mixed(places * np.uint64(STEP))
 
 
 def hash_of(*words: int) -> int:
     """Return a number that looks random, from 0 to below 2^64: a hash of some words."""
     found = 0
     for word in words:
-        found = (found + word + 1) * _STEP & _MASK
-        for shift, factor in _ROUNDS:
-            found = (found ^ (found >> shift)) * factor & _MASK
-        found ^= found >> _LAST_SHIFT
+        found = mixed_word((found + word + 1) * STEP & MASK)
     return found
 
 
