@@ -21,6 +21,7 @@ import relaqs
 from relaqs.executors import ThreadExecutor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.queries.asker import asking_user
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.publisher import Publisher
@@ -149,7 +150,7 @@ def start(gate: Gate) -> Iterator[Start]:
         job = MeanJob(gate, fails_at=fails_at)
         chosen = QueryOptions(**options)  # type: ignore[arg-type]
         publisher = Publisher(job, PLAN, chosen, Counted(), executor)
-        description = query_description(job.id, PLAN, chosen, exact_cores=1)
+        description = query_description(job.id, PLAN, chosen, asking_user(), exact_cores=1)
         query = OnlineQuery(publisher, job, executor, description, timeout=chosen.timeout)
         query.start()
         return query

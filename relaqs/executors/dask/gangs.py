@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
 
 
-class Gangs:
+class LeasedGangs:
     """The gangs of all clients. All is called on the scheduler's event loop.
 
     Args:

@@ -50,7 +50,7 @@ from distributed.protocol import pickle
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import broken_contract, broken_pinning, chosen_credit
 from relaqs.executors.dask.departed import Departed
-from relaqs.executors.dask.gangs import Gangs
+from relaqs.executors.dask.gangs import LeasedGangs
 from relaqs.executors.dask.hung_workers import Silence, SilentWorkerWarning
 from relaqs.executors.dask.mechanism import ENDS, CreditEnforcement, Enforcement, QueueEnforcement
 from relaqs.executors.dask.messages import (
@@ -132,7 +132,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._why_credits = broken_contract(scheduler)
         made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
         self._enforcement: Enforcement = made_by(scheduler, self._desk.turns, self._charges, self._account_of)
-        self._gangs = Gangs(
+        self._gangs = LeasedGangs(
             scheduler,
             self._desk.turns,
             self._session_of,
