@@ -12,6 +12,7 @@ from relaqs import ArgumentError, OnlineQuery
 from relaqs.cli import program
 from relaqs.jobs.description import JobDescription
 from relaqs.prediction.arrival import REACHED, Expected
+from relaqs.queries.asker import AskingUser
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.promise import promise
 from relaqs.queries.start import query_description
@@ -89,7 +90,7 @@ def test_a_pause_is_no_slow_reading(start: Start, gate: Gate) -> None:
 
 def test_the_scheduler_is_told() -> None:
     options = QueryOptions(target=0.01, within=3.0)
-    description = query_description("q", PLAN, options, exact_cores=1)
+    description = query_description("q", PLAN, options, AskingUser(), exact_cores=1)
     assert (description.target, description.deadline_seconds) == (0.01, 3.0)
     recorder = Recorder()
     allocator = Allocator(recorder)

@@ -31,7 +31,12 @@ from tests.relaqs.executors.clusters import (
 from tests.relaqs.training.gangs import gang, gang_of, same_bits
 from tests.relaqs.training.lessons import MadeUpRecipe
 
-TIMES = [0, *(pytest.param(again, marks=pytest.mark.slow) for again in range(1, 20))]
+REPEATS = int(os.environ.get("RELAQS_FAULT_REPEATS", "2"))
+TIMES = [0, *(pytest.param(again, marks=pytest.mark.slow) for again in range(1, REPEATS))]
+ENDS = [
+    pytest.param(signal.SIGKILL, id="killed"),
+    pytest.param(signal.SIGSTOP, id="stopped", marks=pytest.mark.slow),
+]
 WORKERS = 3
 
 
@@ -85,7 +90,7 @@ def before_prepared(job: TurnJob, slot: str, act: Callable[[], None]) -> None:
 
 
 @pytest.mark.parametrize("again", TIMES)
-@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("ends", ENDS)
 def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
     executor: DaskExecutor, ends: signal.Signals, again: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +110,7 @@ def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
 
 
 @pytest.mark.parametrize("again", TIMES)
-@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("ends", ENDS)
 def test_a_rank_that_is_lost_at_the_meeting_costs_no_step(
     executor: DaskExecutor, ends: signal.Signals, again: int
 ) -> None:
@@ -123,7 +128,7 @@ def test_a_rank_that_is_lost_at_the_meeting_costs_no_step(
 
 
 @pytest.mark.parametrize("again", TIMES)
-@pytest.mark.parametrize("ends", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("ends", ENDS)
 @pytest.mark.parametrize("place", [0, 1])
 def test_the_others_go_on_where_a_rank_is_lost_in_a_step(
     executor: DaskExecutor, ends: signal.Signals, place: int, again: int
