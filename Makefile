@@ -1,7 +1,7 @@
 # Needs make and Python 3.11 or newer, nothing else.
 #
 #   make demo    make 12 million rows, run one query online and watch it sharpen
-#   make test    run the tests but the slow ones, three files at a time
+#   make test    run the tests but the slow ones, two files at a time
 #   make test-slow  many more random queries, and what takes long: most tests of the page in a browser, figures
 #   make check   all that must hold before a commit: tests, lint, format, types
 #   make docs    build the documentation's site, into site/index.html
@@ -28,11 +28,11 @@ demo: $(INSTALLED)
 	@$(BIN)/relaqs demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow and not alone" -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "alone and not slow"
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

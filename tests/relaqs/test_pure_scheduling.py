@@ -35,6 +35,7 @@ MAY_IMPORT = {
         "relaqs.sharing",
         "relaqs.prediction",
         "relaqs_bootstrap.arrays",
+        "relaqs_bootstrap.split_mix",
         "relaqs.plugins",
         "relaqs.policies.registry",
     },
