@@ -13,12 +13,14 @@ __all__ = ["tally"]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # thousands of queries in one test
 @random_queries(FLIGHTS_SOURCES, 0.25 * MANY)
 def test_more_of_flights(flights: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
     check(flights, query, seed, batches, tally)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # thousands of queries in one test
 @random_queries(FLIGHTS_SOURCES, 0.15 * MANY)
 def test_more_of_flights_clustered_by_aircraft(
     flights_by_plane: World, tally: Tally, query: Generated, seed: int, batches: int

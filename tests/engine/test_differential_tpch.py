@@ -13,6 +13,7 @@ __all__ = ["tally"]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # thousands of queries in one test
 @random_queries(TPCH_SOURCES, 0.6 * MANY)
 def test_more_of_tpch(tpch: World, tally: Tally, query: Generated, seed: int, batches: int) -> None:
     check(tpch, query, seed, batches, tally)
