@@ -31,6 +31,8 @@ def is_certified(
         possible_influence: the most that one row *could* move each estimate, shape (G, C), by provable bounds
             of the columns (see `largest_influence`). NaN where it is not known.
 
+    Totals that cannot fall may be certified with fewer rows (`intervals.bounded_interval`).
+
     The sample alone cannot tell. On skewed data a calm sample is one that missed the large rows, so choosing
     calm samples chooses misses. An earlier rule judged `stddev(n)` over the babynames by year by how many
     terms its variance had, and 31 % of the certified intervals held (docs/decisions/0016-heavy-tails.md).

@@ -11,7 +11,7 @@ import difflib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
 
@@ -51,6 +51,7 @@ class Catalog:
 
     layouts: tuple[Layout, ...]
     chosen: tuple[tuple[str, str], ...] = ()
+    _by_name: dict[str, Layout] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         seen: dict[str, Layout] = {}
@@ -64,6 +65,8 @@ class Catalog:
         for name, (first, *others) in _by_table(self.layouts).items():
             for other in others:
                 _check_same_table(name, first, other)
+        named = [*((each.table, each) for each in self.layouts), *self.tables.items()]
+        object.__setattr__(self, "_by_name", {name.lower(): layout for name, layout in named})
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], cache_directory: Path | None = None) -> Catalog:
@@ -164,9 +167,8 @@ class Catalog:
 
     def table(self, name: str) -> Layout:
         """Return the layout of a table. Raises SqlError with candidates if there is none with that name."""
-        for known_name, layout in (*self.tables.items(), *((each.table, each) for each in self.layouts)):
-            if known_name.lower() == name.lower():
-                return layout
+        if (layout := self._by_name.get(name.lower())) is not None:
+            return layout
         names = {known_name.lower(): known_name for known_name in self.tables}
         near = tuple(names[match] for match in difflib.get_close_matches(name.lower(), names))
         known = ", ".join(names.values())

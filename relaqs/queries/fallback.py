@@ -44,11 +44,16 @@ class WholeFallback:
     job_id: str
     database_config: DatabaseConfig
 
-    def after(self, error: Exception) -> Resort | None:
-        """Return how the query goes on, None where it cannot."""
+    def after(self, error: Exception, *, has_answered: bool) -> Resort | None:
+        """Return how the query goes on, None where it cannot.
+
+        If it goes on as a whole before its first snapshot, it begins so when it is asked again.
+        """
         if not (why := self._why_whole(error)):
             return None
         whole, job_id = self.planner.plan_as_whole(self.plan, why), f"{self.job_id}-whole"
+        if isinstance(error, TooManyGroupsError) and not has_answered:
+            self.planner.note_whole(self.plan, self.options, whole)
         job = WholeQueryJob(job_id, whole, database_config=self.database_config)
         cores = self.database_config.threads
         description = query_description(job_id, whole, self.options, self.asker, exact_cores=cores)

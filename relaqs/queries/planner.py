@@ -25,6 +25,7 @@ from relaqs_engine.sql.inspection import as_select
 from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
 
+from relaqs.queries.options import QueryOptions
 from relaqs.queries.publisher import QueryTimeoutError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Planner:
         self._row_groups = RowGroupRules(cores)
         self._plans: OrderedDict[tuple[str, bool], OnlinePlan] = OrderedDict()  # by SQL, and with intervals
         self._at_once: OrderedDict[str, WholePlan] = OrderedDict()  # by SQL
+        self._ran_whole: OrderedDict[tuple[str, int, int | None], WholePlan] = OrderedDict()  # see note_whole
         self._is_closed = False
         self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
@@ -98,6 +100,23 @@ class Planner:
         while len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
         return plan
+
+    def chosen(self, plan: OnlinePlan, options: QueryOptions, below_seconds: float | None) -> OnlinePlan:
+        """Return how the SELECT of a plan is run with these options: by the plan, or as a whole.
+
+        It is the whole where the same question turned out to have too many groups before, and where only the
+        end is wanted and comes soon. below_seconds: see `at_once`.
+        """
+        known = self._ran_whole.get(_question(plan, options))
+        if known is not None and options.fallback != "error":
+            return known
+        return self.at_once(plan, below_seconds) if options.wants_the_end_only else plan
+
+    def note_whole(self, plan: OnlinePlan, options: QueryOptions, whole: WholePlan) -> None:
+        """Note that a question had too many groups to be estimated. Asked again, it runs as `whole`."""
+        self._ran_whole[_question(plan, options)] = whole
+        while len(self._ran_whole) > PLANS_KEPT:
+            self._ran_whole.popitem(last=False)
 
     def at_once(self, plan: OnlinePlan, below_seconds: float | None) -> OnlinePlan:
         """Return how the SELECT of a plan is run as a whole, if one core is predicted to take less for that.
@@ -179,3 +198,8 @@ class Planner:
                 )
 
         return Effort(still_wanted)
+
+
+def _question(plan: OnlinePlan, options: QueryOptions) -> tuple[str, int, int | None]:
+    """Return what decides which rows a query reads first: its text, its seed and its mini-batches."""
+    return plan.sql, options.seed, options.batches

@@ -77,8 +77,11 @@ class Resort:
 class OtherWay(Protocol):
     """Knows another way to answer a query."""
 
-    def after(self, error: Exception) -> Resort | None:
-        """Return the way to go after the first failed with this error; None if there is no other."""
+    def after(self, error: Exception, *, has_answered: bool) -> Resort | None:
+        """Return the way to go after the first failed with this error; None if there is no other.
+
+        has_answered: whether the first gave a snapshot.
+        """
         ...
 
 
@@ -185,7 +188,10 @@ class Publisher(RunListener[Snapshot]):
 
     def failed(self, error: Exception) -> Successor | None:
         """Go on another way, where there is one, with the snapshots of the job that failed."""
-        if self._fallback is None or (resort := self._fallback.after(error)) is None:
+        if (
+            self._fallback is None
+            or (resort := self._fallback.after(error, has_answered=self.feed.latest is not None)) is None
+        ):
             return None
         self._job.close()
         self._fallback = None  # if the other way fails too, the query does

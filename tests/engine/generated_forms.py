@@ -33,9 +33,9 @@ def exact_number(source: From) -> st.SearchStrategy[str]:
 @st.composite
 def forms(draw: st.DrawFn, source: From) -> Generated:
     """Return a query of one of the forms below."""
-    kinds = (moments, listed, below_unions, sets, compared_rows, asked, largest_groups)
-    kinds += (first_of_each, ordered_by_all, several_answers, one_row_values)
-    return draw(draw(st.sampled_from(kinds))(source))
+    of_aggregates = (moments, listed, below_unions, largest_groups, several_answers, one_row_values)
+    of_rows = (sets, compared_rows, asked, first_of_each, ordered_by_all, pivoted, by_all_constants)
+    return draw(draw(st.sampled_from((*of_aggregates, *of_rows)))(source))
 
 
 @st.composite
@@ -160,6 +160,30 @@ def ordered_by_all(draw: st.DrawFn, source: From) -> Generated:
     outputs = f"{draw(keys(source.fields))} AS g, count(*) AS n, max({draw(column(source))}) AS m"
     end = draw(st.sampled_from(["", " DESC", " LIMIT 3"]))
     return Generated(f"SELECT {outputs} {draw(base(source))} GROUP BY ALL ORDER BY ALL{end}", ordered=True)
+
+
+@st.composite
+def by_all_constants(draw: st.DrawFn, source: From) -> Generated:
+    """Return outputs that GROUP BY ALL makes no group of, beside an aggregate and perhaps a key."""
+    constants = ["1 AS one", "'x' AS name", f"(SELECT count(*) FROM {source.sql}) AS n"]
+    outputs = draw(st.lists(st.sampled_from(constants), min_size=1, unique=True))
+    outputs += draw(st.sampled_from([[], [f"{draw(keys(source.fields))} AS g"]]))
+    none = draw(st.sampled_from([[], ["false"]]))
+    return Generated(f"SELECT {', '.join(outputs)}, count(*) AS c {draw(base(source, *none))} GROUP BY ALL")
+
+
+@st.composite
+def pivoted(draw: st.DrawFn, source: From) -> Generated:
+    """Return a PIVOT of values that are named, and an UNPIVOT of aggregates."""
+    key, by, n = draw(keys(source.fields)), draw(exact_number(source)), draw(exact_number(source))
+    rows = f"WITH r AS (SELECT {key} AS g, ({by})::BIGINT % 3 AS k, {n} AS v {draw(base(source))})"
+    totals = "(SELECT g, sum(v)::DOUBLE AS a, count(*)::DOUBLE AS b FROM r GROUP BY g)"
+    shapes = [
+        f"{rows} FROM (PIVOT r ON k IN (0, 1) USING sum(v) AS s, count(*) AS n GROUP BY g)",
+        f"{rows} FROM (UNPIVOT {totals} ON a, b INTO NAME name VALUE v)",
+        f"{rows} SELECT name, max(v) AS m FROM (UNPIVOT {totals} ON a, b INTO NAME name VALUE v) GROUP BY 1",
+    ]
+    return Generated(draw(st.sampled_from(shapes)))
 
 
 @st.composite

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import duckdb
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from tests.engine.generated_forms import forms
@@ -44,7 +45,10 @@ def random_queries(sources: Sequence[From], examples: float) -> Callable[[Any], 
 
 def check(world: World, query: Generated, seed: int, batches: int, tally: Tally) -> None:
     how: dict[str, Any] = {"ordered": query.ordered, "params": query.params}
-    world.check(query.sql, seed=seed, batches=batches, tally=tally, **how)
+    try:
+        world.check(query.sql, seed=seed, batches=batches, tally=tally, **how)
+    except duckdb.InternalException:  # a fault of DuckDB's, which has no answer to compare with
+        reject()
 
 
 @pytest.fixture(scope="module")

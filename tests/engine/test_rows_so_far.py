@@ -71,10 +71,17 @@ def test_what_exists_is_one_value(tpch: World) -> None:
     assert around(tpch, sql).rows.have_identity
 
 
-@pytest.mark.parametrize("tie", ["t.k = l.l_suppkey", "t.k IS NOT DISTINCT FROM nullif(l.l_suppkey, 3)"])
-def test_rows_of_the_largest_groups_are_asked_by_exists(tpch: World, tie: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "tie"),
+    [
+        ("lineitem AS l", "t.k = l.l_suppkey"),
+        ("lineitem AS l", "t.k IS NOT DISTINCT FROM nullif(l.l_suppkey, 3)"),
+        ("lineitem", "t.k = lineitem.l_suppkey"),  # the table inside has the same name
+    ],
+)
+def test_rows_of_the_largest_groups_are_asked_by_exists(tpch: World, source: str, tie: str) -> None:
     asked = f"EXISTS (SELECT 1 FROM ({TOP}) AS t WHERE {tie})"
-    sql = f"SELECT sum(l_quantity) AS s FROM lineitem AS l WHERE {asked}"
+    sql = f"SELECT sum(l_quantity) AS s FROM {source} WHERE {asked}"
     assert isinstance(tpch.check(sql, batches=3), RefinedPlan)
 
 

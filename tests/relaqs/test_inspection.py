@@ -69,6 +69,29 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
 
 
 @pytest.mark.parametrize(
+    "sql",
+    [
+        "PIVOT trips ON zone IN ('a', 'b') USING sum(fare), count(*) AS rows",
+        "/* long */ UNPIVOT (SELECT max(n) AS n, count(*) AS m FROM trips) ON n, m INTO NAME a VALUE b;",
+        "WITH w AS (SELECT t.zone, t.n FROM trips AS t) FROM (PIVOT w ON zone IN ('a') USING sum(n))",
+        "VALUES ((SELECT max(n) FROM trips), 'x'), (1, 'y') ORDER BY 1 DESC LIMIT 1",
+        "FROM (DESCRIBE trips) SELECT column_name, column_type",
+        "WITH found AS (SUMMARIZE trips) SELECT column_name, max, null_percentage FROM found",
+        "SELECT 1 AS one, 'x' AS x FROM trips GROUP BY ALL",
+        "SELECT 1 AS one, count(*) AS rows FROM trips WHERE n < 0 GROUP BY ALL",
+        "SELECT (SELECT max(n) FROM trips) AS most, count(*) AS rows FROM trips WHERE n < 0 GROUP BY ALL",
+    ],
+)
+def test_statements_that_are_no_plain_select_give_what_duckdb_does(sql: str, session: Session) -> None:
+    with duckdb.connect() as connection:
+        connection.register("trips", TRIPS)
+        expected = connection.sql(sql).to_arrow_table()
+    answer = session.online_sql(sql).result().estimate
+    assert answer.column_names == expected.column_names
+    assert sorted(rows_of(answer)) == sorted(rows_of(expected))
+
+
+@pytest.mark.parametrize(
     ("sql", "message"),
     [
         ("SHOW ALL TABLES", "'SHOW ALL TABLES' is not answered; there are SHOW TABLES, DESCRIBE"),
@@ -77,8 +100,11 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
         ("SUMMARIZE nowhere", "there is no table nowhere"),
         ("DESCRIBE SELECT * FROM read_csv('/etc/passwd')", "read_csv is not allowed"),
         ("SUMMARIZE 'other.parquet'", "is not answered"),
-        ("SELECT * FROM (SUMMARIZE trips)", "SUMMARIZE takes a SELECT"),
-        ("SELECT * FROM (SUMMARIZE '/etc/passwd')", "SUMMARIZE takes a SELECT"),
+        ("SELECT * FROM (SUMMARIZE '/etc/passwd')", "SUMMARIZE takes a table or a SELECT"),
+        ("SELECT * FROM (DESCRIBE nowhere)", "there is no table nowhere"),
+        ("PIVOT trips ON zone USING sum(n)", "name its values"),
+        ("PIVOT (SELECT t.zone, t.n FROM trips AS t) ON zone IN ('a') USING sum(n)", "into a WITH"),
+        ("SELECT alias(zone) FROM trips", "the function 'alias' is not known or not allowed"),
         ("DESCRIBE trips; SELECT 1", "2 statements were given"),
     ],
 )

@@ -48,6 +48,16 @@ def test_it_runs_as_a_whole_once_its_groups_are_known(db: Session, folder: Path)
     assert "groups, too many" in last.warnings[0]
 
 
+def test_it_begins_as_a_whole_when_it_is_asked_again(db: Session) -> None:
+    first = db.online_sql(SQL).result()
+    again = db.online_sql(SQL)
+    assert again.plan.mode == "exact"
+    assert (again.result().estimate, again.result().warnings) == (first.estimate, first.warnings)
+    assert db.online_sql(SQL, seed=1).plan.mode == "mergeable"
+    with pytest.raises(relaqs.TooManyGroupsError):
+        db.online_sql(SQL, fallback="error").result()
+
+
 def test_it_is_refused_where_it_must_not_run_as_a_whole(db: Session) -> None:
     with pytest.raises(relaqs.TooManyGroupsError, match="computed from about"):
         db.online_sql(SQL, fallback="error").result()

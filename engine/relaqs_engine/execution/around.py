@@ -13,7 +13,7 @@ from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
-from relaqs_engine.execution.draws import STEP, DrawnVariants, is_final, variants_of
+from relaqs_engine.execution.draws import STEP, DrawnVariants, is_final, one_row_moves, variants_of
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
 from relaqs_engine.execution.interval import CellIntervals
@@ -194,15 +194,14 @@ class AroundEstimator:
                 return found
             moved = self._moved(draw, drawn, parts, point)
             spreads.append(_spread(found.value, moved, drawn, rows))
-        return self._of_spreads(found, spreads, rows) if spreads else found
+        return self._of_spreads(found, spreads, rows, self._one_row_moves(parts, point)) if spreads else found
 
     def _moved(self, draw: Draw, drawn: DrawnVariants, parts: Sequence[Part], point: pa.Table) -> FloatArray:
         """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs)."""
         tables = {
             f"part_{i}": drawn.tables[i] if i in drawn.tables else p.table() for i, p in enumerate(parts)
         }
-        shown = point.select([GROUP]).append_column("place", arrow(np.arange(point.num_rows)))
-        with self._cursor.registered(shown=shown, **tables):
+        with self._cursor.registered(shown=_shown(point), **tables):
             table = self._cursor.table(draw.replicate)
         moved = np.full((drawn.count, point.num_rows, len(self._positions)), np.nan)
         index = integers(table.column("variant")), integers(table.column("place"))
@@ -210,10 +209,26 @@ class AroundEstimator:
             moved[(*index, place)] = doubles(table.column(f"v{i}"))
         return moved
 
+    def _one_row_moves(self, parts: Sequence[Part], point: pa.Table) -> FloatArray:
+        """Return the most that one row could move each estimated output, infinity where SQL does not say."""
+        moves = np.full((point.num_rows, len(self._positions)), np.inf)
+        if not self._plan.texts.moves or any(p.so_far is not None and not p.rows.num_rows for p in parts):
+            return moves
+        tables = {f"part_{i}": p.with_moves(one_row_moves(self._plan, i, parts)) for i, p in enumerate(parts)}
+        with self._cursor.registered(shown=_shown(point), **tables):
+            table = self._cursor.table(self._plan.texts.moves)
+        rows = integers(table.column("place"))
+        for place, i in enumerate(self._positions):
+            moves[rows, place] = doubles(table.column(f"v{i}"), null=np.inf)
+        return moves
+
     def _of_spreads(
-        self, found: CellIntervals, spreads: Sequence[_Spread], rows: np.ndarray
+        self, found: CellIntervals, spreads: Sequence[_Spread], rows: np.ndarray, moves: FloatArray
     ) -> CellIntervals:
-        """Return the intervals of a value that varies with several independent draws."""
+        """Return the intervals of a value that varies with several independent draws.
+
+        `moves` is the most that one row could move it. Where it is infinite, the spreads say how far.
+        """
         variance = sum_of_variances([each.variance for each in spreads])
         fraction = min(each.fraction for each in spreads)
         nothing = np.full(found.value.shape, np.nan)
@@ -230,7 +245,8 @@ class AroundEstimator:
             possible_influence=np.zeros(found.value.shape),  # is compared below, draw by draw
         )
         error = np.sqrt(sum(each.variance.variance / (1.0 - each.fraction) for each in spreads))
-        bounded = np.sqrt(sum(each.influence**2 for each in spreads)) <= MAX_UNSEEN_ERRORS * error
+        influence = np.sqrt(sum(each.influence**2 for each in spreads))
+        bounded = np.where(np.isfinite(moves), moves, influence) <= MAX_UNSEEN_ERRORS * error
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([self._plan.whole[i] for i in self._positions])
         supported = bounded & (rows >= MIN_ROWS)[:, None]
@@ -252,6 +268,11 @@ def _spread(value: FloatArray, moved: FloatArray, drawn: DrawnVariants, rows: np
     )
     steps = (moved[blocks:] - value) / STEP
     return _Spread(variance, drawn.fraction, np.sqrt((steps**2).mean(axis=0)))
+
+
+def _shown(point: pa.Table) -> pa.Table:
+    """Return the identity of each row of the answer, and its place."""
+    return point.select([GROUP]).append_column("place", arrow(np.arange(point.num_rows)))
 
 
 def _has_all_groups(part: Part) -> bool:

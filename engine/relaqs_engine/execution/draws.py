@@ -8,9 +8,10 @@ answer by its tangent.
 
 Source: Wolter 2007, Introduction to Variance Estimation, ch. 4.6 (several strata) and ch. 6 (linearisation).
 
-How far could one row that was not read move the answer? Each estimate of a part is moved by a small part of
-what such a row could change in it, up or down. The answers that result differ by the root of the sum of the
-squares, which is no less than the largest of them. The signs are the same each time.
+How far could one row that was not read move the answer? Totals over groups have SQL for it
+(`rewrite/one_row_moves.py`). For other values, each estimate of a part is moved by a small part of what such
+a row could change in it, up or down. The answers that result differ by the root of the sum of the squares,
+which is no less than the largest of them. The signs are the same each time.
 """
 
 from __future__ import annotations
@@ -136,16 +137,28 @@ def _blocks_together(live: Sequence[_Live], most: int) -> list[IntArray] | None:
     return found
 
 
+def one_row_moves(plan: AroundPlan, index: int, parts: Sequence[Part]) -> FloatArray:
+    """Return the most that one row that was not read could move each estimate of a part, (rows, outputs).
+
+    It is infinite where it is not known, and 0 where the part's answer is final.
+    """
+    part = parts[index]
+    positions = estimated_positions(part.plan)
+    if part.so_far is None:
+        return np.zeros((part.rows.num_rows, len(positions)))
+    influence = part.so_far.influence[:, : len(positions)].copy()
+    for place, output in enumerate(positions):
+        for added in (each for each in plan.added if (index, output) in each):
+            influence[:, place] = np.fmax(influence[:, place], _of_any_row(added, parts))
+    return np.where(np.isnan(influence), np.inf, influence)
+
+
 def _moved(plan: AroundPlan, live: _Live, parts: Sequence[Part], signs: np.random.Generator) -> FloatArray:
     """Return the estimates moved by part of what a row could change, shape (variants, rows, outputs)."""
-    positions = estimated_positions(live.part.plan)
-    influence = live.so_far.influence[:, : len(positions)].copy()
-    for place, output in enumerate(positions):
-        for added in (each for each in plan.added if (live.index, output) in each):
-            influence[:, place] = np.fmax(influence[:, place], _of_any_row(added, parts))
-    values = live.so_far.found.value[:, : len(positions)]
+    influence = one_row_moves(plan, live.index, parts)
+    values = live.so_far.found.value[:, : influence.shape[1]]
     sign = signs.choice([-1.0, 1.0], (_MOVES, *values.shape))
-    return values + STEP * sign * np.where(np.isnan(influence), np.inf, influence)
+    return values + STEP * sign * influence
 
 
 def _of_any_row(added: frozenset[tuple[int, int]], parts: Sequence[Part]) -> float:

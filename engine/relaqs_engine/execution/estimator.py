@@ -28,7 +28,6 @@ from relaqs_engine.execution.interval_request import IntervalRequest
 from relaqs_engine.execution.membership import Membership, Places
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
-from relaqs_engine.execution.row_groups import RowGroupVariance
 from relaqs_engine.execution.state import PartialRows
 from relaqs_engine.execution.variance import Scan, VarianceEstimator
 from relaqs_engine.layouts.manifest import Layout
@@ -107,8 +106,7 @@ class Estimator:
         self._cursor = cursor
         self._request = request
         self._prepared: set[str] = set()
-        estimator = RowGroupVariance if plan.bars.least_row_groups else VarianceEstimator
-        self._variance = estimator(plan, state, cursor)
+        self._variance = _variance_estimator(plan, state, cursor)
         self._variance_of: VarianceOfCells = variance or self._variance
         self._membership = Membership(plan, leading, request)
 
@@ -268,7 +266,10 @@ class Estimator:
         def at(confidence: float) -> CellIntervals:
             request = replace(self._request, confidence=confidence)
             unit_rows = self._variance.rows_of_largest_unit
-            given = IntervalEstimator(self._plan, self._leading, request, lambda *_: variance(), unit_rows)
+            fixed = self._variance_of is self._variance
+            given = IntervalEstimator(
+                *(self._plan, self._leading, request, lambda *_: variance(), unit_rows), rows_are_fixed=fixed
+            )
             return self._intervals(given, point, groups, scan, so_far)
 
         return cache(at)
@@ -338,6 +339,14 @@ class Estimator:
             return None
         once, twice = int((groups.rows == 1).sum()), int((groups.rows == 2).sum())
         return round(unseen_groups(once, twice, int(groups.rows.sum()), fraction))
+
+
+def _variance_estimator(plan: MergePlan, state: PartialRows, cursor: Cursor) -> VarianceEstimator:
+    if not plan.bars.least_row_groups:
+        return VarianceEstimator(plan, state, cursor)
+    from relaqs_engine.execution.row_groups import RowGroupVariance  # plain files alone have row groups
+
+    return RowGroupVariance(plan, state, cursor)
 
 
 def _merged_sql(plan: MergePlan, merge: str = "") -> str:

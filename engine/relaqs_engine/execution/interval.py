@@ -84,7 +84,10 @@ RowsOfLargestUnit = Callable[[ShownGroups, Scan, Layout], FloatArray]
 
 
 class IntervalEstimator:
-    """Makes the intervals of one query's answers from its state and the groups shown."""
+    """Makes the intervals of one query's answers from its state and the groups shown.
+
+    `rows_are_fixed` says whether no estimate decides which rows count.
+    """
 
     def __init__(
         self,
@@ -93,12 +96,16 @@ class IntervalEstimator:
         request: IntervalRequest,
         variance: VarianceOfCells,
         rows_of_largest_unit: RowsOfLargestUnit,
+        *,
+        rows_are_fixed: bool,
     ) -> None:
         self._plan = plan
         self._leading = leading
         self._request = request
         self._variance = variance
         self._rows_of_largest_unit = rows_of_largest_unit
+        alone = len(plan.streams) == 1 and leading.max_unit_rows == 1 and not plan.bars.least_row_groups
+        self._rows_are_sampled = rows_are_fixed and alone
         self._columns = additive_columns(plan)
         names = [column.name for column in self._columns]
         self._counted_by = np.array(
@@ -132,6 +139,7 @@ class IntervalEstimator:
             unit_ceiling=self._unit_ceiling(),
             possible_influence=influence,
             known_total=np.nan_to_num(outliers),
+            largest_unit=influence if self._rows_are_sampled else None,
         )
         error = np.sqrt(variance.variance)
         low, high = found.low - self._rounding, found.high + self._rounding

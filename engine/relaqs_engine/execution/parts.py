@@ -13,7 +13,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs_engine.arrow_arrays import arrow, arrow_or_null, doubles
 from relaqs_engine.execution.estimator import Estimator, SoFar
 from relaqs_engine.execution.rows import RowsEstimator
-from relaqs_engine.plans.names import GROUP, GROUP_ROWS
+from relaqs_engine.plans.names import GROUP, GROUP_ROWS, moves_column
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
 
@@ -62,6 +62,13 @@ class Part:
         table = self.repeated(len(cells))
         for place, i in enumerate(estimated_positions(self.plan)):
             table = table.set_column(i, f"c{i}", arrow_or_null(cells[:, :, place].ravel()))
+        return table
+
+    def with_moves(self, moves: FloatArray) -> pa.Table:
+        """Return the table with what one row could move each estimate, shape (rows, outputs), beside it."""
+        table = self.table()
+        for place, i in enumerate(estimated_positions(self.plan)):
+            table = table.append_column(moves_column(i), arrow(moves[:, place]))
         return table
 
     def repeated(self, times: int) -> pa.Table:

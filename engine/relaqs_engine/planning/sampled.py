@@ -51,9 +51,14 @@ def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     try:
         return _online(draft, parsed.tables)
     except NotOnlineError as reason:
-        found = _over_derived_whole(draft, parsed.tables, reason) or _around(draft) or _refined(draft, parsed)
-        found = found or _around_deeper(draft)
-        return found or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
+        plan_part = _each_once(lambda *query: _part(draft, *query))
+        return (
+            _over_derived_whole(draft, parsed.tables, reason)
+            or _around(draft, plan_part)
+            or _refined(draft, parsed)
+            or _around(draft, plan_part, lambda *query: _whole_part(draft, *query))
+            or whole_plan(parsed, draft.catalog, draft.schema, str(reason))
+        )
 
 
 def plain_plan(
@@ -171,13 +176,26 @@ def _online_or_over_derived_whole(draft: Draft, tables: frozenset[str]) -> Merge
         raise
 
 
-def _around_deeper(draft: Draft) -> AroundPlan | None:
-    """Return the plan of a query with aggregations that other answers decide about, None if it is none."""
-    return _around(draft, lambda *query: _whole_part(draft, *query))
+def _each_once(plan_part: PlanPart) -> PlanPart:
+    """Return the same, with a memory of the plans that it gave for each text."""
+    known: dict[str, PartPlan | None] = {}
+
+    def planned(query: exp.Query, sql: str) -> PartPlan | None:
+        if sql not in known:
+            known[sql] = plan_part(query, sql)
+        return known[sql]
+
+    return planned
 
 
-def _around(draft: Draft, plan_whole: PlanPart | None = None) -> AroundPlan | None:
-    """Return the plan of a query over the answers of simpler ones, None where it is not one."""
+def _around(draft: Draft, plan_part: PlanPart, plan_whole: PlanPart | None = None) -> AroundPlan | None:
+    """Return the plan of a query over the answers of simpler ones, None where it is not one.
+
+    Args:
+        draft: the query.
+        plan_part: plans a simpler query.
+        plan_whole: plans an aggregation that is read whole, for those about which other answers decide.
+    """
     from relaqs_engine.rewrite.around import plan_around
     from relaqs_engine.rewrite.carve import carve
 
@@ -186,7 +204,7 @@ def _around(draft: Draft, plan_whole: PlanPart | None = None) -> AroundPlan | No
             draft.binder.effort.spend(len(draft.sql))
             carved = carve(
                 draft.tree,
-                lambda *query: _part(draft, *query),
+                plan_part,
                 draft.binder.describe,
                 draft.catalog.is_sampled,
                 plan_whole,

@@ -27,10 +27,14 @@ class AroundTexts:
         estimate: makes the answer so far of the parts' answers so far. The outputs that are estimated stand
             in it once more, as DOUBLE, named v0, v1, … after their positions. If its rows can be told apart,
             `relaqs_group` and `relaqs_rows` follow.
+        moves: the most that one sampled row could move each estimated output, in the same names, for each
+            `place` of the table shown. The parts have it as relaqs_moves_0, … beside c0, …. It is infinite
+            where it is not known. "" where it is known of no output.
     """
 
     final: str
     estimate: str
+    moves: str = ""
 
 
 @dataclass(frozen=True, slots=True)

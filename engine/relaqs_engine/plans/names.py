@@ -43,3 +43,8 @@ RANGE_HIGH = "range high"
 def outlier_column(name: str) -> str:
     """Return the column of an estimate's groups with what outliers add to a basis column, unscaled."""
     return f"outlier_{name}"
+
+
+def moves_column(position: int) -> str:
+    """Return the column with the most that one sampled row could move the output at a position."""
+    return f"relaqs_moves_{position}"

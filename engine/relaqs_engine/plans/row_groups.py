@@ -7,10 +7,13 @@ DuckDB runs it over the files.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
 from relaqs_engine.plans.estimated_whole import EstimatedWhole
 from relaqs_engine.plans.schedule import partition_order
+
+if TYPE_CHECKING:
+    from relaqs_engine.layouts.row_groups import RowGroup, RowGroupTable
 
 FIRST_DRAWN = 8
 """Fewer row groups certify nothing."""

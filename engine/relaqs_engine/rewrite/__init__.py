@@ -19,6 +19,7 @@ and these modules hold the rest:
         trust           says how far an estimate of its columns can be trusted
         around          writes the SQL of the query around the answers
         passed_keys     says which columns of such a query are keys
+        one_row_moves   bounds what one row could move in the totals of such a query
 
     an aggregate over all partitions stands inside the query: `x > (SELECT avg(x) FROM t)`
         stages          makes the inner aggregate a query of its own, and puts a look-up in its place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from sqlglot import exp
@@ -10,7 +11,7 @@ from sqlglot import exp
 from relaqs_engine.duck import quote_name
 from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST
+from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST, moves_column
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
@@ -18,6 +19,7 @@ from relaqs_engine.rewrite.carve import Carved, answer_index, answer_name
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, level_of, with_places
 from relaqs_engine.rewrite.membership import most_rows
+from relaqs_engine.rewrite.one_row_moves import Answers, moves_of, with_moves
 from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.rewrite.trust import Trust, Value
 from relaqs_engine.sql.parse import DIALECT
@@ -46,8 +48,9 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         _output(name, type_, value, item, parts)
         for (name, type_), value, item in zip(draft.schema, level.values, items, strict=True)
     )
-    texts = _texts(draft, carved, level, outputs)
     draws = _draws(draft, carved, level, outputs)
+    moves = _moves(level.query, outputs, Answers(parts, draft.catalog)) if draws else ""
+    texts = replace(_texts(draft, carved, level, outputs), moves=moves)
     _check_binds(draft, texts, draws, parts)
     streams = dict.fromkeys(stream for part in parts for stream in part.streams)
     leading = max((part for part in parts if part.leading), key=lambda part: _row_count(draft, part))
@@ -202,12 +205,13 @@ def _answers(parts: Sequence[PartPlan], *, estimated: bool) -> str:
     return "WITH " + ", ".join(tables)
 
 
-def _answer(part: PartPlan, table: str, *, estimated: bool) -> str:
+def _answer(part: PartPlan, table: str, *, estimated: bool, moves: Sequence[str] = ()) -> str:
     columns = [
         f"CAST(c{i} AS {_type(output, estimated)}) AS {quote_name(output.name)}"
         for i, output in enumerate(part.outputs)
     ]
-    return f"SELECT {', '.join(columns + ([GROUP, GROUP_ROWS] if estimated else []))} FROM {table}"
+    hidden = [GROUP, GROUP_ROWS, *moves] if estimated else []
+    return f"SELECT {', '.join(columns + hidden)} FROM {table}"
 
 
 def _type(output: OutputColumn, estimated: bool) -> str:
@@ -262,18 +266,34 @@ def _replicates(
     )
 
 
+def _moves(query: exp.Query | None, outputs: Sequence[OutputColumn], answers: Answers) -> str:
+    """Return the SQL of what one row could move the estimated outputs, "" where that is known of none."""
+    if query is None or (moved := with_moves(query, answers)) is None:
+        return ""
+    tables = ", ".join(
+        f"{answer_name(i)} AS ({_answer(part, f'part_{i}', estimated=True, moves=moves_of(part))})"
+        for i, part in enumerate(answers.parts)
+    )
+    moves = [moves_column(i) for i in range(len(outputs))]
+    rows = f"({moved.sql(DIALECT)}) AS t({_names(outputs, GROUP, GROUP_ROWS, *moves)})"
+    values = [f"{moves[i]} AS v{i}" for i, output in enumerate(outputs) if output.kind is OutputKind.ESTIMATE]
+    shown = f"JOIN shown ON shown.{GROUP} IS NOT DISTINCT FROM t.{GROUP}"
+    return f"WITH {tables} SELECT {', '.join(['shown.place', *values])} FROM {rows} {shown}"
+
+
 def _check_binds(draft: Draft, texts: AroundTexts, draws: Sequence[Draw], parts: Sequence[PartPlan]) -> None:
     """Raise SqlError where a text does not bind: an estimate is DOUBLE, and some functions take no DOUBLE."""
     tables = []
     for index, part in enumerate(parts):
         columns = [f"NULL::{output.type} AS c{i}" for i, output in enumerate(part.outputs)]
         columns += [f"0::BIGINT AS {GROUP}", f"0::BIGINT AS {GROUP_ROWS}", "0 AS variant"]
+        columns += [f"0::DOUBLE AS {name}" for name in moves_of(part)]
         tables.append(f"part_{index} AS (SELECT {', '.join(columns)})")
     _check_binds_over(draft, tables, texts.final)
     _check_binds_over(draft, tables, texts.estimate)
-    for draw in draws:
-        shown = f"shown AS (SELECT {GROUP}, 0 AS place FROM ({texts.estimate}))"
-        _check_binds_over(draft, [*tables, shown], draw.replicate)
+    shown = f"shown AS (SELECT {GROUP}, 0 AS place FROM ({texts.estimate}))"
+    for text in (*(draw.replicate for draw in draws), *([texts.moves] if texts.moves else [])):
+        _check_binds_over(draft, [*tables, shown], text)
 
 
 def _check_binds_over(draft: Draft, tables: Sequence[str], text: str) -> None:

@@ -164,7 +164,7 @@ class _Carver:
         for column in found.around.find_all(exp.Column):
             if column.table == ROWS:
                 column.set("table", exp.to_identifier(answer))
-        around = with_one_row_tables(found.around.from_(exp.to_table(answer)))
+        around = with_one_row_tables(found.around.from_(exp.to_table(answer), copy=False))
         for joined in sources_of(around)[1:]:
             joined.set("this", self.cut(joined.this))
         self._cut_parts(around)

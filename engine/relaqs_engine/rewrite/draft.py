@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -144,6 +144,8 @@ class Draft:
 
     def members_in(self, node: exp.Expr) -> list[exp.Subquery]:
         """Return the tables of members below a node."""
+        if not self.members:
+            return []
         return [each for each in node.find_all(exp.Subquery) if each.alias in self.members]
 
     def source(self, alias: str) -> Source:
@@ -160,10 +162,47 @@ def tables_in(expression: exp.Expr) -> tuple[exp.Table, ...]:
 
 
 def outer_columns(query: exp.Expr) -> list[exp.Column]:
-    """Return the columns in a qualified query that are those of another query around it."""
-    inside = {table.alias_or_name for table in tables_in(query)}
-    inside |= {derived.alias for derived in query.find_all(exp.Subquery) if derived.alias}
-    return [column for column in query.find_all(exp.Column) if column.table and column.table not in inside]
+    """Return the columns in a qualified query that are those of another query around it.
+
+    A table deeper inside may have the name of one around the query. So each column is looked for in the
+    selects that it stands in:
+
+    >>> import sqlglot
+    >>> sql = "SELECT 1 FROM (SELECT t.zone FROM t) AS top WHERE top.zone = t.zone"
+    >>> [column.sql() for column in outer_columns(sqlglot.parse_one(sql))]
+    ['t.zone']
+    """
+    names = {id(select): _names_of(select) for select in query.find_all(exp.Select)}
+    return [column for column in query.find_all(exp.Column) if column.table and not _is_inside(column, names)]
+
+
+def _is_inside(column: exp.Column, names: Mapping[int, frozenset[str]]) -> bool:
+    """Whether a select around a column has its table. names: of the tables of each select in the query."""
+    select = column.parent_select
+    while select is not None and id(select) in names:
+        if column.table in names[id(select)]:
+            return True
+        select = select.parent_select
+    return False
+
+
+def _names_of(select: exp.Select) -> frozenset[str]:
+    """Return the names of the tables that a select reads."""
+    found: set[str] = set()
+    parts = [
+        select.args.get("from_"),
+        *(select.args.get("joins") or []),
+        *(select.args.get("laterals") or []),
+    ]
+    for part in parts:
+        for node in (
+            part.walk(prune=lambda node: isinstance(node, exp.Select | exp.SetOperation))
+            if part is not None
+            else ()
+        ):
+            if isinstance(node, exp.Table | exp.Subquery | exp.UDTF):
+                found.add(node.alias_or_name)
+    return frozenset(found)
 
 
 def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:

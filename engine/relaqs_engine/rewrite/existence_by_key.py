@@ -54,7 +54,7 @@ def ask_groups_by_key(draft: Draft) -> Draft:
 
 
 def keys_for_exists(query: exp.Select) -> exp.Select:
-    """Return a query with IN for each EXISTS that is tied to its rows by one key.
+    """Return a query with IN for each EXISTS that is tied to its rows by one key. Changes it in place.
 
     >>> import sqlglot
     >>> sql = "SELECT z.name FROM z WHERE NOT EXISTS(SELECT * FROM t WHERE t.zone = z.id AND t.km > 9)"
@@ -62,7 +62,6 @@ def keys_for_exists(query: exp.Select) -> exp.Select:
     SELECT z.name FROM z
     WHERE NOT COALESCE(z.id IN (SELECT t.zone AS "k" FROM t WHERE t.km > 9 AND NOT t.zone IS NULL), FALSE)
     """
-    query = query.copy()
     parts = (*query.expressions, query.args.get("where"), query.args.get("order"))
     for exists in [node for part in parts if part is not None for node in own_nodes(part, exp.Exists)]:
         assert isinstance(exists, exp.Exists)

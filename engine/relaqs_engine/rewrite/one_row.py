@@ -25,6 +25,8 @@ _OF_ROWS = (exp.In, exp.Any, exp.All, exp.Exists)
 def with_one_row_tables(query: exp.Select) -> exp.Select:
     """Return a query with one table for all inner aggregates over the same rows. It has none of its own.
 
+    Changes the query in place.
+
     >>> import sqlglot
     >>> counts = [f"(SELECT COUNT(*) FROM t WHERE t.a = {i} AND t.b > 0)" for i in (1, 2)]
     >>> query = sqlglot.parse_one(f"SELECT {counts[0]} / {counts[1]} AS ratio", dialect="duckdb")
@@ -44,7 +46,6 @@ def with_one_row_tables(query: exp.Select) -> exp.Select:
         )
     ) AS relaqs_one_0
     """
-    query = query.copy()
     _ask_as_values(query)
     for number, subquery in enumerate(list(_one_row_values(query))):
         table = f"{_ONE}{number}"

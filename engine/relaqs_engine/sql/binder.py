@@ -33,6 +33,7 @@ class Binder:
         self._database = Database(DatabaseConfig(readable=(), memory_limit_bytes=_MEMORY_LIMIT_BYTES))
         self._cursor: Cursor = self._database.cursor()
         self.effort = Effort()
+        self._described: dict[str, list[tuple[str, str]]] = {}
         self._types = TypesByName(catalog)
         self._column_names = frozenset(
             column.name.lower() for layout in catalog.tables.values() for column in layout.columns
@@ -50,6 +51,7 @@ class Binder:
         """
         own = copy(self)
         own.effort, own._cursor = effort, self._database.cursor()
+        own._described = {}
         try:
             yield own
         finally:
@@ -58,7 +60,9 @@ class Binder:
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Return (name, DuckDB type) of each output column. Raises SqlError where DuckDB would."""
         self.effort.spend(len(sql))
-        return self._cursor.describe(sql)
+        if sql not in self._described:
+            self._described[sql] = self._cursor.describe(sql)
+        return self._described[sql]
 
     @cached_property
     def schema(self) -> MappingSchema:

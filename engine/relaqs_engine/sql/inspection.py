@@ -1,4 +1,4 @@
-"""SHOW TABLES, DESCRIBE and SUMMARIZE as SELECTs: what people type first when they meet unknown data."""
+"""Statements that give rows, as SELECTs: SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT, UNPIVOT and VALUES."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.columns import Describe
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.read import read_statements
+from relaqs_engine.sql.statements import statements_of
 
 _COMMENT = r"--[^\n]*\n|/\*.*?\*/"
-_BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:show|describe|desc|summarize)\b", re.IGNORECASE | re.DOTALL)
+_WORDS = "show|describe|desc|summarize|pivot|pivot_wider|unpivot|pivot_longer|values"
+_AFTER = ("order", "limit", "offset")
+_BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:{_WORDS})\b", re.IGNORECASE | re.DOTALL)
 
 
 def as_select(
@@ -23,7 +26,9 @@ def as_select(
     describe: Describe,
     effort: Effort | None = None,
 ) -> str:
-    """Return a SELECT that answers SHOW TABLES, DESCRIBE or SUMMARIZE. Any other SQL comes back as it is.
+    """Return a SELECT that answers SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT, UNPIVOT or VALUES.
+
+    Any other SQL comes back as it is.
 
     Args:
         sql: one statement.
@@ -40,6 +45,8 @@ def as_select(
     'SELECT * FROM (SUMMARIZE SELECT * FROM trips)'
     >>> print(as_select("DESCRIBE trips", ["trips"], lambda sql: [("fare", "DOUBLE")]))
     SELECT column_name, column_type FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
+    >>> as_select("PIVOT trips ON zone IN (1, 2) USING sum(fare)", ["trips"], lambda sql: [])
+    'SELECT * FROM (PIVOT trips ON zone IN (1, 2) USING sum(fare))'
     """
     if _BEGINS_SO.match(sql) is None:
         return sql
@@ -53,6 +60,11 @@ def as_select(
         return f"SELECT {names} FROM (VALUES {columns}) AS shown({names})"
     if isinstance(tree, exp.Summarize) and isinstance(tree.this, exp.Query | exp.Table):
         return f"SELECT * FROM (SUMMARIZE {_select(tree.this)})"
+    if isinstance(tree, exp.Pivot):
+        return f"SELECT * FROM ({statements_of(sql)[0].sql})"
+    if isinstance(tree, exp.Values):
+        after = [tree.args[part].pop().sql("duckdb") for part in _AFTER if tree.args.get(part)]
+        return " ".join([f"SELECT * FROM ({tree.sql('duckdb')})", *after])
     if isinstance(tree, exp.Show | exp.Describe | exp.Summarize | exp.Command):
         known = "SHOW TABLES, DESCRIBE and SUMMARIZE of a table or a SELECT"
         raise SqlError(f"{sql.strip()!r} is not answered; there are {known}")

@@ -58,6 +58,7 @@ def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = N
     relaqs_engine.errors.SqlError: only SELECT is accepted, this is DELETE
     """
     tree = _single_select(sql, effort or Effort())
+    _select_what_is_described(tree)
     _refuse_statements(tree)
     check_functions(tree)
     mark_aggregates(tree)
@@ -81,6 +82,13 @@ def _single_select(sql: str, effort: Effort) -> exp.Query:
     return tree
 
 
+def _select_what_is_described(tree: exp.Query) -> None:
+    """Write `SELECT * FROM t` for the `t` of a DESCRIBE or SUMMARIZE inside of a SELECT. In place."""
+    for node in list(tree.find_all(exp.Describe, exp.Summarize)):
+        if isinstance(node.this, exp.Table):
+            node.set("this", exp.select("*").from_(node.this.copy()))
+
+
 def _refuse_statements(tree: exp.Query) -> None:
     """Refuse what hides inside a SELECT and is more than a query."""
     forbidden = (exp.DML, exp.DDL, exp.Command, exp.Into, exp.Pragma, exp.Set, exp.Attach, exp.Copy)
@@ -94,17 +102,28 @@ def _refuse_statements(tree: exp.Query) -> None:
                 f"{node.sql(DIALECT)} calls a function with a dot; write the function first, such as "
                 "upper(x) for x.upper()"
             )
-        if isinstance(node, exp.Summarize) and not isinstance(node.this, exp.Query):
+        if isinstance(node, exp.Describe | exp.Summarize) and not isinstance(node.this, exp.Query):
             raise SqlError(
-                "inside another SELECT, SUMMARIZE takes a SELECT, as in SUMMARIZE SELECT * FROM trips"
+                f"inside a SELECT, {node.key.upper()} takes a table or a SELECT, as in SUMMARIZE trips"
             )
         if isinstance(node, exp.Pivot) and _has_columns_of_data(node):
             raise SqlError(
                 "which columns this PIVOT gives depends on the data; name its values, as in "
                 "PIVOT t ON x IN ('a', 'b') USING sum(y)"
             )
+        if isinstance(node, exp.Pivot) and (name := _name_with_its_table(node)):
+            raise SqlError(
+                f"this PIVOT reads a SELECT that says {name}; put the SELECT into a WITH, as in "
+                "WITH rows AS (SELECT …) FROM (PIVOT rows ON …)"
+            )
         if isinstance(node, exp.Placeholder | exp.Parameter | exp.SessionParameter):
             raise SqlError(f"the query has a parameter ({node.sql(DIALECT)}); give its value with params")
+
+
+def _name_with_its_table(pivot: exp.Pivot) -> str | None:
+    """Return a name such as `t.zone` in the SELECT that is pivoted. sqlglot drops its table as it writes."""
+    columns = pivot.this.find_all(exp.Column) if isinstance(pivot.this, exp.Subquery) else ()
+    return next((column.sql(DIALECT) for column in columns if column.table), None)
 
 
 def _has_columns_of_data(pivot: exp.Pivot) -> bool:

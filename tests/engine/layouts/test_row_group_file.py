@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,23 @@ def test_a_row_group_reads_as_its_part_of_the_file(written: tuple[FileState, Dat
             low, high = position * 1_000, position * 1_000 + 999
             theirs = f"SELECT {columns} FROM '{state[0]}' WHERE file_row_number BETWEEN {low} AND {high}"
             assert cursor.table(f"SELECT {columns} FROM '{name}'").equals(cursor.table(theirs))
+
+
+def test_each_thread_has_its_own_place_in_an_open_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    pq.write_table(table(), path)
+    state = state_of(path)
+    name = RowGroup(state, 0, ROWS).file(["i"])
+    ends_of_data = [100, 2_000, state[1] - 8]  # the last read goes on into the new footer
+    with RowGroupFileSystem([state]).open(name) as opened, ExitStack() as stack:
+        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in ends_of_data]
+        for thread, at in zip(threads, ends_of_data, strict=True):
+            assert thread.submit(opened.seek, at).result() == at
+        read = [thread.submit(opened.read, 12).result() for thread in threads]
+    data = path.read_bytes()
+    assert read[:2] == [data[100:112], data[2_000:2_012]]
+    assert read[2][:8] == data[-8:]
+    assert len(read[2]) == 12
 
 
 def test_only_files_of_the_database_are_served(written: tuple[FileState, Database], tmp_path: Path) -> None:
