@@ -10,6 +10,7 @@ import io
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from threading import get_ident
 from typing import Any
 
 from fsspec import AbstractFileSystem
@@ -75,13 +76,18 @@ class RowGroupFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec ha
 
 
 class _Opened(io.RawIOBase):
-    """An open file: the bytes of the user's, then another footer."""
+    """An open file: the bytes of the user's, then another footer.
+
+    Several threads of DuckDB read one open file at the same time, each by a `seek` and then a `read`. So each
+    thread has a position and a descriptor of its own: with one position for all, a thread would be given
+    bytes from where another had just put it.
+    """
 
     def __init__(self, state: FileState, end: bytes) -> None:
-        path, self._data_bytes, _ = state
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115  # closed by `close`
+        self._path, self._data_bytes, _ = state
         self._end = end
-        self._at = 0
+        self._files: dict[int, io.FileIO] = {}  # by the number of the thread
+        self._positions: dict[int, int] = {}
 
     def readable(self) -> bool:
         return True
@@ -90,27 +96,34 @@ class _Opened(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._positions.get(get_ident(), 0)
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        from_ = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence, self._data_bytes + len(self._end))
-        self._at = from_ + offset
-        return self._at
+        from_ = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell()}.get(whence, self._data_bytes + len(self._end))
+        self._positions[get_ident()] = from_ + offset
+        return from_ + offset
 
     def read(self, size: int = -1) -> bytes:
-        left = self._data_bytes + len(self._end) - self._at
+        at = self.tell()
+        left = self._data_bytes + len(self._end) - at
         wanted = max(0, left if size < 0 else min(size, left))
-        data = b""
-        if self._at < self._data_bytes:
-            self._file.seek(self._at)
-            data = self._file.read(min(wanted, self._data_bytes - self._at))
+        data = self._read_data(at, min(wanted, self._data_bytes - at)) if at < self._data_bytes else b""
         if len(data) < wanted:
-            begun = self._at + len(data) - self._data_bytes
+            begun = at + len(data) - self._data_bytes
             data += self._end[begun : begun + wanted - len(data)]
-        self._at += len(data)
+        self._positions[get_ident()] = at + len(data)
         return data
+
+    def _read_data(self, at: int, byte_count: int) -> bytes:
+        thread = get_ident()
+        file = self._files.get(thread)
+        if file is None:
+            file = self._files[thread] = io.FileIO(self._path)
+        file.seek(at)
+        return file.read(byte_count) or b""
 
     def close(self) -> None:
         if not self.closed:
-            self._file.close()
+            for file in self._files.values():
+                file.close()
         super().close()

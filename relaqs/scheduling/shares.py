@@ -9,7 +9,7 @@ with each task. The next task is always one of the job whose clock is furthest b
 clocks stay together, and then the core-seconds are in the ratio of the plan, whatever the tasks cost.
 
 **Example.** Each task takes 0.06 core-seconds. A's clock advances by 0.06 / 1.5 = 0.04 a task, B's by
-0.06 / 0.5 = 0.12. Starting from 0, with ties in the order of the names:
+0.06 / 0.5 = 0.12. Starting from 0, with ties in the order of arrival:
 
     task starts    A     B     A     A     A     B     ...
     A's clock    0.04  0.04  0.08  0.12  0.16  0.16
@@ -24,13 +24,18 @@ From then on B gets one task in four: 0.5 of 2 cores.
   the same job, because its clock stands still until the first of them ends.
 - *A change of plan.* A lead in virtual time means something else under another share. So a change keeps the
   core-seconds that the job is ahead or behind, and converts them with the new share.
-- *Newcomers* begin at the present virtual time. They owe nothing and are owed nothing.
+- *Newcomers* begin at the present virtual time: the clock of the job whose turn it last was. They owe nothing
+  and are owed nothing, and are served next.
+- *A stream of newcomers* could keep all others waiting so, and the present would stand still. So it follows
+  the mean clock of the jobs that run or wait, `HEAD_START_SECONDS` behind it: this is all that a newcomer is
+  ahead of those that have waited.
 - *A job that comes back* after it had nothing to run is owed `credit_core_seconds` at most, whatever its idle
   time was. This is the depth of SLAQ's token bucket, into which tokens fall at the planned share.
 - *A share of 0* means: only when no other job asks. A core never idles beside waiting work.
 
 Pure: no clock, no thread and no queue lives here. The caller says which jobs have work, and asks who is next.
-Decisions and measurements: docs/decisions/0010-sharing-cores.md, docs/decisions/0012-fair-queue-in-dask.md.
+Decisions and measurements: docs/decisions/0010-sharing-cores.md, docs/decisions/0012-fair-queue-in-dask.md,
+docs/decisions/0053-newcomers-have-a-bounded-head-start.md.
 Source: Waldspurger, Weihl 1995, Stride Scheduling; Goyal, Vin, Cheng 1996, Start-time Fair Queueing, for the
 present virtual time.
 """
@@ -46,15 +51,26 @@ CREDIT_CORE_SECONDS = 0.02
 FIRST_TASK_CORE_SECONDS = 0.05  # assumed for a job's tasks until one is measured
 LEAST_CORE_SECONDS = 1e-4  # charged for a task too quick to measure: no turn is free
 NEWEST_SHARE = 0.2  # of the newest measurement in the running mean of a job's tasks
+HEAD_START_SECONDS = 0.5  # of virtual time: seconds by the wall, while the plan shares out all cores
 
 
 @dataclass(slots=True)
 class _Account:
-    """One job's clock. share: in cores. task_core_seconds: the running mean of its tasks."""
+    """One job's clock.
+
+    Attributes:
+        share: in cores.
+        virtual_seconds: the clock.
+        arrival: how many jobs had entered before.
+        task_core_seconds: the running mean of its tasks.
+        running: how many of its tasks run.
+    """
 
     share: float
     virtual_seconds: float
+    arrival: int
     task_core_seconds: float = FIRST_TASK_CORE_SECONDS
+    running: int = 0
 
 
 class FairShares:
@@ -82,6 +98,9 @@ class FairShares:
         self._credit_core_seconds = credit_core_seconds
         self._accounts: dict[str, _Account] = {}
         self._now_virtual_seconds = 0.0
+        self._mean_virtual_seconds = 0.0  # of all jobs that run or wait, by their shares
+        self._arrivals = 0
+        self._asking: frozenset[str] = frozenset()  # the last time that somebody asked who is next
 
     def __contains__(self, job: str) -> bool:
         return job in self._accounts
@@ -91,7 +110,9 @@ class FairShares:
 
     def enter(self, job: str, share: float = 1.0) -> None:
         """Start the job's clock at the present. The clock of a job that is here already stays as it is."""
-        self._accounts.setdefault(job, _Account(share, self._now_virtual_seconds))
+        if job not in self._accounts:
+            self._accounts[job] = _Account(share, self._now_virtual_seconds, self._arrivals)
+            self._arrivals += 1
 
     def leave(self, job: str) -> None:
         self._accounts.pop(job, None)
@@ -116,8 +137,12 @@ class FairShares:
 
     def next(self, asking: Iterable[str]) -> str | None:
         """Return whose task starts next, None where no job asks. Every job that asks has entered."""
-        order = [(self._accounts[job].share <= 0, self._accounts[job].virtual_seconds, job) for job in asking]
-        return min(order)[2] if order else None
+        self._asking = frozenset(asking)
+        return min(self._asking, key=self._turn, default=None)
+
+    def _turn(self, job: str) -> tuple[bool, float, int]:
+        account = self._accounts[job]
+        return account.share <= 0, account.virtual_seconds, account.arrival
 
     def start(self, job: str, *, in_turn: bool = True) -> float:
         """Note that a task of the job starts, and return the core-seconds it is charged in advance.
@@ -130,17 +155,30 @@ class FairShares:
         account = self._accounts[job]
         if account.share > 0 and in_turn:
             self._now_virtual_seconds = max(self._now_virtual_seconds, account.virtual_seconds)
-        _charge(account, account.task_core_seconds)
+        account.running += 1
+        self._charge(account, account.task_core_seconds)
         return account.task_core_seconds
 
     def settle(self, job: str, charged_core_seconds: float, core_seconds: float) -> None:
         """Charge what a task took in place of its advance charge, unless the job has left."""
         if (account := self._accounts.get(job)) is not None:
             core_seconds = max(core_seconds, LEAST_CORE_SECONDS)
-            _charge(account, core_seconds - charged_core_seconds)
+            self._charge(account, core_seconds - charged_core_seconds)
             account.task_core_seconds += NEWEST_SHARE * (core_seconds - account.task_core_seconds)
+            account.running -= 1
 
+    def _charge(self, account: _Account, core_seconds: float) -> None:
+        """Advance a job's clock, and the mean. Without a share it is by the core-seconds, later forgiven."""
+        account.virtual_seconds += core_seconds / (account.share or 1.0)
+        if (shares := self._shares_in_use()) > 0:
+            mean = max(self._mean_virtual_seconds, self._now_virtual_seconds) + core_seconds / shares
+            self._mean_virtual_seconds = mean
+            self._now_virtual_seconds = max(self._now_virtual_seconds, mean - HEAD_START_SECONDS)
 
-def _charge(account: _Account, core_seconds: float) -> None:
-    """Advance the clock. A job without a share advances by its core-seconds, which a share later forgives."""
-    account.virtual_seconds += core_seconds / (account.share or 1.0)
+    def _shares_in_use(self) -> float:
+        """Return the shares of the jobs that run or wait, in cores together."""
+        return sum(
+            account.share
+            for job, account in self._accounts.items()
+            if account.running > 0 or job in self._asking
+        )

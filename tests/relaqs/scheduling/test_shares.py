@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
+from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, HEAD_START_SECONDS, FairShares
 
 Costs = dict[str, float]
 
@@ -124,6 +124,40 @@ def test_a_share_that_could_not_be_used_earns_no_more_than_the_credit() -> None:
     shares.wake("narrow")  # now it has tasks for all cores
     used = serve(shares, {"narrow": 0.05, "wide": 0.05}, 4.0)
     assert used["narrow"] == pytest.approx(3.0 + CREDIT_CORE_SECONDS, abs=0.06)
+
+
+def test_of_jobs_at_the_same_time_the_first_that_came_is_next() -> None:
+    shares = opened(z=1.0, a=1.0)
+    assert shares.next(["a", "z"]) == "z"
+
+
+def test_a_stream_of_newcomers_keeps_nobody_waiting() -> None:
+    """Ten wait at any time, one of them with many tasks. Newcomers have one task, and others follow.
+
+    By their shares the long job has a tenth of the core. A newcomer waits for ten tasks, and for the head
+    start of those behind it.
+    """
+    shares = opened(long=0.1)
+    came_at, now, used, longest = {}, 0.0, 0.0, 0.0
+    asking = {"long"}
+    for number in range(2_000):
+        while len(asking) < 10:
+            newcomer = f"{number * 7919 % 1_000:03}-{number}-{len(asking)}"  # names in no order
+            shares.enter(newcomer, 0.1)
+            came_at[newcomer] = now
+            asking.add(newcomer)
+        job = shares.next(asking)
+        assert job is not None
+        shares.settle(job, shares.start(job), 0.02)
+        now += 0.02
+        if job == "long":
+            used += 0.02
+        else:
+            longest = max(longest, now - came_at[job])
+            asking.remove(job)
+            shares.leave(job)
+    assert 0.09 < used / now < 0.11
+    assert longest < 10 * 0.02 + HEAD_START_SECONDS
 
 
 def test_entering_twice_keeps_the_account_and_leaving_ends_it() -> None:
