@@ -29,6 +29,8 @@ from relaqs.sharing.policy import Policy
 if TYPE_CHECKING:
     from distributed import Client, Security
 
+    from relaqs.gangs.policy import SlotPolicy
+
 
 def connect(
     data: TableSource | None = None,
@@ -40,6 +42,7 @@ def connect(
     memory_limit: int | str | None = None,
     cache_directory: str | Path | None = None,
     policy: str | Policy = DEFAULT_POLICY,
+    slot_policy: str | SlotPolicy | None = None,
     result_limit: int | str | None = None,
     security: Security | Mapping[str, Any] | None = None,
     background_layouts: bool = True,
@@ -66,6 +69,9 @@ def connect(
             or ~/.cache/relaqs.
         policy: who gets how many of the cores: a name, such as "relaqs", "fair" or "max_sum", or an object
             with `plan` (see `relaqs.policies`).
+        slot_policy: on a cluster, which of the models in training by mini-batches get which slots: a name,
+            such as "ones" or "equal_slots", or an object with `plan`. By default what other sessions there
+            have chosen, and else "completion_rate".
         result_limit: what an answer may take, written as memory_limit. A query that goes beyond it fails. By
             default there is no limit.
         security: for a scheduler's address that begins with tls://, a `distributed.Security` or its
@@ -105,7 +111,9 @@ def connect(
         use = CacheUse(Cache(cache_directory))
         undo.callback(use.release)
         sources = _sources(data, tables or {}, use.cache.directory)
-        executor = open_executor(cluster, cores=cores, policy=policy, security=security)
+        executor = open_executor(
+            cluster, cores=cores, policy=policy, slot_policy=slot_policy, security=security
+        )
         undo.callback(executor.close)
         catalog = _open_catalog(sources, use, None if cluster is None else executor)
         check_views(views or {}, catalog.tables)
@@ -155,6 +163,7 @@ _CONNECT_OPTIONS = {
     "memory_limit",
     "cache_directory",
     "policy",
+    "slot_policy",
     "result_limit",
     "security",
     "background_layouts",

@@ -242,8 +242,7 @@ class Session:
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
-        if options.wants_the_end_only:
-            plan = self._planner.at_once(plan, self._exact_below_seconds)
+        plan = self._planner.chosen(plan, options, self._exact_below_seconds)
         return self.start(plan, options, submitted_at=submitted_at, asked_sql=asked_sql)
 
     def plan(

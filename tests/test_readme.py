@@ -74,6 +74,7 @@ def test_ci_runs_the_readmes_check() -> None:
     assert re.search(r"^exec .*\bmake\b.* check test-slow$", script, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_every_command_runs_and_prints(typed: tuple[Path, dict[str, str]]) -> None:
     _, printed = typed
     assert len(printed) >= 3
@@ -82,6 +83,7 @@ def test_every_command_runs_and_prints(typed: tuple[Path, dict[str, str]]) -> No
     assert targeted.startswith("Estimate")
 
 
+@pytest.mark.slow
 def test_the_programs_run_as_written(typed: tuple[Path, dict[str, str]]) -> None:
     folder, _ = typed
     first, sharing = (run([sys.executable, "-c", program], folder) for program in blocks("python"))

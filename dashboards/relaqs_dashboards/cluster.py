@@ -52,6 +52,9 @@ def _job(job: JobStatus, shown: Shown) -> ClusterJob:
         history=_curve(job.history),
         predicted=_curve(job.predicted),
         panel=shown.panel,
+        slots=job.slots,
+        batch_rows=job.batch_rows,
+        rescales=job.rescales,
     )
 
 

@@ -128,6 +128,8 @@ class ClusterJob:
         predicted: pairs of work done and quality ahead.
         panel: the id of the panel that shows the job, if the page has one.
         core_seconds_left: what the job still needs. None where unknown.
+        slots, batch_rows, rescales: of a model in training whose ranks live in workers: the slots it holds,
+            the rows of a step, and how often these changed. None for other jobs.
     """
 
     id: str
@@ -144,6 +146,9 @@ class ClusterJob:
     history: tuple[tuple[float, float], ...]
     predicted: tuple[tuple[float, float], ...]
     panel: str | None
+    slots: int | None = None
+    batch_rows: int | None = None
+    rescales: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

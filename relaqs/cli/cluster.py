@@ -44,7 +44,8 @@ def status(address: str, security: dict[str, str] | None, watch: bool, output: s
     """Show every job on the cluster whose scheduler is at ADDRESS: its share, its use, how good it is.
 
     share and used are cores; quality is the relative error of a query or the loss of a training run; core-s
-    and left are core-seconds, used so far and predicted until the target or the end.
+    and left are core-seconds, used so far and predicted until the target or the end. Models in training by
+    mini-batches have slots, the rows of a batch, and how often these changed.
     """
     executor = open_executor(address, security=security)
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from relaqs.cli.parameters import format_option, numbers, share
 
@@ -14,16 +15,55 @@ if TYPE_CHECKING:
     from relaqs.records.trace import Trace
 
 RECORDS = "simulate.jsonl"
+POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
+OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elastic jobs on machines
+    "gangs": ("nodes", "slots", "rescale"),
+    "cores": (
+        "cores",
+        "servers",
+        "jobs",
+        "arrivals",
+        "core_seconds",
+        "training",
+        "traces",
+        "cost_scale",
+        "most_cores",
+        "validate",
+    ),
+}
 
 
 @click.command("simulate")
 @click.option(
     "--policies",
-    default="fair,relaqs,max_sum",
-    show_default=True,
     metavar="NAMES",
-    help="Comma-separated; compared with `fair` where it is one of them.",
+    help="Comma-separated; compared with `fair` where it is one of them. Default: fair,relaqs,max_sum; with "
+    "--gangs, slot policies: tiresias,optimus,ones,completion_rate.",
+)
+@click.option(
+    "--gangs",
+    metavar="JOBS",
+    help="Elastic jobs on machines instead: `table2`, the 50 jobs of ONES's evaluation, or `adaptdl:DIR`, "
+    "the workloads in the folder `simulator` of AdaptDL's artifact, each one seed.",
+)
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=16, show_default=True, help="Machines, for --gangs."
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="Of each machine, such as GPUs, for --gangs.",
+)
+@click.option(
+    "--rescale",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long an elastic job pauses when it starts or its slots change, for --gangs.",
 )
 @click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
 @click.option(
@@ -37,10 +77,9 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
 @click.option("--jobs", type=click.IntRange(min=1), default=12, show_default=True)
 @click.option(
     "--arrival",
-    default="10,40,120",
-    show_default=True,
     metavar="SECONDS",
-    help="Mean time between Poisson arrivals; several are several studies.",
+    help="Mean time between Poisson arrivals; several are several studies. Default: 10,40,120; with --gangs "
+    "table2, that at which Tiresias's jobs queue as long as in the paper.",
 )
 @click.option(
     "--arrivals",
@@ -82,10 +121,8 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
 @click.option(
     "--epoch",
     type=click.FloatRange(min=0, min_open=True),
-    default=1.0,
-    show_default=True,
     metavar="SECONDS",
-    help="Between plans; a real run plans every half second.",
+    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs.",
 )
 @click.option(
     "--epochs-only/--at-once",
@@ -107,11 +144,17 @@ MANY_JOBS = 1000  # of more, plans are made each epoch alone
     help=f"Keep records in DIR/{RECORDS}, and go on with a study that was stopped.",
 )
 @format_option()
+@click.pass_context
 def simulate(
-    policies: str,
+    context: click.Context,
+    policies: str | None,
+    gangs: str | None,
+    nodes: int,
+    slots: int,
+    rescale: float,
     cores: float,
     jobs: int,
-    arrival: str,
+    arrival: str | None,
     arrivals: Path | None,
     seeds: int,
     core_seconds: float,
@@ -119,7 +162,7 @@ def simulate(
     traces: Path | None,
     cost_scale: float,
     most_cores: float,
-    epoch: float,
+    epoch: float | None,
     epochs_only: bool | None,
     until: float,
     processes: int | None,
@@ -130,8 +173,32 @@ def simulate(
     """Share a simulated cluster among jobs by several policies, and compare them.
 
     Jobs are made up from theory (errors √((N−i)/(iN)), two kinds of convergence), or replay recorded runs.
-    The policies and predictions are those of a real run. The same seeds give the same results.
+    The policies and predictions are those of a real run. The same seeds give the same results. With --gangs,
+    slot policies share simulated machines among elastic jobs.
     """
+    _refuse_what_does_not_belong(context, "gangs" if gangs is not None else "cores")
+    records = None if out is None else out / RECORDS
+    if gangs is not None:
+        from relaqs.cli.gangs import GangOptions, simulate_gangs
+
+        simulate_gangs(
+            GangOptions(
+                gangs=gangs,
+                policies=policies,
+                nodes=nodes,
+                slots=slots,
+                rescale_seconds=rescale,
+                arrival=arrival,
+                seeds=seeds,
+                epoch_seconds=epoch,
+                at_events=not epochs_only,
+                until_seconds=until,
+            ),
+            records,
+            processes,
+            output,
+        )
+        return
     from relaqs.cli.studies import print_runs, run_cases
     from relaqs.simulation.simulator import Options
     from relaqs.simulation.study import Case, JobMix
@@ -141,7 +208,7 @@ def simulate(
 
         print_agreement(validate, output)
         return
-    names = policy_names(policies)
+    names = policy_names(policies or POLICIES)
     given = () if arrivals is None else read_arrivals(arrivals)
     count = len(given) or jobs
     mix = JobMix(
@@ -161,14 +228,26 @@ def simulate(
             mean_arrival_seconds=mean,
             mix=mix,
             capacity_cores=cores,
-            options=Options(epoch, at_once, until),
+            options=Options(epoch or 1.0, at_once, until),
             arrivals=given,
         )
-        for mean in ([math.nan] if given else numbers("--arrival", arrival))
+        for mean in ([math.nan] if given else numbers("--arrival", arrival or ARRIVAL))
         for seed in range(seeds)
         for name in names
     ]
-    print_runs(run_cases(cases, None if out is None else out / RECORDS, processes), output)
+    print_runs(run_cases(cases, records, processes), output)
+
+
+def _refuse_what_does_not_belong(context: click.Context, world: str) -> None:
+    """Raise UsageError for an option that was given and would change nothing."""
+    other = "gangs" if world == "cores" else "cores"
+    for name in OF_ONE_WORLD[other]:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            option = "--" + name.replace("_", "-")
+            raise click.UsageError(
+                f"{option} says nothing about {'elastic jobs' if world == 'gangs' else 'shared cores'}; "
+                f"{'leave it out, or leave --gangs out' if world == 'gangs' else 'give --gangs too'}"
+            )
 
 
 def policy_names(text: str) -> list[str]:

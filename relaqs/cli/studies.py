@@ -7,11 +7,11 @@ import multiprocessing
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import click
 from rich.console import Console
@@ -28,18 +28,57 @@ from relaqs.simulation.study import Case, run_case
 WIDTH = 120  # columns of a table where no terminal says how many there are
 
 
+class KeyedCase(Protocol):
+    """One run of a study that is still to be computed."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """That of its record."""
+        ...
+
+
+class KeyedRun(Protocol):
+    """A record of a study."""
+
+    kind_of_record: ClassVar[str]
+
+    @property
+    def key(self) -> tuple[object, ...]: ...
+
+    @property
+    def policy(self) -> str: ...
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> Self: ...
+
+    def as_record(self) -> dict[str, Any]: ...
+
+
+C = TypeVar("C", bound=KeyedCase)
+R = TypeVar("R", bound=KeyedRun)
+Compute = Callable[[C, dict[str, Any], Callable[[], float]], R]
+"""(case, circumstances, stopwatch) → its record. A function of a module, since other processes call it."""
+
+
 def run_cases(cases: Sequence[Case], records: Path | None, processes: int | None) -> list[ScheduleRun]:
+    """Return the records of cases of jobs that share cores, as `kept_or_computed` does."""
+    return kept_or_computed(cases, ScheduleRun, run_case, records, processes)
+
+
+def kept_or_computed(
+    cases: Sequence[C], kind: type[R], compute: Compute[C, R], records: Path | None, processes: int | None
+) -> list[R]:
     """Return the records of all cases: those the file has already, and those computed now and added to it."""
     facts = circumstances(command_words()).as_record()
     file = None if records is None else RecordFile(records)
-    kept = () if file is None else file.read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
+    kept = () if file is None else file.read(kind.kind_of_record, kind.of_record)
     done = {repr(run.key): run for run in kept}
     missing = [case for case in cases if repr(case.key) not in done]
     with said_if_stopped(file), progress_bar() as show:
-        for count, run in enumerate(_computed(missing, facts, processes), start=1):
+        for count, run in enumerate(_computed(missing, compute, facts, processes), start=1):
             done[repr(run.key)] = run
             if file is not None:
-                file.append(ScheduleRun.kind_of_record, run.as_record())
+                file.append(kind.kind_of_record, run.as_record())
             show(count / len(missing), f"simulated {run.policy}")
     return [done[repr(case.key)] for case in cases]
 
@@ -57,7 +96,9 @@ def said_if_stopped(file: RecordFile | None) -> Iterator[None]:
         raise
 
 
-def _computed(cases: Sequence[Case], facts: dict[str, Any], processes: int | None) -> Iterator[ScheduleRun]:
+def _computed(
+    cases: Sequence[C], compute: Compute[C, R], facts: dict[str, Any], processes: int | None
+) -> Iterator[R]:
     """Yield the records as they are ready, computed in as many processes; in this one where one is enough.
 
     Ctrl-C reaches every process of a terminal. Here it is this one alone that hears it, and ends the others:
@@ -65,12 +106,12 @@ def _computed(cases: Sequence[Case], facts: dict[str, Any], processes: int | Non
     """
     at_once = min(processes or usable_cores(), len(cases))
     if at_once <= 1:
-        yield from (_run(case, facts) for case in cases)
+        yield from (_run(compute, case, facts) for case in cases)
         return
     with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as pool:
         try:
             with _deaf_to_ctrl_c():
-                pending = [pool.submit(_run, case, facts) for case in cases]
+                pending = [pool.submit(_run, compute, case, facts) for case in cases]
             for finished in as_completed(pending):
                 yield finished.result()
         except BaseException:
@@ -90,8 +131,8 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, heard)
 
 
-def _run(case: Case, facts: dict[str, Any]) -> ScheduleRun:
-    return run_case(case, facts, time.perf_counter)
+def _run(compute: Compute[C, R], case: C, facts: dict[str, Any]) -> R:
+    return compute(case, facts, time.perf_counter)
 
 
 def print_runs(runs: Sequence[ScheduleRun], output: str) -> None:

@@ -17,6 +17,8 @@ from relaqs.sharing.policy import Policy
 if TYPE_CHECKING:
     from distributed import Client, Security
 
+    from relaqs.gangs.policy import SlotPolicy
+
 
 __all__ = ["Executor", "ThreadExecutor", "open_executor"]
 
@@ -26,6 +28,7 @@ def open_executor(
     *,
     cores: int | None = None,
     policy: str | Policy = DEFAULT_POLICY,
+    slot_policy: str | SlotPolicy | None = None,
     security: Security | Mapping[str, Any] | None = None,
 ) -> Executor:
     """Return an executor on the cluster, or on threads of this process where no cluster is given.
@@ -34,19 +37,25 @@ def open_executor(
         cluster: its scheduler's address, or a client of it.
         cores: how many threads, where there is no cluster.
         policy: who gets how many of the cores.
+        slot_policy: who gets which slots of a cluster, of the gangs that train there.
         security: the certificates for a cluster that speaks TLS and is given by its address.
 
     Raises:
         ClusterError: the cluster cannot be used.
-        ArgumentError: security is given without an address.
+        ArgumentError: security is given without an address, or slot_policy without a cluster.
     """
     if security is not None and not isinstance(cluster, str):
         raise ArgumentError(
             "security is for a cluster that is given by its scheduler's address, as tls://host:8786; "
             "a client that is handed in has its own"
         )
+    if slot_policy is not None and cluster is None:
+        raise ArgumentError(
+            f"slot_policy is {slot_policy!r}, but there is no cluster whose slots could be given; leave it "
+            "out, or give cluster"
+        )
     if cluster is None:
         return ThreadExecutor(cores, policy=policy)
     from relaqs.executors.dask import DaskExecutor  # half a second, which embedded users never pay
 
-    return DaskExecutor(cluster, policy=policy, security=security)
+    return DaskExecutor(cluster, policy=policy, slot_policy=slot_policy, security=security)

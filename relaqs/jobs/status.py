@@ -31,6 +31,9 @@ class JobStatus:
         core_seconds_left: to its target or its end, None where that is unknown.
         history: the newest steps.
         predicted: what lies ahead, beginning with now.
+        slots: those that a gang holds now; None where the job is none (see `relaqs.training`).
+        batch_rows: the rows of a gang's steps.
+        rescales: how often a gang's slots or rows have changed.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(10_000) AS t(x)"), "data/numbers", force=True)
@@ -59,6 +62,9 @@ class JobStatus:
     history: Curve
     predicted: Curve
     user: str = ""
+    slots: int | None = None
+    batch_rows: int | None = None
+    rescales: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +77,7 @@ class ClusterStatus:
         policy: who decides, by name.
         jobs: in the order in which they arrived.
         core_seconds: what jobs were charged so far, by their kind, with those that are over.
+        slot_policy: who divides slots among gangs, by name; "" where there are no gangs.
 
     >>> ClusterStatus(time_seconds=12.5, capacity_cores=8.0, policy="fair", jobs=()).capacity_cores
     8.0
@@ -81,3 +88,4 @@ class ClusterStatus:
     policy: str
     jobs: tuple[JobStatus, ...]
     core_seconds: Mapping[str, float] = field(default_factory=dict)
+    slot_policy: str = ""

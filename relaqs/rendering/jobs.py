@@ -10,15 +10,27 @@ from relaqs.jobs.status import ClusterStatus, JobStatus
 NAME_WIDTH = 48  # at most so much of a name, e.g. of SQL, is shown
 WIDE = 100  # columns of a screen, from which all is shown
 _WORDS = ("kind", "state", "client")
-_NAMES = (*_WORDS, "weight", "share", "used", "quality", "target", "done", "core-s", "left")
-_LEFT_OUT = {"client", "weight", "target", "core-s"}  # on a narrow screen, whose numbers must not be cut
+_NAMES = (
+    *(*_WORDS, "weight", "share", "used", "slots", "batch", "rescales"),
+    *("quality", "target", "done", "core-s", "left"),
+)
+_OF_GANGS = {"slots", "batch", "rescales"}  # shown where there is a gang
+_LEFT_OUT = {
+    "client",
+    "weight",
+    "target",
+    "core-s",
+    "batch",
+    "rescales",
+}  # on a narrow screen, whose numbers must not be cut
 
 
 def status_table(status: ClusterStatus, width: int = WIDE) -> Table:
     """Return one row a job, the oldest first, under a line on the cores. width: of the screen, in columns."""
     used = sum(job.used_cores for job in status.jobs)
+    gangs = f", slots by {status.slot_policy}" if any(job.slots is not None for job in status.jobs) else ""
     table = Table(
-        title=f"{status.capacity_cores:g} cores, {used:.1f} used, shared by policy {status.policy}",
+        title=f"{status.capacity_cores:g} cores, {used:.1f} used, shared by policy {status.policy}{gangs}",
         title_justify="left",
         title_style="",
         box=None,
@@ -27,7 +39,9 @@ def status_table(status: ClusterStatus, width: int = WIDE) -> Table:
     )
     rows = [_cells(job) for job in status.jobs]
     table.add_column("job", min_width=8, max_width=NAME_WIDTH, no_wrap=True, overflow="ellipsis")
-    names = [name for name in _NAMES if width >= WIDE or name not in _LEFT_OUT]
+    unused = set() if any(job.slots is not None for job in status.jobs) else _OF_GANGS
+    left_out = unused if width >= WIDE else unused | _LEFT_OUT
+    names = [name for name in _NAMES if name not in left_out]
     for name in names:
         longest = max([len(name), *(len(cells[name]) for cells in rows)])
         table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True, min_width=longest)
@@ -48,12 +62,19 @@ def _cells(job: JobStatus) -> dict[str, str]:
         "weight": f"{job.weight:g}",
         "share": f"{job.share_cores:.2f}",
         "used": f"{job.used_cores:.2f}",
+        "slots": _number(job.slots),
+        "batch": _number(job.batch_rows),
+        "rescales": _number(job.rescales),
         "quality": _quality(job, job.quality),
         "target": _quality(job, job.target),
         "done": f"{job.work_done:.0%}" if job.work_total == 1.0 else f"{job.work_done:.0f} steps",
         "core-s": f"{job.attained_core_seconds:.1f}",
         "left": "" if left is None else f"{left:.1f}",
     }
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)
 
 
 def _quality(job: JobStatus, value: float | None) -> str:

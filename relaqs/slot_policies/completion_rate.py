@@ -1,4 +1,4 @@
-"""Slots go where jobs end soonest per slot: the sum of completion rates is made as large as can be."""
+"""Slots go where they bring most jobs to an end sooner, per slot."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from relaqs.slot_policies.arrival_order import planned_by_arrival
 from relaqs.slot_policies.ones.progress import Predictor, Progress, by_ended_jobs
 from relaqs.slot_policies.ones.utilisation import known_speed
 
+TINY = 1e-12  # useful rows a second, where a job makes none on one slot
 LEAST_BETA = 1.5  # the mean of 1/Y is infinite at 1
 BATCH_STEPS = np.array([0.25, 0.5, 1.0, 2.0])  # a batch changes by these factors at once
 PART_OF_A_RUN = 0.1  # over which a pause is spread
@@ -26,11 +27,20 @@ LARGEST_WHOLE = 4  # each number of slots up to this is looked at, then two betw
 
 @dataclass(frozen=True, slots=True)
 class CompletionRate:
-    """The policy that gives slots where the sum of 1 / (time still needed) grows most.
+    """The policy that gives slots where they shorten the sum of all jobs' times most.
 
-    A job that needs Y more rows and processes X a second ends at a rate of X / Y. The more of these rates is
-    bought by a slot, the sooner jobs leave, which is what a short mean completion time needs. A job that
-    waits has a rate of 0, so waiting counts, where ONES's sum forgets it.
+    A job that needs Y more useful rows, and makes X a second, ends at a rate of X / Y. What that is worth
+    to all depends on who waits for it. Say that jobs end in the order of the time that each would still
+    need alone on one slot. A second saved on a job is then a second for it and for each job with a longer
+    way. So a job counts as often as there are such jobs, by weight, times its speed relative to one slot.
+    The job with the shortest way counts most, but at most as many times as there are jobs. A job that waits
+    has a rate of 0, so waiting counts, where ONES's sum forgets it.
+
+    Counting each job by 1 / Y instead makes every split among equal jobs equally good where speed grows with
+    slots, so that all of them end late together. It also lets one job count thousands of times another.
+
+    Source: the order and what depends on it are those of Berg, Vesilo and Harchol-Balter, heSRPT, 2020, for
+    jobs of known lengths that speed up alike.
 
     How far a job has come is a Beta distribution, as in ONES. Its mean of 1 / Y has a closed form, so nothing
     is drawn. Each job also has the batch with which it comes forward fastest: rows a second, times what a row
@@ -104,7 +114,8 @@ class _Rates:
     view: SlotView
     speed: FloatArray  # (E, 7), all known
     batch: FloatArray  # (E, K): the batches that each job may have now
-    of_row: FloatArray  # (E,): weight over the rows still to be processed
+    of_row: FloatArray  # (E,): one over the useful rows still to be made
+    worth: FloatArray  # (E,): of a useful row to all jobs
     lost: FloatArray  # (E,): the part of a rate that a change of slots costs
 
     @classmethod
@@ -117,18 +128,20 @@ class _Rates:
         batch = np.clip(now * BATCH_STEPS, gangs.start_rows[:, None], gangs.rows_most[:, None])
         is_first = (gangs.batch_rows <= 0)[:, None]
         batch = np.where(is_first, gangs.start_rows[:, None], batch)
-        return cls(view, known_speed(gangs.speed), batch, gangs.weight * inverse, np.zeros(len(gangs)))
+        nothing = np.zeros(len(gangs))
+        rates = cls(view, known_speed(gangs.speed), batch, inverse, nothing, nothing)
+        alone = np.maximum(rates._goodput(np.ones((len(gangs), 1), np.int64))[0].max(axis=2)[:, 0], TINY)
+        return replace(rates, worth=_weight_behind(gangs.weight * inverse * alone, gangs.weight) / alone)
 
     def at(self, slots: IntArray) -> FloatArray:
-        """Return the rate at so many slots, (E, P), for slots of shape (E, P)."""
-        value: FloatArray = self._goodput(slots)[0].max(axis=2) * self.of_row[:, None]
+        """Return what so many slots are worth to all, (E, P), for slots of shape (E, P)."""
+        value: FloatArray = self._goodput(slots)[0].max(axis=2) * self.worth[:, None]
         held = self.view.gangs.slots[:, None]
         return np.where((held > 0) & (slots != held), value * (1.0 - self.lost[:, None]), value)
 
     def seconds_left(self) -> FloatArray:
         """Return the time that each job needs on the slots it holds, shape (E,); infinite without."""
-        gangs = self.view.gangs
-        rate = self.at(gangs.slots[:, None])[:, 0] / gangs.weight
+        rate = self._goodput(self.view.gangs.slots[:, None])[0].max(axis=2)[:, 0] * self.of_row
         return np.where(rate > 0, 1.0 / np.where(rate > 0, rate, 1.0), np.inf)
 
     def batches(self, slots: IntArray) -> FloatArray:
@@ -153,6 +166,17 @@ class _Rates:
         is_enough = (split.slot_rows >= each(gangs.slot_rows_least)) | (slots == 1)
         fits = is_enough & (split.batch_rows <= each(gangs.rows_most))
         return np.where(fits, rate * worth, 0.0), split.batch_rows
+
+
+def _weight_behind(rate: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return the weight of each job and of those behind it, shape (E,). Of equal ones the first is before.
+
+    rate: the weight of a job over the time that it still needs alone. The highest is the first to end.
+    """
+    last_first = len(rate) - 1 - np.argsort(rate[::-1], kind="stable")
+    behind = np.empty(len(rate))
+    behind[last_first] = np.cumsum(weight[last_first])
+    return behind
 
 
 def _slots(rates: _Rates, slots: int, goes_first: BoolArray) -> IntArray:

@@ -29,6 +29,25 @@ SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
 )
 
 
+DEFAULT_SLOT_POLICY = "completion_rate"
+
+
+def chosen_slot_policy(choice: str | SlotPolicy) -> SlotPolicy:
+    """Return the slot policy of that name with its default parameters, or the object itself if it is one.
+
+    Raises:
+        PolicyError: there is no slot policy of that name, or the object is none.
+
+    >>> chosen_slot_policy("equal_slots")
+    EqualSlots()
+    """
+    if isinstance(choice, str):
+        return make_slot_policy(choice)
+    if not isinstance(choice, SlotPolicy):
+        raise PolicyError(f"slot_policy is {choice!r}; give a name or an object with a name and plan(view)")
+    return choice
+
+
 def make_slot_policy(name: str, **parameters: object) -> SlotPolicy:
     """Return the slot policy of that name, made with these parameters.
 

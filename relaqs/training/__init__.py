@@ -22,6 +22,7 @@ from relaqs.training.elastic.journal import Change, Journal
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.replay import replay
 from relaqs.training.elastic.settings import MiniBatches
+from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.torch_module import TorchModule
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, Iteration, SizedPieces, Training, TrainingJob
@@ -50,6 +51,7 @@ __all__ = [
     "Perceptron",
     "PolynomialSVM",
     "Profile",
+    "Rescale",
     "Rows",
     "SizedPieces",
     "Sums",

@@ -55,6 +55,8 @@ class LossJob:
     accuracy = math.nan
     batch_rows = None
     journal = None
+    ranks = None
+    rescales = ()
 
     def __init__(self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int) -> None:
         self.id = id

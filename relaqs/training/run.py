@@ -22,6 +22,7 @@ from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.sharing.view import Kind
 from relaqs.training.arguments import check_count
 from relaqs.training.elastic.journal import Journal
+from relaqs.training.elastic.step_log import Rescale
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
 
@@ -97,6 +98,12 @@ class ModelJob(Job, Protocol):
 
     @property
     def batch_rows(self) -> int | None: ...
+
+    @property
+    def ranks(self) -> int | None: ...
+
+    @property
+    def rescales(self) -> tuple[Rescale, ...]: ...
 
     @property
     def journal(self) -> Journal | None: ...
@@ -304,6 +311,42 @@ class TrainingRun(Handle[TrainingStep]):
         64
         """
         return self._progress.job.batch_rows
+
+    @property
+    def ranks(self) -> int | None:
+        """How many ranks share a step now. None where a step is a pass over all rows.
+
+        On a Dask cluster a rank lives in a worker, and the slot policy says how many there are. Elsewhere it
+        is a task. Ranks change no bit of the model.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import MiniBatchLinear
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
+        >>> model = run.result()
+        >>> run.ranks
+        1
+        """
+        return self._progress.job.ranks
+
+    @property
+    def rescales(self) -> tuple[Rescale, ...]:
+        """The changes of ranks and rows that a gang of a Dask cluster has made, and the pause of each.
+
+        The first one is its start. There are none without a cluster, because tasks need no change.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import MiniBatchLinear
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
+        >>> run.rescales
+        ()
+        """
+        return self._progress.job.rescales
 
     @property
     def journal(self) -> Journal | None:

@@ -15,6 +15,9 @@ from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.training.arguments import check_count, require
 from relaqs.training.elastic.batches import BatchRule, ElasticBatch, FixedBatch, ReplayedBatch
+from relaqs.training.elastic.gang_carrier import GangCarrier
+from relaqs.training.elastic.gang_executor import LeasesSlots
+from relaqs.training.elastic.gang_job import GangJob
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.run_book import check_start_rows
@@ -53,13 +56,19 @@ def training_run(
     """
     stopwatch = Stopwatch()
     limit_bytes()  # a wrong one is said now, and not once memory is full
-    model_job = _model_job(job, training_set(plan, catalog, config, job.target), config, batch)
+    data = training_set(plan, catalog, config, job.target)
+    model_job, executor = _model_job(job, data, config, batch, executor)
     return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
 
 
 def _model_job(
-    job: TrainingJob | MiniBatchTraining, data: TrainingSet, config: DatabaseConfig, batch: Batch
-) -> ModelJob:
+    job: TrainingJob | MiniBatchTraining,
+    data: TrainingSet,
+    config: DatabaseConfig,
+    batch: Batch,
+    executor: Executor,
+) -> tuple[ModelJob, Executor]:
+    """Return the job, and where it runs. On a cluster a gang makes the steps; a replay needs none."""
     id, budget_bytes = uuid.uuid4().hex[:12], int(config.memory_limit_bytes * KEPT_SHARE)
     if not isinstance(job, MiniBatchTraining):
         if batch is not None:
@@ -67,9 +76,13 @@ def _model_job(
                 f"batch is {batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, or "
                 "train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
             )
-        return LossJob(id, job, data, budget_bytes=budget_bytes)
+        return LossJob(id, job, data, budget_bytes=budget_bytes), executor
     check_start_rows(job, sum(read.row_count for read in data.reads))
-    return StepJob(id, job, data, _rule(job, batch), budget_bytes=budget_bytes)
+    rule = _rule(job, batch)
+    if isinstance(batch, Journal) or not isinstance(executor, LeasesSlots):
+        return StepJob(id, job, data, rule, budget_bytes=budget_bytes), executor
+    carrier = GangCarrier(executor, executor)
+    return GangJob(id, job, data, rule, carrier, budget_bytes=budget_bytes), carrier
 
 
 def _rule(job: MiniBatchTraining, batch: Batch) -> BatchRule:

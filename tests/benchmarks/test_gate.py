@@ -71,6 +71,7 @@ def test_one_row_in_a_million_is_a_million_times_larger() -> None:
     assert values[-2] <= 100.0
 
 
+@pytest.mark.slow
 def test_every_order_is_counted_and_what_has_no_interval_is_said(runs: list[Counted]) -> None:
     for found in runs:
         assert found.columns == (0, 2)

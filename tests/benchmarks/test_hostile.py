@@ -12,6 +12,7 @@ SEED = 20
 STATEMENTS = 81
 
 
+@pytest.mark.slow
 def test_no_statement_stops_the_process_or_fails_in_another_way() -> None:
     """How long each may take is not judged here: that follows from what else the machine does."""
     results = list(run(SEED, range(STATEMENTS), timeout_seconds=0.1))

@@ -17,6 +17,7 @@ def killed(count: int, signal_number: signal.Signals, folder: Path) -> list[Kill
     return found
 
 
+@pytest.mark.slow
 def test_a_killed_program_leaves_a_whole_table(tmp_path: Path) -> None:
     killed(len(WAYS), signal.SIGKILL, tmp_path)
 

@@ -28,6 +28,7 @@ def run_on(warehouse: Path, raw: Path, queries: str) -> None:
     overhead.main(["--data", str(warehouse), "--raw", str(raw), "--queries", queries, "--runs", "1"])
 
 
+@pytest.mark.slow
 def test_it_measures_what_can_be_estimated(
     tpch_warehouse: Path, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

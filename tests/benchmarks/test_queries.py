@@ -23,6 +23,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results"
 
 
+@pytest.mark.slow
 def test_it_tells_how_each_query_is_answered(
     tpch_laid_out_twice: Path, results: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,7 @@ def open_tab(browser: Browser) -> Iterator[Open]:
         assert [url for url in tab.requests if not url.startswith((served.server.address, "data:"))] == []
 
 
+@pytest.mark.slow
 def test_the_tpch_page_loads_and_its_panels_become_exact(
     serve: Serve, turnstile: Turnstile, open_tab: Open
 ) -> None:
@@ -164,6 +165,7 @@ def test_a_broken_query_shows_its_message_beside_the_last_good_chart(serve: Serv
     expect(card.locator(".stage svg, svg").first).to_be_visible()
 
 
+@pytest.mark.slow
 def test_two_browsers_share_a_run(serve: Serve, turnstile: Turnstile, open_tab: Open) -> None:
     served = serve(panel(FLAGS, title="Flags"), users=("ada", "bob"))
     ada, bob = open_tab(served, "ada").page, open_tab(served, "bob").page
@@ -176,6 +178,7 @@ def test_two_browsers_share_a_run(serve: Serve, turnstile: Turnstile, open_tab: 
     turnstile.let()
 
 
+@pytest.mark.slow
 def test_a_slow_browser_skips_and_ends_with_the_newest(
     serve: Serve, turnstile: Turnstile, open_tab: Open
 ) -> None:
@@ -255,6 +258,7 @@ def test_who_is_not_let_in_or_is_lost_is_told_what_to_do(serve: Serve, browser: 
     assert errors == []
 
 
+@pytest.mark.slow
 def test_a_panel_that_was_removed_is_there_again_once_that_is_discarded(serve: Serve, open_tab: Open) -> None:
     """It is asked for again first."""
     page = open_tab(serve(panel(FLAGS, title="Flags") + panel(MODES, id="p2", title="Modes"))).page
@@ -268,7 +272,8 @@ def test_a_panel_that_was_removed_is_there_again_once_that_is_discarded(serve: S
     expect_state(page, "Modes", "exact")
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(serve: Serve, turnstile: Turnstile, open_tab: Open, scheme: str) -> None:
     served = serve()
     page = open_tab(served, color_scheme=scheme).page
@@ -326,6 +331,7 @@ def program(data: Path, state: Path, port: int = 0) -> Iterator[tuple[subprocess
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_killed_server_comes_back_with_its_pages_and_its_queries(
     tpch_warehouse: Path, tmp_path: Path, browser: Browser
 ) -> None:

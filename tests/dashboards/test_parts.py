@@ -119,6 +119,13 @@ def test_jobs_of_others_are_told_without_their_sql() -> None:
     assert "secret" not in encoded(update)
 
 
+def test_a_gang_is_told_with_its_slots_and_other_jobs_without() -> None:
+    gang = replace(JOB, id="b", kind="training", slots=4, batch_rows=512, rescales=2)
+    plain, told = cluster_update(replace(status(0.0, a=1.0), jobs=(JOB, gang)), {}, 7).jobs
+    assert (plain.slots, plain.batch_rows, plain.rescales) == (None, None, None)
+    assert (told.slots, told.batch_rows, told.rescales) == (4, 512, 2)
+
+
 def test_the_largest_move_is_told_and_why() -> None:
     moves = Moves()
     assert moves.see(status(0.0, a=4.0)) == ("a", "+4.0 cores: it is new")

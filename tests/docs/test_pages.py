@@ -170,6 +170,7 @@ SLOW = {
     "guide/dashboard.md",
     "guide/serve.md",
     "guide/tpch.md",
+    "guide/training-on-a-cluster.md",
     "guide/your-data.md",
     "robustness.md",
 }

@@ -64,6 +64,7 @@ def tried(folder: Path, rows: int, appends: int, orders: int, seed: int) -> tupl
     return covered(folder, truth, orders)
 
 
+@pytest.mark.slow
 def test_estimates_from_a_table_that_grew_are_unbiased_and_covered(tmp_path: Path) -> None:
     """The shares of 95 % over 100 orders of one layout.
 

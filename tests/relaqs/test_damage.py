@@ -163,6 +163,7 @@ def test_a_query_that_failed_is_forgotten_with_its_state(db: relaqs.Session) -> 
     assert queries[0]() is None
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_gives_a_wrong_answer(written: Path, warehouse: Path) -> None:
     sql, draws = QUERIES["with a static table"], random.Random(3)
     with relaqs.connect(warehouse, threads=2) as session:

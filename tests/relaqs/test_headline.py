@@ -32,6 +32,7 @@ def errors(session: Session, sql: str, **options: object) -> list[float]:
     return [snapshot.error for snapshot in session.online_sql(sql, **options)]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_error_falls_but_for_noise(flights: Session) -> None:
     """Of fifty queries forty-nine never rise by 2 %; the largest error of a cell rose in twenty-one.
 

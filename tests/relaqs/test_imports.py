@@ -118,6 +118,33 @@ NOT_NEEDED = {
     *("relaqs.policies.max_sum", "relaqs_engine.plans.explain"),
 }
 
+FIRST_ESTIMATE = """
+import sys
+import relaqs
+
+sql = "SELECT id % 3000 AS few, avg(delay) AS d, count(*) FROM trips GROUP BY 1 ORDER BY d DESC LIMIT 10"
+with relaqs.connect(sys.argv[1]) as session, session.online_sql(sql) as query:
+    snapshot = next(query)
+    assert not snapshot.is_exact
+    print(snapshot)
+print(*sys.modules, sep="\\n")
+"""
+# What other kinds of plans need, what lays tables out, and libraries that only these need.
+NOT_BEFORE_THE_FIRST_ESTIMATE = {
+    *("asyncio", "dask", "pyarrow.parquet"),
+    *("relaqs_engine.execution.row_groups", "relaqs_engine.layouts.row_groups", "relaqs.queries.refined"),
+    *("relaqs_engine.layouts.build", "relaqs_engine.layouts.footers", "relaqs_engine.plans.explain"),
+    *("relaqs.laying_out", "relaqs.simulation", "relaqs.training"),
+}
+
+
+def test_the_first_estimate_waits_for_nothing_that_it_does_not_need(warehouse: Path) -> None:
+    command = [sys.executable, "-c", FIRST_ESTIMATE, str(warehouse)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr[-5000:]
+    assert "Estimate" in ended.stdout
+    assert NOT_BEFORE_THE_FIRST_ESTIMATE & set(ended.stdout.split()) == set()
+
 
 def test_a_question_about_plain_files_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
     rows = TRIPS.replace("20000", str(MEASURED_BELOW_ROWS))

@@ -143,6 +143,10 @@ export interface Job {
   readonly panel: string | null;
   readonly weight: number;
   readonly state: string;
+  /** Of a model whose ranks live in workers; null for other jobs. */
+  readonly slots?: number | null;
+  readonly batch_rows?: number | null;
+  readonly rescales?: number | null;
 }
 
 export interface ClusterUpdate {

@@ -43,6 +43,7 @@ from relaqs.executors.dask.messages import (
     Demand,
     Enter,
     GangAnswer,
+    GangTold,
     Lease,
     Leased,
     Leave,
@@ -53,6 +54,7 @@ from relaqs.executors.dask.messages import (
     SetWaiting,
     SetWeight,
     SlotsLost,
+    SlotsOffered,
     StepFolded,
     Stops,
 )
@@ -60,12 +62,15 @@ from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
 from relaqs.executors.dask.places import GangDriver, tell_driver
 from relaqs.executors.dask.task import run_task
 from relaqs.executors.leases import slots_of, worker_of
+from relaqs.gangs.gangs import Gang
+from relaqs.gangs.policy import SlotPolicy
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable, client_name
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult
 from relaqs.jobs.status import ClusterStatus
 from relaqs.policies import DEFAULT_POLICY, chosen_policy
 from relaqs.sharing.policy import Policy
+from relaqs.slot_policies.registry import chosen_slot_policy
 
 CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 60.0  # for a scheduler to be started again
@@ -83,6 +88,7 @@ class DaskExecutor:
     Args:
         cluster: the address of its scheduler, or a synchronous client of it, which stays open.
         policy: who gets how much, among the jobs of all clients. The default follows whatever is in force.
+        slot_policy: who of the gangs gets which slots; its default alike.
         security: the certificates for a scheduler that speaks TLS. None: what Dask's configuration says.
         connect_seconds: how long to try to reach the scheduler.
         reconnect_seconds: how long jobs wait for a scheduler that went away and is started again. A client
@@ -97,6 +103,7 @@ class DaskExecutor:
         cluster: str | Client,
         *,
         policy: str | Policy = DEFAULT_POLICY,
+        slot_policy: str | SlotPolicy | None = None,
         security: Security | Mapping[str, Any] | None = None,
         connect_seconds: float = CONNECT_SECONDS,
         reconnect_seconds: float = RECONNECT_SECONDS,
@@ -110,11 +117,11 @@ class DaskExecutor:
             else checked(cluster)
         )
         self._session = uuid.uuid4().hex[:8]
-        wish = None if policy == DEFAULT_POLICY else chosen_policy(policy)
         self._link = Link(
             self._client,
             self._session,
-            wish,
+            None if policy == DEFAULT_POLICY else chosen_policy(policy),
+            None if slot_policy is None else chosen_slot_policy(slot_policy),
             on_back=self._register_again,
             on_lost=self._fail_all,
             on_restarted=self._send_unsent,
@@ -184,6 +191,10 @@ class DaskExecutor:
     def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
         """Ask that a gang hold these slots and no others. Its driver hears when it does."""
         self._do(self._lease, job_id, slots)
+
+    def tell_gang(self, job_id: str, gang: Gang) -> None:
+        """Say how a gang gets on. Its driver hears which slots it is offered."""
+        self._do(self._tell_gang_on, job_id, gang)
 
     def ask_turn(self, job_id: str) -> None:
         """Ask for a gang's next turn. Its driver hears when it may take it."""
@@ -284,6 +295,11 @@ class DaskExecutor:
         if (flight := self._flights.get(job_id)) is not None:
             flight.lease = Lease(flight.name, slots)
             self._link.tell(flight.lease)
+
+    def _tell_gang_on(self, job_id: str, gang: Gang) -> None:
+        if (flight := self._flights.get(job_id)) is not None:
+            flight.told = GangTold(flight.name, replace(gang, id=flight.name))
+            self._link.tell(flight.told)
 
     def _ask_turn(self, job_id: str) -> None:
         if (flight := self._flights.get(job_id)) is not None:
@@ -447,8 +463,8 @@ class DaskExecutor:
                 self._stop(jobs)
             case Cap(job, cores):
                 self._cap(job, cores)
-            case Leased() | MayTurn() | SlotsLost() | NoLeases():
-                self._tell_gang(answer)
+            case Leased() | SlotsOffered() | MayTurn() | SlotsLost() | NoLeases():
+                self._pass_on(answer)
             case _:
                 assert_never(answer)
 
@@ -467,7 +483,7 @@ class DaskExecutor:
                 if self._link.takes_tasks:
                     self._send_held(flight)
 
-    def _tell_gang(self, answer: GangAnswer) -> None:
+    def _pass_on(self, answer: GangAnswer) -> None:
         """Pass on what the plugin says to the driver of a gang. What ran on lost slots has no result."""
         for flight in self._flights.values():
             if flight.name == answer.job and isinstance(flight.driver, GangDriver):

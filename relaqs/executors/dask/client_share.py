@@ -105,7 +105,7 @@ def share_cores(
 
     >>> from dask.distributed import Client
     >>> from relaqs.dask import share_cores
-    >>> with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as client:
+    >>> with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as client:
     ...     with share_cores(client, weight=3.0):
     ...         sum(client.gather(client.map(abs, range(-3, 0))))
     6

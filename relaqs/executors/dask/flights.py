@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from distributed import Future
 
-from relaqs.executors.dask.messages import AskTurn, Lease, Setting, StepFolded
+from relaqs.executors.dask.messages import AskTurn, GangTold, Lease, Setting, StepFolded
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import TaskKey, TaskResult
@@ -44,6 +44,7 @@ class JobInFlight:
         most: how many tasks may be on the cluster at once, None: as many as there are.
         lease: the slots that a gang asked for last.
         turn: that a gang waits for a turn.
+        told: how a gang got on last.
     """
 
     description: JobDescription
@@ -54,6 +55,7 @@ class JobInFlight:
     most: int | None = None
     lease: Lease | None = None
     turn: AskTurn | None = None
+    told: GangTold | None = None
     _reports: deque[StepFolded] = field(default_factory=lambda: deque(maxlen=KEPT_REPORTS))
     _settings: dict[type[Setting], Setting] = field(default_factory=dict)
 
@@ -73,8 +75,10 @@ class JobInFlight:
         else:
             self._settings[type(message)] = message
 
-    def said(self) -> Iterator[StepFolded | Setting | Lease | AskTurn]:
+    def said(self) -> Iterator[StepFolded | Setting | GangTold | Lease | AskTurn]:
         """Yield what was said of the job, for a scheduler that does not know it."""
+        if self.told is not None:
+            yield self.told
         if self.lease is not None:
             yield self.lease
         if self.turn is not None:

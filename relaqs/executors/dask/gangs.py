@@ -92,6 +92,15 @@ class LeasedGangs:
             self._tell(SlotsLost(job, slots))
         self._granted(self._leases.granted())
 
+    def held(self, job: str) -> tuple[str, ...]:
+        """Return the slots that a gang holds."""
+        return self._leases.held(job)
+
+    def held_by_others(self, jobs: Collection[str]) -> set[str]:
+        """Return the slots of all gangs but these."""
+        others = self._leases.gangs() - {*jobs}
+        return {slot for job in others for slot in self._leases.held(job)}
+
     def _granted(self, jobs: Iterable[str]) -> None:
         for job in jobs:
             self._tell(Leased(job, self._leases.held(job)))

@@ -29,6 +29,7 @@ from relaqs.executors.dask.names import (
 )
 from relaqs.executors.dask.plugin import RelaqsPlugin
 from relaqs.executors.dask.task import InterruptReleased
+from relaqs.gangs.policy import SlotPolicy
 from relaqs.jobs.status import ClusterStatus
 from relaqs.sharing.policy import Policy
 
@@ -55,6 +56,7 @@ class Link:
         client: Client,
         session: str,
         policy: Policy | None,
+        slot_policy: SlotPolicy | None,
         *,
         on_back: Callable[[], None] = lambda: None,
         on_lost: Callable[[ClusterError], None] = lambda error: None,
@@ -63,6 +65,7 @@ class Link:
         self._client = client
         self._session = session
         self._policy = policy
+        self._slot_policy = slot_policy
         self._on_back = on_back
         self._on_lost = on_lost
         self._on_restarted = on_restarted
@@ -143,11 +146,15 @@ class Link:
                 task.cancel()
 
     async def _install(self) -> None:
-        policy = None if self._policy is None else pickle.dumps(self._policy)
+        policy, slot_policy = (
+            None if wish is None else pickle.dumps(wish) for wish in (self._policy, self._slot_policy)
+        )
         try:
             await self._client.register_plugin(RelaqsPlugin())
             hello = getattr(self._client.scheduler, HELLO_RPC)
-            answer = await hello(client=self._client.id, session=self._session, policy=policy)
+            answer = await hello(
+                client=self._client.id, session=self._session, policy=policy, slot_policy=slot_policy
+            )
         except OSError:
             raise
         except Exception as error:  # whatever it is, it was raised over there
@@ -177,11 +184,15 @@ class Link:
 
     def _checked(self, hello: Hello) -> Hello:
         """Return what the plugin said. Raises ClusterError if it does not suit."""
-        if self._policy is not None and hello.policy != self._policy.name:
-            raise ClusterError(
-                f"a session on the cluster at {self.address} has chosen the policy {hello.policy!r}, this "
-                f"one asks for {self._policy.name!r}; leave policy out, or wait until that one is closed"
-            )
+        for wish, there, name in (
+            (self._policy, hello.policy, "policy"),
+            (self._slot_policy, hello.slot_policy, "slot_policy"),
+        ):
+            if wish is not None and there != wish.name:
+                raise ClusterError(
+                    f"a session on the cluster at {self.address} has chosen the {name} {there!r}, this one "
+                    f"asks for {wish.name!r}; leave {name} out, or wait until that one is closed"
+                )
         if hello.why_credits is not None:
             warnings.warn(
                 f"the cluster at {self.address} shares its cores by credits, which idle more when clients "

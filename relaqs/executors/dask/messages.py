@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from distributed.protocol import pickle
 
 from relaqs.executors.dask.names import SESSION_TOPIC
+from relaqs.gangs.gangs import Gang
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
 
@@ -85,6 +86,14 @@ class AskTurn:
 
 
 @dataclass(frozen=True, slots=True)
+class GangTold:
+    """How a gang gets on. It is to be offered slots (`relaqs.executors.slot_desk`)."""
+
+    job: str
+    gang: Gang
+
+
+@dataclass(frozen=True, slots=True)
 class Leave:
     """A job is over."""
 
@@ -115,7 +124,7 @@ Setting: TypeAlias = SetWeight | SetTarget | SetWaiting
 """What a scheduler that comes back must hear again: the newest one of each kind and job."""
 
 Message: TypeAlias = (
-    Enter | StepFolded | Setting | Demand | Lease | AskTurn | Leave | Share | ShareNoMore | Bye
+    Enter | StepFolded | Setting | Demand | Lease | AskTurn | GangTold | Leave | Share | ShareNoMore | Bye
 )
 
 # From the plugin to a session.
@@ -152,6 +161,14 @@ class Leased:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotsOffered:
+    """The slots that a gang is to train on from now on, and no others. None: it waits."""
+
+    job: str
+    slots: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MayTurn:
     """A gang may take one turn more."""
 
@@ -174,7 +191,7 @@ class NoLeases:
     why: str
 
 
-GangAnswer: TypeAlias = Leased | MayTurn | SlotsLost | NoLeases
+GangAnswer: TypeAlias = Leased | SlotsOffered | MayTurn | SlotsLost | NoLeases
 """What the plugin says to the driver of a gang."""
 
 Answer: TypeAlias = Credits | Stops | Cap | GangAnswer

@@ -36,6 +36,7 @@ class Hello:
 
     version: str
     policy: str
+    slot_policy: str
     mechanism: Mechanism
     why_credits: str | None
 

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 from distributed import get_worker
 from distributed.comm.addressing import get_address_host
 
-from relaqs.executors.dask.messages import GangAnswer, Leased, MayTurn, NoLeases, SlotsLost
+from relaqs.executors.dask.messages import GangAnswer, Leased, MayTurn, NoLeases, SlotsLost, SlotsOffered
 from relaqs.jobs.executor import Stoppable
 
 
@@ -22,6 +22,10 @@ class GangDriver(Stoppable, Protocol):
 
     def leased(self, slots: tuple[str, ...]) -> None:
         """The gang holds these slots now, and no others."""
+        ...
+
+    def offered(self, slots: tuple[str, ...]) -> None:
+        """The gang is to train on these slots and no others."""
         ...
 
     def may_turn(self) -> None:
@@ -42,6 +46,8 @@ def tell_driver(driver: GangDriver, answer: GangAnswer) -> None:
     match answer:
         case Leased(_, slots):
             driver.leased(slots)
+        case SlotsOffered(_, slots):
+            driver.offered(slots)
         case MayTurn():
             driver.may_turn()
         case SlotsLost(_, slots):

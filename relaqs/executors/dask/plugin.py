@@ -40,7 +40,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -59,6 +59,7 @@ from relaqs.executors.dask.messages import (
     Cap,
     Demand,
     Enter,
+    GangTold,
     Lease,
     Leave,
     Message,
@@ -67,6 +68,7 @@ from relaqs.executors.dask.messages import (
     SetWeight,
     Share,
     ShareNoMore,
+    SlotsOffered,
     StepFolded,
     Stops,
     tell_session,
@@ -88,10 +90,14 @@ from relaqs.executors.dask.no_workers import Absence, NoWorkersWarning
 from relaqs.executors.dask.past import PastSpans
 from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.sharing_clients import SharingClients
+from relaqs.executors.dask.slot_offers import SlotOffers
+from relaqs.gangs.gangs import Gang
 from relaqs.jobs.description import JobDescription
+from relaqs.jobs.status import JobStatus
 from relaqs.policies import DEFAULT_POLICY, make_policy
 from relaqs.scheduling import EPOCH_SECONDS, Desk
 from relaqs.sharing.plan import Plan
+from relaqs.slot_policies.registry import DEFAULT_SLOT_POLICY, make_slot_policy
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -118,6 +124,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._scheduler = scheduler
         self._loop = asyncio.get_running_loop()
         self._wishes = Wishes(make_policy(DEFAULT_POLICY))
+        self._slot_wishes = Wishes(make_slot_policy(DEFAULT_SLOT_POLICY))
         self._desk = Desk(self._wishes.in_force, credit_core_seconds=chosen_credit())
         self._desk.turns.enter(FOREIGN)
         self._charges = Charges(self._desk.turns)
@@ -138,6 +145,13 @@ class RelaqsPlugin(SchedulerPlugin):
             self._session_of,
             self._enforcement.waiting,
             broken_pinning(scheduler),
+        )
+        self._slots = SlotOffers(
+            scheduler,
+            self._gangs,
+            self._slot_wishes.in_force,
+            self._tell_gang,
+            partial(tell_clients, scheduler, RuntimeWarning),
         )
         scheduler.stream_handlers[STREAM_OP] = self._on_message
         scheduler.handlers[HELLO_RPC] = self._hello
@@ -182,6 +196,7 @@ class RelaqsPlugin(SchedulerPlugin):
             self._leave(job)
         self._share_no_more(client)
         self._wishes.end_client(client)
+        self._slot_wishes.end_client(client)
         self._follow_wishes()
 
     def add_worker(self, scheduler: Scheduler, worker: str) -> None:
@@ -215,6 +230,7 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._plan_if_due()
             case SetWeight(job, weight):
                 self._desk.set_weight(job, weight)
+                self._slots.set_weight(job, weight)
                 self._plan_soon()
             case SetTarget(job, target):
                 self._desk.set_target(job, target)
@@ -228,6 +244,8 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._gangs.lease(job, slots)
             case AskTurn(job):
                 self._gangs.ask_turn(job)
+            case GangTold(job, gang):
+                self._take_gang(job, gang)
             case Leave(job):
                 self._leave(job)
             case Share(name, weight):
@@ -236,6 +254,7 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._share_no_more(client)
             case Bye(session):
                 self._wishes.end_session(session)
+                self._slot_wishes.end_session(session)
                 self._follow_wishes()
             case _:
                 assert_never(message)
@@ -244,8 +263,17 @@ class RelaqsPlugin(SchedulerPlugin):
         if (home := self._homes.get(job)) is not None:
             self._enforcement.demand(home.session, job, count)
 
+    def _take_gang(self, job: str, gang: Gang) -> None:
+        if job in self._homes and self._slots.take_in(gang, time.monotonic()):
+            self._plan_soon()
+
+    def _tell_gang(self, answer: SlotsOffered) -> None:
+        if (home := self._homes.get(answer.job)) is not None:
+            tell_session(self._scheduler, home.session, answer)
+
     def _leave(self, job: str) -> None:
         if self._homes.pop(job, None) is not None:
+            self._slots.left(job)
             self._gangs.left(job)
             self._desk.leave(job)
             self._enforcement.left(job)
@@ -286,23 +314,37 @@ class RelaqsPlugin(SchedulerPlugin):
         known = ", ".join(sorted(self._homes)) or "none"
         return f"there is no job {job!r}; there are: {known}"
 
-    def _hello(self, client: str, session: str, policy: bytes | None) -> dict[str, Any]:
+    def _hello(
+        self, client: str, session: str, policy: bytes | None, slot_policy: bytes | None = None
+    ) -> dict[str, Any]:
         """Return a `Hello` as a dict, which clients of any version can read.
 
-        policy: the session's wish, pickled. None: it has no wish.
+        policy, slot_policy: the session's wishes, pickled. None: it has no wish.
         """
         if policy is not None:
             self._wishes.ask(session, client, pickle.loads(policy))
-            self._follow_wishes()
+        if slot_policy is not None:
+            self._slot_wishes.ask(session, client, pickle.loads(slot_policy))
+        self._follow_wishes()
         mechanism: Mechanism = "credits" if self._why_credits else "queue"
-        return asdict(Hello(RELAQS_VERSION, self._wishes.in_force.name, mechanism, self._why_credits))
+        names = self._wishes.in_force.name, self._slot_wishes.in_force.name
+        return asdict(Hello(RELAQS_VERSION, *names, mechanism, self._why_credits))
 
     def _status(self) -> bytes:
         """Return a pickled `ClusterStatus`."""
         running: dict[str, Sequence[float]] = dict.fromkeys(self._charges.running_jobs(), ())
         running |= self._held_seconds()
-        status: bytes = pickle.dumps(self._desk.status(time.monotonic(), self._cores(), running))
+        found = self._desk.status(time.monotonic(), self._cores(), running)
+        jobs = tuple(map(self._with_slots, found.jobs))
+        status: bytes = pickle.dumps(replace(found, jobs=jobs, slot_policy=self._slots.policy.name))
         return status
+
+    def _with_slots(self, job: JobStatus) -> JobStatus:
+        """Return how a job stands, with the slots that it holds if it is a gang."""
+        if (gang := self._slots.gang(job.id)) is None:
+            return job
+        slots, rows, rescales = self._slots.slots_of(job.id), int(gang.batch_rows), int(gang.rescales)
+        return replace(job, slots=slots, batch_rows=rows or None, rescales=rescales)
 
     # What follows from it.
 
@@ -326,6 +368,9 @@ class RelaqsPlugin(SchedulerPlugin):
     def _follow_wishes(self) -> None:
         if self._desk.policy is not self._wishes.in_force:
             self._desk.policy = self._wishes.in_force
+            self._plan_soon()
+        if self._slots.policy is not self._slot_wishes.in_force:
+            self._slots.policy = self._slot_wishes.in_force
             self._plan_soon()
 
     def _cores(self) -> int:
@@ -363,6 +408,8 @@ class RelaqsPlugin(SchedulerPlugin):
             self._desk.set_waiting(job, is_waiting)
         self._stop(self._desk.share_out(time.monotonic(), self._cores()))
         self._enforcement.changed()
+        cores = self._desk.plan.cores_by_job()
+        self._slots.look(time.monotonic(), cores, cores)
         self._gangs.look()
         if len(self._desk):
             self._plan_in(EPOCH_SECONDS)

@@ -36,6 +36,7 @@ class Evolution:
         executed_seconds: how long each job has run, shape (J,).
         population: how many schedules live on.
         mutation: the rate at which a job of a mutant loses its slots.
+        crossover: whether genes of pairs are mixed. If not, children are as their parents.
     """
 
     costs: SlotSeconds
@@ -44,6 +45,7 @@ class Evolution:
     executed_seconds: FloatArray
     population: int
     mutation: float
+    crossover: bool = True
 
     def after(self, genomes: IntArray, draws: Draws) -> IntArray:
         """Return the next generation, the best schedule first. genomes: at least one, shape (K, G)."""
@@ -60,7 +62,7 @@ class Evolution:
     def _children(self, parents: IntArray, draws: Draws) -> IntArray:
         size, slots = self.population, parents.shape[1]
         pairs = draws.integers(PARENTS, len(parents), 2, size)
-        to_first = draws.uniform(GENES, size, slots) < 0.5
+        to_first = draws.uniform(GENES, size, slots) < (0.5 if self.crossover else 1.0)
         children = crossed(parents[pairs[0]], parents[pairs[1]], to_first)
         return trimmed(reordered(children, len(self.costs.most)), self.costs.most)
 

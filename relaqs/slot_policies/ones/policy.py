@@ -45,10 +45,11 @@ class Ones:
         population: how many schedules live on; None: as many as there are slots, at most 64.
         generations: how many there are in one plan.
         mutation: the rate at which a job of a mutant loses its slots. The paper's value is not known.
+        crossover: whether genes of pairs are mixed. False shows what the search does without.
         warm_up_steps: a job keeps its start batch for so many steps.
         sigma: the rate by which long runs lower a batch limit, each second: a number, or the rate of
-        arrivals. deploy: "all_passes" deploys as above. With "own_pass" a job may change as soon as it has
-        made a whole
+            arrivals.
+        deploy: "all_passes" deploys as above. With "own_pass" a job may change as soon as it has made a whole
             pass itself, and free slots are filled at once.
         places: "genome" puts a job where its genes are. With "held" a job with as many slots as before keeps
             its places.
@@ -65,6 +66,7 @@ class Ones:
     population: int | None = None
     generations: int = 4
     mutation: float = 0.2
+    crossover: bool = True
     warm_up_steps: int = 10
     sigma: float | Literal["arrival rate"] = "arrival rate"
     deploy: Literal["all_passes", "own_pass"] = "all_passes"
@@ -123,6 +125,7 @@ class Ones:
             executed_seconds=gangs.executed_seconds,
             population=self.population or min(int(costs.node_slots.sum()), LARGEST_POPULATION),
             mutation=self.mutation,
+            crossover=self.crossover,
         )
 
     def _evolved(

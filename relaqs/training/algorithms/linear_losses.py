@@ -42,7 +42,8 @@ def modified_huber(scores: FloatArray, signs: FloatArray, epsilon: float) -> tup
 
 def squared_error(scores: FloatArray, wanted: FloatArray, epsilon: float) -> tuple[FloatArray, FloatArray]:
     off = scores - wanted
-    return off**2 / 2.0, off
+    with np.errstate(over="ignore"):  # an infinite loss ends the run with an error of its own
+        return off**2 / 2.0, off
 
 
 def huber(scores: FloatArray, wanted: FloatArray, epsilon: float) -> tuple[FloatArray, FloatArray]:

@@ -45,6 +45,14 @@ class Journal:
     def __len__(self) -> int:
         return len(self.batch_rows)
 
+    def then(self, later: Journal) -> Journal:
+        """Return this journal with the steps that came after it."""
+        return Journal(
+            np.concatenate([self.batch_rows, later.batch_rows]),
+            np.concatenate([self.rates, later.rates]),
+            np.concatenate([self.ranks, later.ranks]),
+        )
+
     def changes(self) -> Iterator[Change]:
         """Yield the first step and those at which the rows or the ranks changed."""
         both = np.column_stack([self.batch_rows, self.ranks])

@@ -16,6 +16,9 @@ from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.passes import PartitionSource
 from relaqs.training.rows import Sums
 
+MEETING_SECONDS = 2.0  # for a peer to answer, where all that it needs is in its memory
+READING_SECONDS = 60.0  # where it may have to read rows first; one that dies is noticed at once all the same
+
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
@@ -24,6 +27,7 @@ class Lesson:
     Attributes:
         rule: who decides how many rows a step has, where the driver does not.
         first: the course before the first step.
+        patience_seconds: how long a rank may let its peers wait, at least.
     """
 
     job: MiniBatchTraining
@@ -31,6 +35,7 @@ class Lesson:
     order: Order
     first: TrainingCourse
     reader: ReadsPieces
+    patience_seconds: float = MEETING_SECONDS
 
     def next(self, course: TrainingCourse, batch_rows: int | None) -> MiniBatch:
         """Return the next step. batch_rows: how many rows it shall have. None: what the rule says."""
@@ -56,7 +61,11 @@ class Recipe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TableRecipe:
-    """The lesson over partitions of tables. sources: of all partitions, by their positions in the order."""
+    """The lesson over partitions of tables. sources: of all partitions, by their positions in the order.
+
+    What fits into the budget of a process is read before the first step, because a rank that reads in a step
+    keeps its peers waiting.
+    """
 
     job: MiniBatchTraining
     rule: BatchRule
@@ -65,9 +74,9 @@ class TableRecipe:
     sources: Mapping[int, PartitionSource]
 
     def lesson(self, owner: str) -> Lesson:
-        lesson = Lesson(
-            self.job, self.rule, self.order, self.first, PieceReader(owner, self.order, self.sources)
-        )
+        reader = PieceReader(owner, self.order, self.sources)
+        patience_seconds = MEETING_SECONDS if reader.read_ahead() else READING_SECONDS
+        lesson = Lesson(self.job, self.rule, self.order, self.first, reader, patience_seconds)
         step = lesson.next(self.first, None)
         lesson.sums(self.first, step.pieces[:1])  # imports and compiles what the first step needs
         return lesson

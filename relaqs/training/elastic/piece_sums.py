@@ -30,8 +30,8 @@ class ReadsPieces(Protocol):
 class PieceReader:
     """Reads pieces of partitions, for one task or one rank.
 
-    Partitions that the process keeps are taken from there. One that it cannot keep is read once by each
-    reader.
+    Partitions that the process keeps are taken from there. Others are read by each reader. It lets go of
+    those that it used longest ago, where all of them together are beyond the budget of the process.
 
     Attributes:
         owner: the name by which a read can be interrupted.
@@ -44,7 +44,9 @@ class PieceReader:
     order: Order
     sources: Mapping[int, PartitionSource]
     reads: int = 0
-    _open: dict[int, tuple[Rows, IntArray]] = field(default_factory=dict)
+    _open: dict[int, tuple[Rows, IntArray]] = field(default_factory=dict)  # the one used last comes last
+    _bytes: int = 0  # of what is open
+    _lets_go: bool = False
 
     def rows(self, piece: int) -> Rows:
         """Return the rows of a piece, copied together."""
@@ -53,13 +55,29 @@ class PieceReader:
         picked = places[first:end]
         return Rows(rows.features[picked], None if rows.target is None else rows.target[picked])
 
+    def read_ahead(self) -> bool:
+        """Open all partitions that fit into the budget. Return whether these are all there are."""
+        for partition in self.sources:
+            self._opened(partition)
+            if self._lets_go:
+                return False
+        return True
+
     def _opened(self, partition: int) -> tuple[Rows, IntArray]:
-        if (found := self._open.get(partition)) is None:
+        if (found := self._open.pop(partition, None)) is None:
             source = self.sources[partition]
             if (rows := source.kept(0, ALL)) is None:
                 rows, self.reads = source.read(0, self.owner), self.reads + 1
-            found = self._open[partition] = (rows, self._places(partition, source))
+            found = rows, self._places(partition, source)
+            self._bytes += _byte_count(*found)
+            self._make_room(source.budget_bytes)
+        self._open[partition] = found  # the last one is the one used last
         return found
+
+    def _make_room(self, budget_bytes: int) -> None:
+        while self._bytes > budget_bytes and self._open:
+            self._bytes -= _byte_count(*self._open.pop(next(iter(self._open))))
+            self._lets_go = True
 
     def _places(self, partition: int, source: PartitionSource) -> IntArray:
         owner = f"{source.data} by {self.order.seed}"
@@ -68,6 +86,11 @@ class PieceReader:
         places = self.order.rows_of(partition)
         KEPT.put(owner, partition, {"places": (0, places)}, source.budget_bytes)
         return places
+
+
+def _byte_count(rows: Rows, places: IntArray) -> int:
+    target_bytes = 0 if rows.target is None else rows.target.nbytes
+    return rows.features.nbytes + target_bytes + places.nbytes
 
 
 def piece_sums(

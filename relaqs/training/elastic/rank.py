@@ -6,6 +6,7 @@ the same step. Between turns the state stays in the worker's process, here in `R
 
 from __future__ import annotations
 
+import math
 import pickle
 import socket
 import threading
@@ -20,7 +21,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
-from relaqs.training.elastic.lesson import Lesson, Recipe
+from relaqs.training.elastic.lesson import MEETING_SECONDS, Lesson, Recipe
 from relaqs.training.elastic.link import ExchangeBrokenError
 from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.elastic.order import subtrees
@@ -28,7 +29,6 @@ from relaqs.training.one_thread import one_thread
 from relaqs.training.rows import Sums
 
 IDLE_SECONDS = 30.0  # a rank that had no turn for so long is freed: its driver died
-MEETING_SECONDS = 2.0  # for the ranks of a generation to come together
 LIMIT_STEPS = 10.0  # a peer may take so many times the median step, and at least MEETING_SECONDS
 
 
@@ -80,6 +80,8 @@ class TurnResult:
         pause_seconds: between this rank's last step of the generation before and the first of this one; None
             where that was not in this turn.
         step_seconds: the median of its steps.
+        compute_seconds: the median of what this rank computed in each.
+        noise_rows: the noise scale of the gradients, NaN where it is not known.
         kept: the pickled course of rank 0, at the end of a pass or where the driver asked for it.
     """
 
@@ -94,6 +96,8 @@ class TurnResult:
     pause_seconds: float | None = None
     step_seconds: float = 0.0
     kept: bytes | None = None
+    compute_seconds: float = 0.0
+    noise_rows: float = math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class TurnWork:
         end_step: the step at which the run is over.
         restart: where it begins if no rank knows anything.
         keeps: whether rank 0 returns its course.
+        end_passes: the number of passes at which the ranks wait to be told more.
     """
 
     gang: str
@@ -143,6 +148,7 @@ class TurnWork:
     end_step: float
     restart: Restart | None = None
     keeps: bool = False
+    end_passes: float = math.inf
 
     def run(self, owner: str) -> TurnResult:
         if (rank := RANKS.get(self.gang, self.slot)) is None:
@@ -171,15 +177,17 @@ class Rank:
         self._lesson = lesson
         self._now: TrainingCourse | None = None
         self._generation = -1
+        self._is_new_here = False  # in its generation: it has made no step there
         self._exchange: SocketExchange | None = None
         self._stepped_seconds: float | None = None  # when the last step ended, on the monotonic clock
         self._paces: list[float] = []  # of the last steps
+        self._computed: list[float] = []  # the part of each of them in which this rank computed
 
     def take(self, work: TurnWork) -> TurnResult:
         """Take part in a turn."""
         report = _Report()
         try:
-            self._join(work, report)
+            self._join(work)
             self._train(work, report)
         except ExchangeBrokenError as error:
             self._leave()
@@ -214,7 +222,7 @@ class Rank:
     def packed(self) -> bytes:
         return pickle.dumps(self._now, protocol=5)
 
-    def _join(self, work: TurnWork, report: _Report) -> None:
+    def _join(self, work: TurnWork) -> None:
         """Be in the generation of a turn: meet its ranks, and have the state of the one that is furthest."""
         there = work.membership
         if there.generation == self._generation:
@@ -224,13 +232,14 @@ class Rank:
         self._leave()
         self._generation = there.generation
         self._paces.clear()
+        self._computed.clear()
         rank = there.rank_of(work.slot)
         self._exchange = meet(there, rank, self._listener, self._encryption, MEETING_SECONDS)
         steps = np.zeros(there.size)
         steps[rank] = 0 if self._now is None else 1 + self._now.step
         (steps,) = self._exchange.all_reduce((steps,))
         self._agree(work, steps, rank)
-        report.is_first_of_generation = True
+        self._is_new_here = True
 
     def _agree(self, work: TurnWork, steps: Any, rank: int) -> None:
         """Take the state of the rank that is furthest, or the first one where none has any."""
@@ -240,6 +249,7 @@ class Rank:
             self._now = self._first(work) if rank == root else None
         if not np.all(steps == steps[root]) or not steps[root]:
             self._now = self._exchange.broadcast(self._now, root)
+        self._exchange.limit_seconds = self._lesson.patience_seconds
 
     def _first(self, work: TurnWork) -> TrainingCourse:
         if work.restart is None or work.restart.course is None:
@@ -257,12 +267,14 @@ class Rank:
         rank = work.membership.rank_of(work.slot)
         shares = partial(subtrees, ranks=work.membership.size)
         over_seconds = time.monotonic() + work.seconds
-        is_over = self.step >= work.end_step
+        is_over = self.step >= work.end_step or self.passes >= work.end_passes
         while not is_over:
             started_seconds = time.monotonic()
             is_over = self._step(work, rank, shares, started_seconds >= over_seconds, report)
             is_over |= self.step >= work.end_step or self.is_between_passes
-            report.note_step(self._stepped_seconds, started_seconds)
+            if self._is_new_here:  # the ranks may have met in a turn before, at the end of a pass
+                report.note_first(self._stepped_seconds, started_seconds)
+                self._is_new_here = False
             self._stepped_seconds = time.monotonic()
             self._note_pace(self._stepped_seconds - started_seconds)
 
@@ -281,9 +293,11 @@ class Rank:
         step = self._lesson.next(course, work.batch_at(course.step))
         mine = step.pieces[list(shares(len(step.pieces)))[rank]]
         own: Sums | None = None
+        started_seconds = time.monotonic()
         if len(mine):
             ends = np.array([float(is_late and rank == 0)])
             own = (*self._lesson.sums(course, mine), ends)
+        self._computed = [*self._computed[-20:], time.monotonic() - started_seconds]
         *sums, ends = self._exchange.all_reduce(own)
         report.steps.append((step.batch_rows, step.rate, float(sums[0]) / step.rows))
         self._now = self._lesson.after(course, step, tuple(sums))
@@ -292,11 +306,19 @@ class Rank:
     def _note_pace(self, seconds: float) -> None:
         self._paces = [*self._paces[-20:], seconds]
         assert self._exchange is not None
-        self._exchange.limit_seconds = max(MEETING_SECONDS, LIMIT_STEPS * self.step_seconds)
+        self._exchange.limit_seconds = max(self._lesson.patience_seconds, LIMIT_STEPS * self.step_seconds)
 
     @property
     def step_seconds(self) -> float:
         return float(np.median(self._paces)) if self._paces else 0.0
+
+    @property
+    def compute_seconds(self) -> float:
+        return float(np.median(self._computed)) if self._computed else 0.0
+
+    @property
+    def noise_rows(self) -> float:
+        return math.nan if self._now is None else self._now.noise_rows
 
 
 @dataclass(slots=True)
@@ -307,12 +329,11 @@ class _Report:
     broken: str | None = None
     missed: int | None = None
     pause_seconds: float | None = None
-    is_first_of_generation: bool = False
 
-    def note_step(self, before_seconds: float | None, started_seconds: float) -> None:
-        if self.is_first_of_generation and before_seconds is not None:
+    def note_first(self, before_seconds: float | None, started_seconds: float) -> None:
+        """Note the first step of a generation."""
+        if before_seconds is not None:
             self.pause_seconds = started_seconds - before_seconds
-        self.is_first_of_generation = False
 
     def told(self, rank: Rank, work: TurnWork) -> TurnResult:
         is_first, is_whole = work.membership.rank_of(work.slot) == 0, self.broken is None
@@ -329,6 +350,8 @@ class _Report:
             self.pause_seconds,
             rank.step_seconds,
             rank.packed() if keeps else None,
+            rank.compute_seconds,
+            rank.noise_rows,
         )
 
     def _made(self, step: int) -> StepsMade:

@@ -87,6 +87,16 @@ class RunBook:
         return Journal(*(np.array(column) for column in (self._rows, self._rates, self._ranks)))
 
     @property
+    def steps(self) -> int:
+        """How many steps were made."""
+        return len(self._rows)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the last step had; 0 before it."""
+        return self._ranks[-1] if self._ranks else 0
+
+    @property
     def batch_rows(self) -> int:
         """The rows of the last step, or of the first one before that."""
         return self._rows[-1] if self._rows else self.job.start_rows
@@ -99,7 +109,7 @@ class RunBook:
     @property
     def steps_left(self) -> float:
         most = self.rule.steps_most
-        return math.inf if most is None else most - len(self._rows)
+        return math.inf if most is None else most - self.steps
 
     def begin(self, profiles: Sequence[Profile]) -> None:
         """Take in the first look at the data. profiles: of each partition."""
@@ -117,6 +127,14 @@ class RunBook:
             self._rows.append(step.batch_rows)
             self._rates.append(step.rate)
             self._ranks.append(ranks)
+        self.course = course
+
+    def passed(self, course: TrainingCourse, journal: Journal) -> None:
+        """Take in the course after a pass, and the steps that led there from the one before."""
+        assert course.step == self.steps + len(journal), (course.step, self.steps, len(journal))
+        self._rows.extend(journal.batch_rows.tolist())
+        self._rates.extend(journal.rates.tolist())
+        self._ranks.extend(journal.ranks.tolist())
         self.course = course
 
     def end_of_pass(self, held_out: Sums | None) -> PassEnd:

@@ -19,11 +19,12 @@ from relaqs.progress.loss_delta import LossDelta
 from relaqs.training.elastic.batches import BatchRule
 from relaqs.training.elastic.course import MiniBatch, TrainingCourse, after, next_step
 from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.order import Order, subtrees
+from relaqs.training.elastic.order import Order, pieces_of_step, subtrees
 from relaqs.training.elastic.piece_sums import PieceReader, piece_sums
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.run_book import NewestModel, PassEnd, RunBook
 from relaqs.training.elastic.settings import most_rows
+from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.one_thread import one_thread
 from relaqs.training.passes import (
     PIECE_ROWS,
@@ -161,6 +162,16 @@ class StepJob:
     def batch_rows(self) -> int:
         return self._book.batch_rows
 
+    @property
+    def ranks(self) -> int:
+        """Over how many tasks the last step was shared."""
+        return self._book.ranks
+
+    @property
+    def rescales(self) -> tuple[Rescale, ...]:
+        """None: tasks need no change to be more or fewer."""
+        return ()
+
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
             return None
@@ -189,6 +200,9 @@ class StepJob:
             return self._profile_works()
         if self._evaluates:
             return [EvaluateWork(self._job, course.state, self._book.source(i)) for i in self._book.held_out]
+        return self._step_works(course)
+
+    def _step_works(self, course: TrainingCourse) -> list[Work]:
         if self._step_seconds > SPLIT_SECONDS and len(shares := self._shares(course)) > 1:
             return shares
         count = int(min(self._count, self._book.steps_left))
@@ -213,7 +227,8 @@ class StepJob:
     def _near(self, course: TrainingCourse) -> dict[int, PartitionSource]:
         """Return the sources of the partitions that the next steps of a task may touch."""
         order = self._book.order
-        most = max(1, round(most_rows(self._job) / order.piece_rows)) * self._count
+        rows = max(most_rows(self._job), self._book.rule.rows(course))  # of a step
+        most = pieces_of_step(rows, order.piece_rows) * self._count
         return self._sources(order.of_pass(course.passes)[course.pieces : course.pieces + most])
 
     def _sources(self, pieces: IntArray) -> dict[int, PartitionSource]:
@@ -230,12 +245,16 @@ class StepJob:
             self._evaluates = False
             found = [value for value in values if value is not None]
             return book.end_of_pass(in_pairs(found, add_sums) if found else None)
+        self._take_made(values, results)
+        return self._end()
+
+    def _take_made(self, values: Sequence[Any], results: Sequence[TaskResult]) -> None:
+        """Take in steps that were made."""
         core_seconds = sum(result.core_seconds for result in results)
         if isinstance(values[0], Stepped):
             self._take_steps(values[0], core_seconds)
         else:
             self._take_shares(values, core_seconds)
-        return self._end()
 
     def _take_steps(self, stepped: Stepped, core_seconds: float) -> None:
         self._book.made(stepped.course, stepped.steps, ranks=1)

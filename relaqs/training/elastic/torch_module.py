@@ -148,7 +148,7 @@ class TorchModule(MiniBatches):
         module.train(len(rows) > 1 or not _normalises(module))  # a lone row has no spread to normalise by
         parameters = {name: each.detach().requires_grad_() for name, each in state.parameters.items()}
         numbers = {**parameters, **{name: each.clone() for name, each in state.buffers.items()}}
-        features = torch.as_tensor(rows.features, dtype=torch.float32)
+        features = torch.from_numpy(rows.features.astype(np.float32))
         with _drawn(draw):
             outputs = torch.func.functional_call(module, numbers, (features,))
         loss = self._loss(outputs, self._wanted(state, rows))
@@ -188,7 +188,7 @@ class TorchModule(MiniBatches):
 
         module = self._ready(state).eval()
         with torch.no_grad():
-            features = torch.as_tensor(rows.features, dtype=torch.float32)
+            features = torch.from_numpy(rows.features.astype(np.float32))
             outputs = torch.func.functional_call(module, {**state.parameters, **state.buffers}, (features,))
             loss = np.asarray(float(self._loss(outputs, self._wanted(state, rows))))
         if state.classes is None:

@@ -17,27 +17,24 @@ import math
 import secrets
 import threading
 import time
-from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
-import numpy as np
-from relaqs_bootstrap.arrays import IntArray
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.leases import worker_of
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
-from relaqs.jobs.executor import Done, Stoppable
+from relaqs.jobs.executor import Done
 from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.training.elastic.course import TrainingCourse
+from relaqs.training.elastic.gang_executor import GangExecutor, GangWitness
 from relaqs.training.elastic.journal import Journal
-from relaqs.training.elastic.lesson import Recipe
+from relaqs.training.elastic.lesson import MEETING_SECONDS, Recipe
 from relaqs.training.elastic.membership import Membership, RankAddress, most_ranks
 from relaqs.training.elastic.rank import (
-    MEETING_SECONDS,
     DismissWork,
     PrepareWork,
     Restart,
@@ -45,6 +42,7 @@ from relaqs.training.elastic.rank import (
     TurnResult,
     TurnWork,
 )
+from relaqs.training.elastic.step_log import Rescale, StepLog
 
 TURN_SECONDS = 0.25  # the longest time for which others wait for a slot of the gang
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
@@ -55,18 +53,7 @@ FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are
 KEEP_SECONDS = 10.0  # between two states that the driver keeps
 GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
 LOOK_SECONDS = 0.05  # between two looks at the clock
-
-
-class GangExecutor(Protocol):
-    """Where gangs run: a Dask cluster (`relaqs.executors.dask.DaskExecutor`)."""
-
-    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None: ...
-    def submit(self, tasks: Sequence[Task], done: Done) -> None: ...
-    def report(self, job_id: str, report: StepReport) -> None: ...
-    def cancel(self, job_id: str) -> None: ...
-    def lease(self, job_id: str, slots: tuple[str, ...]) -> None: ...
-    def ask_turn(self, job_id: str) -> None: ...
-    def slots(self) -> tuple[str, ...]: ...
+PLACED = -1  # the index of a gang's tasks: its job may have steps of other tasks, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +61,12 @@ class Wish:
     """How a gang is to train from now on.
 
     Attributes:
-        slots: those it may hold. A power of two of them is used.
+        slots: those it may hold. A power of two of them is used. Without one it waits, and keeps its state.
         batch_rows: rows of a mini-batch, over all ranks. None: the job's own rule says it.
     """
 
     slots: tuple[str, ...]
     batch_rows: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rescale:
-    """A change of the gang that was carried out.
-
-    Attributes:
-        step: the first step after it.
-        ranks, batch_rows: since then.
-        pause_seconds: from the end of the last step before to the start of that one, of the worst rank. None
-            where no rank had made a step before.
-    """
-
-    step: int
-    ranks: int
-    batch_rows: int
-    pause_seconds: float | None
 
 
 @dataclass(slots=True)
@@ -114,31 +84,6 @@ class _Turn:
         return {*self.membership.slots} - {*self.results}
 
 
-class StepLog:
-    """The steps that were made, each once. What is made again is what was made before."""
-
-    def __init__(self) -> None:
-        self._rows, self._rates, self._ranks = array("q"), array("d"), array("q")
-        self.losses = array("d")
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def note(self, made: StepsMade, ranks: int) -> None:
-        assert made.first_step <= len(self)
-        new = slice(max(0, len(self) - made.first_step), None)
-        self._rows.extend(made.batch_rows[new].tolist())
-        self._rates.extend(made.rates[new].tolist())
-        self.losses.extend(made.losses[new].tolist())
-        self._ranks.extend([ranks] * (len(self._rows) - len(self._ranks)))
-
-    def rows_since(self, step: int) -> IntArray:
-        return np.array(self._rows[step:], dtype=np.int64)
-
-    def journal(self) -> Journal:
-        return Journal(np.array(self._rows), np.array(self._rates), np.array(self._ranks))
-
-
 class TurnJob:
     """A gang in training. Its ranks are on slots that `resize` names.
 
@@ -149,6 +94,9 @@ class TurnJob:
         wish: how it begins.
         end_step: after how many steps it ends. inf: when it is stopped.
         description: what the scheduler knows of it. None: its id.
+        end_passes: after how many passes it waits for `go_on`.
+        witness: is told how it gets on.
+        start: where the first course of the recipe stands, where that is not at the beginning.
     """
 
     def __init__(
@@ -160,12 +108,17 @@ class TurnJob:
         *,
         end_step: float = math.inf,
         description: JobDescription | None = None,
+        end_passes: float = math.inf,
+        witness: GangWitness | None = None,
+        start: TrainingCourse | None = None,
     ) -> None:
         self.id = job_id
         self._gang = f"{job_id}-{secrets.token_hex(4)}"
         self._recipe = recipe
         self._executor = executor
         self._end_step = end_step
+        self._end_passes = end_passes
+        self._witness = witness
         self._description = description or JobDescription(job_id)
         self._mailbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._thread = background_thread(self._run, f"relaqs-gang-{job_id}")
@@ -173,10 +126,12 @@ class TurnJob:
         self._is_over = False
         self.error: BaseException | None = None
         # What has been reached.
-        self._steps = StepLog()
+        first_step, passes = (0, 0) if start is None else (start.step, start.passes)
+        self._steps = StepLog(first_step)
         self.rescales: list[Rescale] = []
         self._kept: bytes | None = None
-        self._kept_step = 0
+        self._kept_step = first_step
+        self._passes = self._kept_passes = passes
         self._kept_seconds = time.monotonic()
         # What is wanted, and what is there.
         self._wish = wish
@@ -214,6 +169,10 @@ class TurnJob:
         """Let it end after so many steps, or as soon as it can after that."""
         self._post(lambda: self._take_end(step))
 
+    def go_on(self, end_passes: int) -> None:
+        """Train on until so many passes are over."""
+        self._post(lambda: self._take_passes(end_passes))
+
     def stop(self) -> None:
         self._post(self._end)
 
@@ -225,10 +184,14 @@ class TurnJob:
             raise self.error
         return True
 
+    def ends(self, timeout_seconds: float) -> bool:
+        """Wait for the end, however it comes. Return whether it came in time."""
+        return self._ended.wait(timeout_seconds)
+
     @property
     def step(self) -> int:
         """How many steps are done."""
-        return len(self._steps)
+        return self._steps.end
 
     @property
     def losses(self) -> Sequence[float]:
@@ -239,6 +202,19 @@ class TurnJob:
     def journal(self) -> Journal:
         return self._steps.journal()
 
+    def journal_since(self, step: int) -> Journal:
+        return self._steps.journal(step)
+
+    @property
+    def batch_rows(self) -> int | None:
+        """The rows of the last step, None before it."""
+        return self._steps.batch_rows
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks train now."""
+        return 0 if (present := self._membership) is None else present.size
+
     @property
     def kept(self) -> bytes | None:
         """The last course that the driver has, pickled. After `end_step` it is the last of all."""
@@ -248,6 +224,9 @@ class TurnJob:
 
     def leased(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_leased(slots))
+
+    def offered(self, slots: tuple[str, ...]) -> None:
+        self.resize(Wish(slots, self._wish.batch_rows))
 
     def may_turn(self) -> None:
         self._post(self._note_may_turn)
@@ -277,6 +256,8 @@ class TurnJob:
             self.error = error
         finally:
             self._part()
+            if self._witness is not None:
+                self._witness.ended(self.error)
             self._ended.set()
 
     def _part(self) -> None:
@@ -297,6 +278,8 @@ class TurnJob:
             return
         self._prepare()
         self._regroup()
+        if not self._wish.slots and self._is_at_rest():
+            self._rest()
         if self._membership is None or self._is_over:
             return
         if len(self._turns) < self._turns_most() and self._has_more():
@@ -308,7 +291,23 @@ class TurnJob:
 
     def _has_more(self) -> bool:
         """Return whether there are steps to make, or their state is to be fetched."""
-        return self.step < self._end_step or (not self._turns and self._kept_step < self._end_step)
+        if not self._wish.slots:
+            return not self._turns
+        is_made = self.step >= self._end_step or self._passes >= self._end_passes
+        is_kept = self._kept_step >= self._end_step or self._kept_passes >= self._end_passes
+        return not is_made or (not self._turns and not is_kept)
+
+    def _is_at_rest(self) -> bool:
+        """Return whether a gang that may hold no slot can give up those it has: nothing would be lost."""
+        is_kept = self._kept_step >= self.step or not self._knowing or self._membership is None
+        return is_kept and not self._turns
+
+    def _rest(self) -> None:
+        """Give up all slots. What the driver keeps is where it goes on."""
+        self._dismiss(tuple(self._ready))
+        self._membership = None
+        self._had_ranks, self._reached = False, 0
+        self._lease(())
 
     def _turns_most(self) -> int:
         """Return how many turns may be in flight. A worker of several threads would start both at once."""
@@ -327,6 +326,10 @@ class TurnJob:
 
     def _take_end(self, step: int) -> None:
         self._end_step = max(step, self.step)
+
+    def _take_passes(self, end_passes: int) -> None:
+        self._end_passes = end_passes
+        self._tell_of_passes()
 
     def _find_slots(self) -> None:
         """Go on elsewhere: all workers that the gang was to run on are gone."""
@@ -422,6 +425,7 @@ class TurnJob:
         for slot in slots:
             del self._ready[slot]
             self._submit(slot, DismissWork(self._rank_name(slot), slot), lambda slot, result: None)
+            self._lives[slot] += 1
 
     def _note_gone(self, slots: set[str]) -> None:
         self._gone |= slots
@@ -466,6 +470,7 @@ class TurnJob:
             self._end_step,
             self._restart(),
             self._wants_state(),
+            self._end_passes,
         )
 
     def _restart(self) -> Restart | None:
@@ -476,7 +481,8 @@ class TurnJob:
         return Restart(course, self._kept_step, self._steps.rows_since(self._kept_step))
 
     def _wants_state(self) -> bool:
-        return self.step >= self._end_step or time.monotonic() - self._kept_seconds >= KEEP_SECONDS
+        is_made = self.step >= self._end_step or self._passes >= self._end_passes
+        return is_made or not self._wish.slots or time.monotonic() - self._kept_seconds >= KEEP_SECONDS
 
     def _note_may_turn(self) -> None:
         self._may_turn, self._asked_seconds = True, -math.inf
@@ -517,16 +523,26 @@ class TurnJob:
             self._steps.note(made, turn.membership.size)
         self._knowing |= {each.slot for each in results if each.step and each.slot in self._ready}
         self._reached = max((each.step for each in results), default=self._reached)
+        self._passes = max((self._passes, *(each.passes for each in results)))
         for each in results:
             if each.kept is not None:
                 self._kept, self._kept_step, self._kept_seconds = each.kept, each.step, time.monotonic()
+                self._kept_passes = each.passes
         if made:
             self._note_rescale(turn.membership, made, results)
         self._tell(turn)
+        if self._witness is not None:
+            self._witness.turned(turn.membership, results, turn.core_seconds)
+        self._tell_of_passes()
+
+    def _tell_of_passes(self) -> None:
+        if self._witness is not None and self._kept_passes >= self._end_passes:
+            assert self._kept is not None
+            self._witness.passed(self._kept_passes, self._kept)
 
     def _tell(self, turn: _Turn) -> None:
         """Report a turn to the scheduler."""
-        loss = self.losses[-1] if self.step else math.inf
+        loss = self.losses[-1] if self.losses else math.inf
         done = None if math.isinf(self._end_step) else self.step / self._end_step
         is_final = self._kept_step >= self._end_step
         self._executor.report(self.id, StepReport(turn.number, loss, done, turn.core_seconds, is_final))
@@ -541,7 +557,11 @@ class TurnJob:
     def _look_at_the_clock(self) -> None:
         """Give up ranks that do not answer, and look for slots where none is left."""
         now = time.monotonic()
-        if self._gone.issuperset(self._wish.slots) and now - self._looked_seconds > FIND_SECONDS:
+        if (
+            self._wish.slots
+            and self._gone.issuperset(self._wish.slots)
+            and now - self._looked_seconds > FIND_SECONDS
+        ):
             self._looked_seconds = now
             self._find_slots()
         for slot, since_seconds in list(self._preparing.items()):
@@ -559,7 +579,7 @@ class TurnJob:
         self._send(slot, work, take)
 
     def _send(self, slot: str, work: Work, done: Done) -> None:
-        task = Task(TaskKey(self.id, self._keys, 0), work, place=worker_of(slot))
+        task = Task(TaskKey(self.id, self._keys, PLACED), work, place=worker_of(slot))
         self._keys += 1
         self._executor.submit([task], done)
 

@@ -31,6 +31,7 @@ def _done(futures: list[Future[int]]) -> int:
     return sum(future.done() for future in futures)
 
 
+@pytest.mark.slow
 def test_cores_follow_the_weights_of_clients(address: str) -> None:
     with (
         Client(address, set_as_default=False) as first,

@@ -44,6 +44,7 @@ def stopped(address: str, count: int) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
+@pytest.mark.slow
 def test_an_idle_worker_that_hangs_does_not_keep_anybody_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +64,7 @@ def test_an_idle_worker_that_hangs_does_not_keep_anybody_out(
     assert job.folded == counted(steps=5, tasks=4)
 
 
+@pytest.mark.slow
 def test_a_cluster_of_workers_that_hang_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ANSWER_SECONDS", ANSWER_SECONDS)
     with (

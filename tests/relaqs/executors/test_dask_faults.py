@@ -75,6 +75,7 @@ def executor(cluster: str) -> Iterator[DaskExecutor]:
         yield executor
 
 
+@pytest.mark.slow
 def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
     """It has forgotten the plugin, the jobs, the tasks and the workers, who end with it."""
     port = free_port()
@@ -174,7 +175,7 @@ def test_workers_that_join_and_leave_change_the_plan_and_no_fold(tmp_path: Path)
 @pytest.mark.parametrize(
     ("has_nanny", "hangs"),
     [
-        pytest.param(True, StopsItsWorkerOnce, id="nanny"),
+        pytest.param(True, StopsItsWorkerOnce, id="nanny", marks=pytest.mark.slow),
         pytest.param(False, StopsItsWorkerOnce, id="no nanny", marks=pytest.mark.slow),
         pytest.param(False, StopsItsWorkerWhenFetched, id="with a result"),
     ],
@@ -206,7 +207,7 @@ def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
 
 
 @pytest.mark.parametrize(
-    "has_nanny", [pytest.param(True, id="nanny"), pytest.param(False, id="no nanny", marks=pytest.mark.slow)]
+    "has_nanny", [pytest.param(True, id="nanny", marks=pytest.mark.slow), pytest.param(False, id="no nanny")]
 )
 def test_what_waits_on_a_worker_without_memory_is_run_elsewhere(tmp_path: Path, has_nanny: bool) -> None:
     """Dask pauses it: it lives and is heard of, and starts none of the tasks that it has."""

@@ -48,6 +48,7 @@ def test_a_record_of_before_checksums_is_read(file: RecordFile) -> None:
     assert list(file.read("count", number)) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_found_wherever_it_is(file: RecordFile) -> None:
     written = file.path.read_bytes()
     last_newline = len(written) - 1  # without it the last record was not yet written

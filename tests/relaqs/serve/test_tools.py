@@ -1,7 +1,7 @@
-"""What the tools' own drivers ask: Superset's psycopg2 and SQLAlchemy, Metabase's pgjdbc, Grafana's lib/pq.
+"""What drivers of tools ask: Superset's psycopg2 and SQLAlchemy, Metabase's pgjdbc, Grafana's lib/pq and pgx.
 
-The last two need Java and pgjdbc, or Go and lib/pq, which not every machine has. Debian's packages are
-libpostgresql-jdbc-java and golang-github-lib-pq-dev.
+The last three need Java and pgjdbc, or Go, lib/pq and pgx, which not every machine has. Debian's packages are
+libpostgresql-jdbc-java, golang-github-lib-pq-dev and golang-github-jackc-pgx-v4-dev.
 """
 
 from __future__ import annotations
@@ -196,9 +196,10 @@ def test_metabase_asks_through_its_driver(server: Running, jdbc: list[str]) -> N
 
 @pytest.fixture(scope="module")
 def go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that asks through lib/pq."""
-    if shutil.which("go") is None or not (GO_PATH / "src/github.com/lib/pq").exists():
-        pytest.skip("there is no Go or no lib/pq on this machine")
+    """The command that asks through lib/pq or pgx."""
+    drivers = [GO_PATH / "src/github.com" / name for name in ("lib/pq", "jackc/pgx")]
+    if shutil.which("go") is None or not all(driver.exists() for driver in drivers):
+        pytest.skip("there is no Go, no lib/pq or no pgx on this machine")
     folder = tmp_path_factory.mktemp("go")
     environment = {
         **os.environ,
@@ -212,15 +213,23 @@ def go(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", ["", " binary_parameters=yes"])
-def test_grafana_asks_through_its_driver(server: Running, go: list[str], more: str) -> None:
+@pytest.mark.parametrize(
+    ("driver", "more"),
+    [
+        ("postgres", ""),
+        ("postgres", " binary_parameters=yes"),
+        ("pgx", ""),
+        ("pgx", " statement_cache_mode=describe"),
+    ],
+)
+def test_grafana_asks_through_its_driver(server: Running, go: list[str], driver: str, more: str) -> None:
     address = f"host={server.host} port={server.port} user=ana dbname=relaqs sslmode=disable{more}"
-    *answers, prepared, in_transaction = parts([*go, address], QUESTIONS)
+    *answers, prepared, in_transaction = parts([*go, driver, address], QUESTIONS)
     for sql, answer in zip(QUESTIONS, answers, strict=True):
         assert printed_rows(answer, "\t") == shown_rows(sql), sql
     assert printed_rows(prepared, "\t") == shown_rows(PARAMETERS)
     assert in_transaction == [str(ROWS)]
-    estimate, *_ = parts([*go, f"{address} options='-crelaqs.target=20%'"], [TOTAL])
+    estimate, *_ = parts([*go, driver, f"{address} options='-crelaqs.target=20%'"], [TOTAL])
     assert is_estimate(estimate[0])
 
 

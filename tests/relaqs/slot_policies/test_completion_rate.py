@@ -68,6 +68,14 @@ def test_weights_count() -> None:
     assert POLICY.plan(view_of(one, replace(other, weight=3.0), slots=1)).slots_by_id() == {"a": 0, "b": 1}
 
 
+def test_equal_jobs_end_one_after_another_where_speed_grows_with_slots() -> None:
+    """Divided equally, all three would end with the last. The first come has most slots instead."""
+    free = (1e-3, 1e-3, 0.01, 0.0, 0.01, 0.0, 1.0)
+    jobs = [Gang(name, rows_done=1e5, passes_done=1, speed=free, start_rows=256.0) for name in "abc"]
+    slots = POLICY.plan(view_of(*jobs, slots=12)).slots
+    assert slots[0] > slots[1] >= slots[2]
+
+
 def test_slots_are_left_where_they_are_if_a_change_costs_more_than_it_gains() -> None:
     """Of two nearly equal jobs, the one that runs goes on, if a pause costs more than the other gains."""
     runs = Gang("runs", rows_done=1.005e4, passes_done=1, speed=SPEED, held=(1,), batch_rows=32.0)

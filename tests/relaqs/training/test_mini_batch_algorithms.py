@@ -16,6 +16,9 @@ from relaqs.training.algorithms import topic_model
 from relaqs.training.algorithms.mini_batch_k_means import Centres
 from tests.relaqs.training.ordered import joined, ordered_steps
 
+# A model knows its columns by their names. Here it is given arrays.
+pytestmark = pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+
 WINE = "SELECT x0 / 30 AS x0, x1 / 5 AS x1, x6 / 5 AS x6, y FROM wine"
 DIABETES = "SELECT COLUMNS('x.*') * 10, y / 100 AS y FROM diabetes"
 

@@ -96,8 +96,17 @@ function factsOf(job: Job, isTraining: boolean): string[] {
     `**${showCores(job.used)}** used`,
     ...(job.quality === null ? [] : [`**${qualityText(job.quality, !isTraining)}**`]),
     ...work,
+    ...gangFacts(job),
     ...(job.weight === 1 ? [] : [`priority × ${job.weight}`]),
   ];
+}
+
+/** What is said of a model whose ranks live in workers. */
+function gangFacts(job: Job): string[] {
+  if (typeof job.slots !== "number") return [];
+  const rows = typeof job.batch_rows === "number" ? [`**${job.batch_rows}** rows a step`] : [];
+  const rescales = job.rescales ? [`rescaled ${job.rescales} ×`] : [];
+  return [`**${job.slots}** ${job.slots === 1 ? "slot" : "slots"}`, ...rows, ...rescales];
 }
 
 function curvesLegend(): HTMLElement {

@@ -1,5 +1,6 @@
-// Asks a server through lib/pq, as Grafana does. First argument: the address. Questions come on standard
-// input, one a line. Each row is printed with tabs between its values, and "--" after the last.
+// Asks a server through lib/pq or pgx, as versions of Grafana do. First argument: the driver, postgres or pgx.
+// Second: the address. Questions come on standard input, one a line. Each row is printed with tabs between its
+// values, and "--" after the last.
 package main
 
 import (
@@ -10,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	_ "github.com/jackc/pgx/v4/stdlib"
 	_ "github.com/lib/pq"
 )
 
 func main() {
-	db, err := sql.Open("postgres", os.Args[1])
+	db, err := sql.Open(os.Args[1], os.Args[2])
 	check(err)
 	defer db.Close()
 	questions := bufio.NewScanner(os.Stdin)

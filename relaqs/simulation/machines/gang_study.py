@@ -1,0 +1,161 @@
+"""A study of slot policies: cases of policy, workload and seed, each simulated to its record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from relaqs_engine.errors import DataError
+
+from relaqs.gangs.nodes import Nodes
+from relaqs.gangs.policy import SlotPolicy
+from relaqs.records.gang_run import GangRun, GangTimes
+from relaqs.simulation.machines.adaptdl import read_workload
+from relaqs.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
+from relaqs.simulation.machines.table2 import ARRIVAL_SECONDS, PASSES_SCALE, table2_workload
+from relaqs.simulation.machines.workloads import GangWorkload
+from relaqs.slot_policies.registry import make_slot_policy
+
+
+@dataclass(frozen=True, slots=True)
+class Table2:
+    """The 50 jobs of Table 2 of ONES's paper. Fields as in `table2_workload`.
+
+    >>> str(Table2(arrival_seconds=30.0))
+    'the 50 jobs of Table 2, one every 30 s, 0.625 × the passes'
+    """
+
+    arrival_seconds: float = ARRIVAL_SECONDS
+    passes_scale: float = PASSES_SCALE
+    is_linear: bool = False
+    is_elastic: bool = True
+
+    def __str__(self) -> str:
+        linear = ", every row counts alike" if self.is_linear else ""
+        linear += "" if self.is_elastic else ", batches at most as asked for"
+        every, passes = f"one every {self.arrival_seconds:g} s", f"{self.passes_scale:g} × the passes"
+        return f"the 50 jobs of Table 2, {every}, {passes}{linear}"
+
+    def workload(self, seed: int) -> GangWorkload:
+        return table2_workload(
+            seed,
+            arrival_seconds=self.arrival_seconds,
+            passes_scale=self.passes_scale,
+            is_linear=self.is_linear,
+            is_elastic=self.is_elastic,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptDl:
+    """The workloads of AdaptDL's artifact. Seed 0 is its workload 1, and so on.
+
+    folder: `simulator` of the artifact, with `traces` and `workloads` in it.
+    """
+
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"AdaptDL's workloads in {self.folder}"
+
+    def workload(self, seed: int) -> GangWorkload:
+        return read_workload(self.folder, f"workloads/workload-{seed + 1}.csv")
+
+    def check(self, seeds: int) -> None:
+        """Raise DataError where the folder has fewer workloads than seeds are asked for."""
+        there = len(list((self.folder / "workloads").glob("workload-*.csv")))
+        if not there:
+            raise DataError(
+                f"{self.folder} has no files workloads/workload-1.csv and so on; give the folder `simulator` "
+                "of AdaptDL's artifact (branch osdi21-artifact), or --gangs table2, which needs no folder"
+            )
+        if seeds > there:
+            raise DataError(
+                f"{self.folder} has {there} workloads, and each is one seed; ask for at most --seeds {there}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class GangCase:
+    """One simulation. parameters: those of the policy that differ from its defaults."""
+
+    policy: str
+    seed: int
+    mix: Table2 | AdaptDl
+    nodes: int = 16
+    node_slots: int = 4
+    timing: Timing = field(default_factory=Timing)
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    def made(self) -> SlotPolicy:
+        return make_slot_policy(self.policy, **dict(self.parameters))
+
+    @property
+    def label(self) -> str:
+        """The policy's name, and what differs from its defaults."""
+        differs = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.policy} ({differs})" if differs else self.policy
+
+    @property
+    def workload(self) -> str:
+        """The jobs and the rules of time, in words."""
+        return f"{self.mix}, {words_of(self.timing)}"
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """As in `GangRun.key`, known before it has run. The table of jobs always has 50; others are read."""
+        jobs = len(self.mix.workload(self.seed))
+        return ("simulated", self.workload, self.nodes, self.node_slots, jobs, self.label, self.seed)
+
+
+def words_of(timing: Timing) -> str:
+    """Return when plans are made and what a change costs, in words.
+
+    >>> words_of(Timing(round_seconds=600.0, rescale_seconds=30.0))
+    'a plan every 600 s, 30 s a rescale'
+    """
+    plans = [] if math.isinf(timing.round_seconds) else [f"every {timing.round_seconds:g} s"]
+    plans += ["at events"] if timing.at_events else []
+    words = f"a plan {' and '.join(plans)}, {timing.rescale_seconds:g} s a rescale"
+    return words if math.isinf(timing.until_seconds) else f"{words}, until {timing.until_seconds:g} s"
+
+
+def run_gang_case(case: GangCase, circumstances: dict[str, Any], stopwatch: Callable[[], float]) -> GangRun:
+    """Return the record of one case. The same case gives the same record but for the time of decisions."""
+    outcome = simulate_gangs(
+        case.mix.workload(case.seed),
+        case.made(),
+        Nodes.equal(case.nodes, case.node_slots),
+        case.timing,
+        stopwatch=stopwatch,
+    )
+    return GangRun(
+        source="simulated",
+        policy=case.label,
+        seed=case.seed,
+        workload=case.workload,
+        nodes=case.nodes,
+        node_slots=case.node_slots,
+        jobs=times_of(outcome),
+        used_share=outcome.used_share,
+        plans=len(outcome.decision_seconds),
+        decision_ms_mean=float(outcome.decision_seconds.mean() * 1e3),
+        decision_ms_most=float(outcome.decision_seconds.max() * 1e3),
+        circumstances=circumstances,
+    )
+
+
+def times_of(outcome: GangOutcome) -> GangTimes:
+    """Return what a record keeps of an outcome's jobs."""
+    return GangTimes(
+        names=outcome.names,
+        arrival_seconds=outcome.arrival_seconds,
+        completion_seconds=outcome.completion_seconds,
+        executed_seconds=outcome.executed_seconds,
+        paused_seconds=outcome.paused_seconds,
+        rescales=outcome.rescales,
+        slot_seconds=outcome.slot_seconds,
+    )

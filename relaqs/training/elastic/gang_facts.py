@@ -1,0 +1,93 @@
+"""What a gang in training tells whoever divides slots: how far it is, and how fast on how many slots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from relaqs.executors.leases import worker_of
+from relaqs.gangs.gangs import Gang
+from relaqs.prediction.throughput import Measured, fit_speed
+from relaqs.training.elastic.membership import Membership
+from relaqs.training.elastic.order import Order, pieces_of_step
+from relaqs.training.elastic.rank import TurnResult
+
+
+class GangFacts:
+    """Keeps what turns and passes of a gang gave.
+
+    Its rows a step are decided by the job's own rule. So a policy sees them as the only ones it may have,
+    and a slot gets one piece of a step at least.
+
+    Args:
+        id: of its job.
+        batch_rows: of the first step.
+    """
+
+    def __init__(self, id: str, order: Order, batch_rows: int) -> None:
+        self._id = id
+        self._order = order
+        self._measured = Measured()
+        self._speed: tuple[float, ...] = ()
+        self._fitted = 0
+        self._generation = -1
+        self._changed_passes = 0
+        self._losses: list[float] = []
+        self._accuracy = math.nan
+        self._noise_rows = math.nan
+        self._batch_rows = batch_rows
+        self._steps = self._passes = self._rescales = 0
+
+    def turned(self, membership: Membership, results: Sequence[TurnResult]) -> None:
+        """Note a turn. The first one of a generation is not measured: ranks met in it."""
+        made = max((each.made for each in results if each.made), key=lambda each: each.end, default=None)
+        if made is None:
+            return
+        self._steps, self._batch_rows = made.end, int(made.batch_rows[-1])
+        self._passes = max(each.passes for each in results)
+        self._noise_rows = results[0].noise_rows
+        if membership.generation == self._generation:
+            self._measure(membership, results)
+        else:
+            self._rescales += self._generation >= 0
+            self._generation, self._changed_passes = membership.generation, self._passes
+
+    def passed(self, loss: float, accuracy: float) -> None:
+        """Note what a pass gave."""
+        self._losses.append(loss)
+        self._accuracy = accuracy
+
+    def gang(self) -> Gang:
+        """Return what is known now."""
+        rows, piece_rows = float(self._batch_rows), float(self._order.piece_rows)
+        if len(self._measured) > self._fitted:
+            self._fitted = len(self._measured)
+            self._speed = tuple(fit_speed(self._measured).tolist())
+        return Gang(
+            self._id,
+            pass_rows=float(self._order.row_count),
+            start_rows=rows,
+            slot_rows_least=min(piece_rows, rows),
+            rows_most=rows,
+            rows_done=float(self._passes * self._order.row_count),
+            steps_done=float(self._steps),
+            passes_done=float(self._passes),
+            passes_since_change=float(self._passes - self._changed_passes),
+            first_loss=self._losses[0] if self._losses else math.nan,
+            loss=self._losses[-1] if self._losses else math.nan,
+            accuracy=self._accuracy,
+            batch_rows=rows,
+            noise_rows=self._noise_rows,
+            rescales=float(self._rescales),
+            slots_asked=pieces_of_step(self._batch_rows, self._order.piece_rows),
+            rows_asked=rows,
+            speed=self._speed,
+        )
+
+    def _measure(self, membership: Membership, results: Sequence[TurnResult]) -> None:
+        compute = max(each.compute_seconds for each in results)
+        step = max(each.step_seconds for each in results)
+        if 0 < compute <= step:
+            machines = {worker_of(slot).rpartition(":")[0] for slot in membership.slots}
+            slot_rows = self._batch_rows / membership.size
+            self._measured.add(len(machines), membership.size, slot_rows, compute, step)

@@ -1,0 +1,75 @@
+"""Cases of slot policies, the 50 jobs of Table 2, and the records that they leave."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from relaqs.records import RecordFile
+from relaqs.records.gang_comparison import compare_gangs, relative, settings_of_gangs
+from relaqs.records.gang_run import GangRun
+from relaqs.simulation.machines.gang_study import GangCase, Table2, run_gang_case
+from relaqs.simulation.machines.simulator import Timing
+from relaqs.simulation.machines.table2 import table2_workload
+
+
+def ran(policy: str, seed: int = 0, **more: object) -> GangRun:
+    return run_gang_case(dataclasses.replace(GangCase(policy, seed, Table2()), **more), {}, lambda: 0.0)
+
+
+def test_table_2_has_the_papers_jobs() -> None:
+    jobs = table2_workload(seed=3).jobs
+    by_data = Counter(job.trains.name.partition(" on ")[2] for job in jobs)
+    assert by_data == {"ImageNet": 24, "CIFAR10": 15, "COLA": 4, "MRPC": 1, "SST-2": 6}
+    assert [job.name for job in jobs] == [job.name for job in table2_workload(seed=3).jobs]
+    assert [job.name for job in jobs] != [job.name for job in table2_workload(seed=4).jobs]
+
+
+def test_arrivals_do_not_change_what_the_jobs_are() -> None:
+    often, seldom = (table2_workload(0, arrival_seconds=each).jobs for each in (1.0, 100.0))
+    assert [(a.name, a.slots_asked, a.trains.convergence.stages) for a in often] == [
+        (b.name, b.slots_asked, b.trains.convergence.stages) for b in seldom
+    ]
+    assert seldom[-1].arrival_seconds == pytest.approx(100 * often[-1].arrival_seconds)
+
+
+def test_a_fixed_batch_is_at_most_what_was_asked_for() -> None:
+    jobs = table2_workload(0, is_elastic=False).jobs
+    assert all(job.trains.rows_most == job.rows_asked for job in jobs)
+
+
+def test_tiresias_takes_what_the_workload_was_calibrated_to() -> None:
+    """The paper's 343 s of execution and 107 s of queuing, within four standard errors of 12 seeds."""
+    runs = [ran("tiresias", seed, timing=Timing(30.0, True, 20.0)) for seed in range(12)]
+    for measure, paper in (("executed_seconds", 343.0), ("queuing_seconds", 107.0)):
+        figure = compare_gangs(runs)[0].figures[measure]
+        assert abs(figure.mean - paper) < 4 * figure.standard_error
+
+
+def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
+    run, file = ran("equal_slots", timing=Timing(60.0, until_seconds=200.0)), RecordFile(tmp_path / "gangs")
+    file.append(GangRun.kind_of_record, run.as_record())
+    (back,) = file.read(GangRun.kind_of_record, GangRun.of_record)
+    assert back.key == run.key
+    assert np.isnan(back.jobs.completion_seconds).any()
+    np.testing.assert_allclose(back.jobs.slot_seconds, run.jobs.slot_seconds)
+
+
+def test_a_case_has_the_key_of_its_record() -> None:
+    parameters, mix = (("threshold_slot_seconds", 500.0),), Table2(arrival_seconds=30.0)
+    case = GangCase("tiresias", 1, mix, nodes=8, node_slots=2, parameters=parameters)
+    run = run_gang_case(case, {}, lambda: 0.0)
+    assert repr(run.key) == repr(case.key)
+    assert run.policy == "tiresias (threshold_slot_seconds=500.0)"
+
+
+def test_settings_are_apart_and_relative_numbers_are_of_equal_seeds() -> None:
+    few, many = [ran("equal_slots", seed, nodes=8) for seed in (0, 1)], [ran("equal_slots", 0)]
+    assert settings_of_gangs([*few, *many]) == [few, many]
+    assert relative(many, few).mean == pytest.approx(
+        many[0].jobs.completion_seconds.mean() / few[0].jobs.completion_seconds.mean()
+    )
