@@ -218,6 +218,7 @@ def test_a_number_is_exported_as_a_picture(serve: Serve, open_tab: Open, tmp_pat
     shown = open_tab(serve(panel(sql, id="one", title="How many", chart="number", y="n"))).page
     expect_state(shown, "How many", "exact")
     card = panel_of(shown, "How many")
+    expect(card.locator(".number .interval")).to_contain_text("exact")  # it is drawn once it has a size
     number = card.locator(".number .value").inner_text()
     for kind in ("SVG", "PNG"):
         card.locator("summary", has_text="More").click()

@@ -71,17 +71,25 @@ class Wish:
 
 @dataclass(slots=True)
 class _Turn:
-    """A turn in flight. over_seconds: until when a rank must answer, where its generation is over."""
+    """A turn in flight.
+
+    Attributes:
+        results: what ranks have said, by slot.
+        lost: the slots that will say nothing any more.
+        over_seconds: until when a rank must answer, where its generation is over.
+    """
 
     number: int
     membership: Membership
     results: dict[str, TurnResult] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
     over_seconds: float = math.inf
     core_seconds: float = 0.0
 
     @property
     def missing(self) -> set[str]:
-        return {*self.membership.slots} - {*self.results}
+        """The slots that are still to answer."""
+        return {*self.membership.slots} - {*self.results} - self.lost
 
 
 class TurnJob:
@@ -445,10 +453,11 @@ class TurnJob:
             self._had_ranks, self._reached = False, 0
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
-        for turn in list(self._turns.values()):
+        for turn in self._turns.values():
             if not slots.isdisjoint(turn.missing):
+                turn.lost |= slots
                 self._note_broken(turn, MEETING_SECONDS + GRACE_SECONDS)  # others may wait in a meeting
-                self._close_if_whole(turn, slots)
+        self._close_whole()
 
     # Turns.
 
@@ -504,20 +513,23 @@ class TurnJob:
             self._note_broken(turn, GRACE_SECONDS)
             if self._membership is turn.membership:
                 self._membership = None
-        self._close_if_whole(turn, set())
+        self._close_whole()
 
     def _note_broken(self, turn: _Turn, seconds: float) -> None:
         """Note that a turn's generation is over. Its ranks have so long to say so."""
         turn.over_seconds = min(turn.over_seconds, time.monotonic() + seconds)
 
-    def _close_if_whole(self, turn: _Turn, gone: set[str]) -> None:
-        if turn.missing - gone - self._left_out:
-            return
-        del self._turns[turn.number]
-        self._fold(turn)
+    def _close_whole(self) -> None:
+        """Fold the turns that have all their answers, in their order. The answers may come in another."""
+        for turn in list(self._turns.values()):
+            if turn.missing:
+                return
+            del self._turns[turn.number]
+            self._fold(turn)
 
     def _fold(self, turn: _Turn) -> None:
-        results = list(turn.results.values())
+        """Take in what a turn has made. It is left out where what came before it was lost with all ranks."""
+        results = [each for each in turn.results.values() if each.made is None or self._follows(each.made)]
         made = max((each.made for each in results if each.made), key=lambda made: made.end, default=None)
         if made is not None:
             self._steps.note(made, turn.membership.size)
@@ -534,6 +546,9 @@ class TurnJob:
         if self._witness is not None:
             self._witness.turned(turn.membership, results, turn.core_seconds)
         self._tell_of_passes()
+
+    def _follows(self, made: StepsMade) -> bool:
+        return made.first_step <= self.step
 
     def _tell_of_passes(self) -> None:
         if self._witness is not None and self._kept_passes >= self._end_passes:

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import CliRunner
 from pygwire.messages import Bind, Execute, Parse, Query, SSLRequest, StartupMessage, Sync
 
 from benchmarks import hostile_server
 from benchmarks.hostile_statements import statement
 from benchmarks.server_process import Running, serving
+from relaqs.cli import program
 
+PASSWORD = "a secret"
 STARTUP = StartupMessage({"user": "eve", "database": "relaqs"}).to_wire()
 MESSAGES = (
     STARTUP,
@@ -49,6 +52,22 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def walled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server whose user eve has a memory of her own: what she fills would else be missing to others."""
+    folder: Path = tmp_path_factory.mktemp("walled")
+    hostile_server.lay_out(folder / "data")
+    users = folder / "users.toml"
+    for name in ("ben", "eve"):
+        command = ["serve", "add-user", name, "--users", str(users), "--password-stdin"]
+        CliRunner().invoke(program, command, input=f"{PASSWORD}\n", catch_exceptions=False)
+    with users.open("a", encoding="utf-8") as file:
+        file.write("memory = '500MB'\n")
+    options = ("--users", str(users), "--threads", "2", "--memory-limit", "1GB")
+    with serving(folder / "data", *options) as running:
+        yield running
+
+
 @contextmanager
 def somebody_else(server: Running) -> Iterator[list[object]]:
     """Let another user ask again and again meanwhile. Give what came of it that should not have come."""
@@ -58,7 +77,7 @@ def somebody_else(server: Running) -> Iterator[list[object]]:
 
     def ask() -> None:
         try:
-            with psycopg.connect(server.address("ben"), autocommit=True) as connection:
+            with psycopg.connect(server.address("ben"), password=PASSWORD, autocommit=True) as connection:
                 while not is_over.is_set():
                     found = connection.execute(hostile_server.ORDINARY).fetchone()
                     if found != (50, 1225):
@@ -89,11 +108,11 @@ def test_what_reaches_out_is_refused(target: Running) -> None:
 
 
 @pytest.mark.parametrize("count", [8, pytest.param(200, marks=pytest.mark.slow)])
-def test_hostile_statements_are_answered_or_refused(target: Running, count: int) -> None:
+def test_hostile_statements_are_answered_or_refused(walled: Running, count: int) -> None:
     odd = []
     with (
-        somebody_else(target) as wrong,
-        psycopg.connect(target.address("eve"), autocommit=True) as connection,
+        somebody_else(walled) as wrong,
+        psycopg.connect(walled.address("eve"), password=PASSWORD, autocommit=True) as connection,
     ):
         connection.execute("SET statement_timeout = '3s'")
         for number in range(count):
@@ -107,7 +126,7 @@ def test_hostile_statements_are_answered_or_refused(target: Running, count: int)
                     break
     assert odd == []
     assert wrong == []
-    assert target.process.poll() is None
+    assert walled.process.poll() is None
 
 
 def test_hostile_packets_end_their_connection_alone(target: Running) -> None:

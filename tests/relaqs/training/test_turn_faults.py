@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from relaqs.executors.dask import DaskExecutor
 from relaqs.executors.leases import worker_of
 from relaqs.jobs.job import TaskResult
-from relaqs.training.elastic.rank import RANKS
+from relaqs.training.elastic.rank import RANKS, TurnResult
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
@@ -144,6 +145,31 @@ def test_the_others_go_on_where_a_rank_is_lost_in_a_step(
         assert time.monotonic() - began < LONG_SECONDS
     finally:
         wake(process[slots[place]])
+
+
+def late_by_a_turn(job: TurnJob, late: int) -> None:
+    """Let the driver hear of one turn of two ranks only once it has heard of the next."""
+    note, held, heard = job._note_turn, list[tuple[str, TaskResult]](), Counter[int]()
+
+    def hold_or_note(slot: str, result: TaskResult) -> None:
+        assert isinstance(result.value, TurnResult)
+        if result.value.turn == late:
+            held.append((slot, result))
+            return
+        note(slot, result)
+        heard[result.value.turn] += 1
+        while held and heard[late + 1] == 2:
+            note(*held.pop())
+
+    job._note_turn = hold_or_note  # type: ignore[method-assign]
+
+
+def test_results_may_come_in_another_order_than_their_turns(executor: DaskExecutor) -> None:
+    slots = executor.slots()
+    job = gang(executor, "late", Wish(slots[:2], 64))
+    late_by_a_turn(job, late=1)
+    job.start()
+    assert goes_on(job, ranks=2, steps=60)
 
 
 @pytest.mark.parametrize("again", TIMES)
