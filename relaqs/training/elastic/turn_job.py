@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from relaqs_engine.errors import ClusterError
@@ -43,6 +43,7 @@ from relaqs.training.elastic.rank import (
     TurnWork,
 )
 from relaqs.training.elastic.step_log import Rescale, StepLog
+from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
 
 TURN_SECONDS = 0.25  # the longest time for which others wait for a slot of the gang
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
@@ -67,29 +68,6 @@ class Wish:
 
     slots: tuple[str, ...]
     batch_rows: int | None = None
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A turn in flight.
-
-    Attributes:
-        results: what ranks have said, by slot.
-        lost: the slots that will say nothing any more.
-        over_seconds: until when a rank must answer, where its generation is over.
-    """
-
-    number: int
-    membership: Membership
-    results: dict[str, TurnResult] = field(default_factory=dict)
-    lost: set[str] = field(default_factory=set)
-    over_seconds: float = math.inf
-    core_seconds: float = 0.0
-
-    @property
-    def missing(self) -> set[str]:
-        """The slots that are still to answer."""
-        return {*self.membership.slots} - {*self.results} - self.lost
 
 
 class TurnJob:
@@ -153,8 +131,7 @@ class TurnJob:
         self._looked_seconds = 0.0
         self._membership: Membership | None = None
         self._generation = -1
-        self._turns: dict[int, _Turn] = {}
-        self._numbers = 0
+        self._turns = TurnsInFlight()
         self._keys = 0
         self._had_ranks = False  # of the present gang; else all begin from what the driver has
         self._knowing: set[str] = set()  # slots of ranks that have a state
@@ -346,7 +323,7 @@ class TurnJob:
 
     def _used_slots(self) -> tuple[str, ...]:
         current = () if self._membership is None else self._membership.slots
-        return (*current, *(slot for turn in self._turns.values() for slot in turn.membership.slots))
+        return (*current, *self._turns.slots)
 
     def _lease(self, slots: tuple[str, ...]) -> None:
         if slots != self._asked_slots:
@@ -384,7 +361,7 @@ class TurnJob:
 
     def _regroup(self) -> None:
         """Make a new generation, if other ranks are there and wanted than those of the present one."""
-        if any(turn.over_seconds < math.inf for turn in self._turns.values()):
+        if any(turn.is_broken for turn in self._turns):
             return  # ranks that are still there will say so
         if self._is_waiting_for_slots() and (self._membership is not None or not self._had_ranks):
             return  # training goes on meanwhile
@@ -453,23 +430,18 @@ class TurnJob:
             self._had_ranks, self._reached = False, 0
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
-        for turn in self._turns.values():
-            if not slots.isdisjoint(turn.missing):
-                turn.lost |= slots
-                self._note_broken(turn, MEETING_SECONDS + GRACE_SECONDS)  # others may wait in a meeting
-        self._close_whole()
+        self._turns.lose(slots, time.monotonic() + MEETING_SECONDS + GRACE_SECONDS)
+        self._fold_whole()
 
     # Turns.
 
     def _send_turn(self, membership: Membership) -> None:
         self._may_turn = False
-        turn = _Turn(self._numbers, membership)
-        self._numbers += 1
-        self._turns[turn.number] = turn
+        turn = self._turns.begin(membership)
         for slot in membership.slots:
             self._submit(slot, self._turn_work(turn, slot), self._note_turn)
 
-    def _turn_work(self, turn: _Turn, slot: str) -> TurnWork:
+    def _turn_work(self, turn: Turn, slot: str) -> TurnWork:
         return TurnWork(
             self._rank_name(slot),
             slot,
@@ -510,24 +482,16 @@ class TurnJob:
         turn.results[slot] = told
         turn.core_seconds += result.core_seconds
         if told.broken is not None:
-            self._note_broken(turn, GRACE_SECONDS)
+            turn.note_broken(time.monotonic() + GRACE_SECONDS)
             if self._membership is turn.membership:
                 self._membership = None
-        self._close_whole()
+        self._fold_whole()
 
-    def _note_broken(self, turn: _Turn, seconds: float) -> None:
-        """Note that a turn's generation is over. Its ranks have so long to say so."""
-        turn.over_seconds = min(turn.over_seconds, time.monotonic() + seconds)
-
-    def _close_whole(self) -> None:
-        """Fold the turns that have all their answers, in their order. The answers may come in another."""
-        for turn in list(self._turns.values()):
-            if turn.missing:
-                return
-            del self._turns[turn.number]
+    def _fold_whole(self) -> None:
+        for turn in self._turns.take_whole():
             self._fold(turn)
 
-    def _fold(self, turn: _Turn) -> None:
+    def _fold(self, turn: Turn) -> None:
         """Take in what a turn has made. It is left out where what came before it was lost with all ranks."""
         results = [each for each in turn.results.values() if each.made is None or self._follows(each.made)]
         made = max((each.made for each in results if each.made), key=lambda made: made.end, default=None)
@@ -555,7 +519,7 @@ class TurnJob:
             assert self._kept is not None
             self._witness.passed(self._kept_passes, self._kept)
 
-    def _tell(self, turn: _Turn) -> None:
+    def _tell(self, turn: Turn) -> None:
         """Report a turn to the scheduler."""
         loss = self.losses[-1] if self.losses else math.inf
         done = None if math.isinf(self._end_step) else self.step / self._end_step
@@ -583,7 +547,7 @@ class TurnJob:
             if self._membership is not None and now - since_seconds > PREPARE_SECONDS:
                 del self._preparing[slot]
                 self._left_out.add(slot)
-        for turn in list(self._turns.values()):
+        for turn in self._turns:
             if now > turn.over_seconds:
                 self._lose(turn.missing)
 

@@ -1,0 +1,87 @@
+"""The turns of a gang that are under way: what its ranks have said of each, and which are over."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+from relaqs.training.elastic.membership import Membership
+from relaqs.training.elastic.rank import TurnResult
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn in flight.
+
+    Attributes:
+        results: what ranks have said, by slot.
+        lost: the slots that will say nothing any more.
+        over_seconds: until when a rank must answer, where its generation is over. On the monotonic clock.
+        core_seconds: of the tasks that have ended.
+    """
+
+    number: int
+    membership: Membership
+    results: dict[str, TurnResult] = field(default_factory=dict)
+    lost: set[str] = field(default_factory=set)
+    over_seconds: float = math.inf
+    core_seconds: float = 0.0
+
+    @property
+    def missing(self) -> set[str]:
+        """The slots that are still to answer."""
+        return {*self.membership.slots} - {*self.results} - self.lost
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether its generation is over."""
+        return self.over_seconds < math.inf
+
+    def note_broken(self, until_seconds: float) -> None:
+        """Note that its generation is over. Its ranks have until then to say so."""
+        self.over_seconds = min(self.over_seconds, until_seconds)
+
+
+class TurnsInFlight:
+    """The turns of one gang, in the order in which they were sent. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._turns: dict[int, Turn] = {}
+        self._sent = 0
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def __iter__(self) -> Iterator[Turn]:
+        return iter(list(self._turns.values()))
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The slots of all turns; a slot of two stands there twice."""
+        return tuple(slot for turn in self._turns.values() for slot in turn.membership.slots)
+
+    def begin(self, membership: Membership) -> Turn:
+        """Return a new turn of this generation."""
+        turn = self._turns[self._sent] = Turn(self._sent, membership)
+        self._sent += 1
+        return turn
+
+    def get(self, number: int) -> Turn | None:
+        """Return a turn, None where it is over."""
+        return self._turns.get(number)
+
+    def lose(self, slots: Set[str], until_seconds: float) -> None:
+        """Note that slots answer no more. The others of their turns have until then: they may be meeting."""
+        for turn in self._turns.values():
+            if not slots.isdisjoint(turn.missing):
+                turn.lost |= slots
+                turn.note_broken(until_seconds)
+
+    def take_whole(self) -> Iterator[Turn]:
+        """Take out the turns that have all their answers, in their order: answers may come in another."""
+        for turn in self:
+            if turn.missing:
+                return
+            del self._turns[turn.number]
+            yield turn

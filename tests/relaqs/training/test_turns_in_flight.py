@@ -1,0 +1,50 @@
+"""Turns in flight, and their order."""
+
+from __future__ import annotations
+
+from relaqs.training.elastic.membership import Membership, RankAddress
+from relaqs.training.elastic.rank import TurnResult
+from relaqs.training.elastic.turns_in_flight import TurnsInFlight
+
+TWO = Membership(0, (RankAddress("a/0", "a", 1), RankAddress("b/0", "b", 2)), 64, "secret")
+
+
+def answered(turns: TurnsInFlight, number: int, *slots: str) -> list[int]:
+    """Let slots answer a turn, and return the turns that are over then."""
+    turn = turns.get(number)
+    assert turn is not None
+    turn.results |= {slot: TurnResult(slot, 0, number) for slot in slots}
+    return [turn.number for turn in turns.take_whole()]
+
+
+def test_turns_are_over_in_their_order() -> None:
+    turns = TurnsInFlight()
+    for _ in range(3):
+        turns.begin(TWO)
+    assert answered(turns, 1, "a/0", "b/0") == []
+    assert answered(turns, 0, "b/0") == []
+    assert answered(turns, 0, "a/0") == [0, 1]
+    assert turns.get(1) is None
+    assert [turn.number for turn in turns] == [2]
+
+
+def test_a_turn_waits_no_more_for_slots_that_are_lost() -> None:
+    turns = TurnsInFlight()
+    for _ in range(2):
+        turns.begin(TWO)
+    assert answered(turns, 1, "b/0") == []
+    turns.lose({"a/0"}, 7.0)
+    assert [turn.number for turn in turns.take_whole()] == []
+    assert [(turn.is_broken, turn.over_seconds, turn.missing) for turn in turns] == [
+        (True, 7.0, {"b/0"}),
+        (True, 7.0, set()),
+    ]
+    assert answered(turns, 0, "b/0") == [0, 1]
+    assert len(turns) == 0
+
+
+def test_numbers_go_on_after_turns_are_over() -> None:
+    turns = TurnsInFlight()
+    turns.begin(TWO)
+    assert answered(turns, 0, "a/0", "b/0") == [0]
+    assert turns.begin(TWO).number == 1
