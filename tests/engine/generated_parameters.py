@@ -16,7 +16,7 @@ _CONSTANT = re.compile(
     r"(?:[=<>] |BETWEEN |AND |IN \()"
     r"(?P<all>(?:(?P<kind>DATE|TIMESTAMP) )?(?P<text>'[^']*'|[0-9.]+))(?=[ ),]|$)"
 )
-_PART = re.compile(r"\b(?:SELECT|WHERE|GROUP BY|HAVING|ORDER BY|LIMIT|ON)\b")
+_PART = re.compile(r"'[^']*'|[()]|\b(?:SELECT|FROM|WHERE|GROUP BY|HAVING|ORDER BY|LIMIT|ON)\b")
 
 
 @st.composite
@@ -42,8 +42,18 @@ def with_parameters(draw: st.DrawFn, queries: st.SearchStrategy[Generated]) -> G
 
 
 def _is_in_where(sql: str, place: int) -> bool:
-    *_, last = _PART.finditer(sql, 0, place)
-    return last[0] == "WHERE"
+    """Whether a place is in a WHERE, and in no inner query of an output or a key, which may stand twice."""
+    around = [""]  # the parts of the queries that the place is in, from the outermost
+    for part in _PART.finditer(sql, 0, place):
+        match part[0]:
+            case "(":
+                around.append("")
+            case ")":
+                around.pop()
+            case text if not text.startswith("'"):
+                around[-1] = text
+    named = [part for part in around if part]  # brackets of conditions have no part
+    return named[-1] == "WHERE" and {*named} <= {"FROM", "WHERE"}
 
 
 def _value(kind: str | None, text: str) -> Any:

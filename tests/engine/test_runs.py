@@ -272,3 +272,14 @@ def test_the_interval_of_a_distinct_count_holds_at_every_look(
                 [row] = estimate.table.select(["n_low", "n_high"]).to_pylist()
                 held.append(row["n_low"] <= truth <= row["n_high"])
     assert np.mean(held) >= 0.95
+
+
+def test_the_rows_of_one_table_of_a_full_join_are_sampling_units_too(tpch: World) -> None:
+    """Many orders have no line here. Each is seen in one unit, so as many are to come as the share says."""
+    sql = "SELECT count(DISTINCT o_orderkey) AS n FROM lineitem FULL JOIN orders ON {}"
+    sql = sql.format("o_orderkey = l_orderkey AND l_tax > 0.07")
+    truth = tpch.oracle.table(sql).column("n")[0].as_py()
+    for estimate in tpch.estimates(tpch.plan(sql), batches=4):
+        [row] = estimate.table.to_pylist()
+        assert row["n_certified"]
+        assert row["n_low"] <= truth <= row["n_high"]

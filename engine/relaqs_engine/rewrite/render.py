@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
@@ -30,7 +30,7 @@ from relaqs_engine.plans.names import (
 )
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.aggregates import output_name
-from relaqs_engine.rewrite.draft import Draft, NotOnlineError
+from relaqs_engine.rewrite.draft import Draft, NotOnlineError, Source
 from relaqs_engine.rewrite.hoist import over_hoists
 from relaqs_engine.rewrite.listed_values import with_functions_of_values
 from relaqs_engine.rewrite.room import place_columns, with_places
@@ -171,12 +171,23 @@ def _with_heavy(draft: Draft) -> str:
 
 
 def _units(draft: Draft) -> str:
-    """Return the SQL that counts the sampling units behind the rows of a value."""
-    source = next((s for s in draft.streams if not s.nullable), draft.streams[0])
-    if not source.key_columns:
+    """Return the SQL that counts the sampling units behind the rows of a value.
+
+    In a FULL JOIN a row may be of one table alone, and has its unit there.
+    """
+    preserved = [source for source in draft.streams if not source.nullable]
+    sources = preserved[:1] or draft.streams
+    if not sources[0].key_columns:
         return "COUNT(*)"
-    columns = [exp.column(name, source.alias, quoted=True).sql(DIALECT) for name in source.key_columns]
-    return f"COUNT(DISTINCT ({', '.join(columns)}))"
+    units = [_first_known(sources, place) for place in range(len(sources[0].key_columns))]
+    return f"COUNT(DISTINCT ({', '.join(units)}))"
+
+
+def _first_known(sources: Sequence[Source], place: int) -> str:
+    """Return the key column of that place, of the first of these tables that a row has a row of."""
+    columns = [exp.column(source.key_columns[place], source.alias, quoted=True) for source in sources]
+    known = columns[0] if len(columns) == 1 else exp.Coalesce(this=columns[0], expressions=columns[1:])
+    return known.sql(DIALECT)
 
 
 def _partial_basis(column: BasisColumn, draft: Draft) -> str:
