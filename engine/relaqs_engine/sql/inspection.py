@@ -17,6 +17,10 @@ from relaqs_engine.sql.statements import statements_of
 _COMMENT = r"--[^\n]*\n|/\*.*?\*/"
 _WORDS = "show|describe|desc|summarize|pivot|pivot_wider|unpivot|pivot_longer|values"
 _AFTER = ("order", "limit", "offset")
+# A catalog knows no constraints: each column may be NULL, and has no key and no default.
+_CONSTRAINTS = "'YES' AS \"null\", " + ", ".join(
+    f"CAST(NULL AS VARCHAR) AS {name}" for name in ('"key"', '"default"', "extra")
+)
 _BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:{_WORDS})\b", re.IGNORECASE | re.DOTALL)
 
 
@@ -44,7 +48,9 @@ def as_select(
     >>> as_select("summarize trips", ["trips"], lambda sql: [])
     'SELECT * FROM (SUMMARIZE SELECT * FROM trips)'
     >>> print(as_select("DESCRIBE trips", ["trips"], lambda sql: [("fare", "DOUBLE")]))
-    SELECT column_name, column_type FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
+    SELECT column_name, column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", CAST(NULL AS VARCHAR) AS
+    "default", CAST(NULL AS VARCHAR) AS extra
+    FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
     >>> as_select("PIVOT trips ON zone IN (1, 2) USING sum(fare)", ["trips"], lambda sql: [])
     'SELECT * FROM (PIVOT trips ON zone IN (1, 2) USING sum(fare))'
     """
@@ -57,7 +63,7 @@ def as_select(
     if isinstance(tree, exp.Describe) and isinstance(tree.this, exp.Query | exp.Table):
         columns = _rows(describe(_select(tree.this)))
         names = "column_name, column_type"
-        return f"SELECT {names} FROM (VALUES {columns}) AS shown({names})"
+        return f"SELECT {names}, {_CONSTRAINTS} FROM (VALUES {columns}) AS shown({names})"
     if isinstance(tree, exp.Summarize) and isinstance(tree.this, exp.Query | exp.Table):
         return f"SELECT * FROM (SUMMARIZE {_select(tree.this)})"
     if isinstance(tree, exp.Pivot):
