@@ -211,6 +211,35 @@ def test_an_error_beside_a_parameter_is_placed_in_what_was_written(
     assert error.value.position == place
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT coalesce(*COLUMNS(['n', 'fare'])) AS x FROM trips",
+        "SELECT zone, sum(greatest(*COLUMNS(['n', 'fare']), 3)) AS x, count(*) AS k FROM trips GROUP BY zone",
+        "SELECT avg(least(*COLUMNS(t.* EXCLUDE (zone)))) AS x FROM trips AS t",
+        "SELECT n IN (*COLUMNS(['fare'])) AS x, count(*) AS rows FROM trips GROUP BY 1",
+        "SELECT concat(*COLUMNS(*), '!') AS x, [*COLUMNS(['n', 'fare'])] AS both FROM trips",
+        "SELECT struct_pack(*COLUMNS(['n', 'fare'])) AS x FROM trips",
+        "SELECT sum(n) AS x FROM trips WHERE coalesce(*COLUMNS(['fare', 'n'])) > 2",
+        "SELECT coalesce(*COLUMNS(['n', 'fare'])) AS a, COLUMNS(*) FROM trips",
+    ],
+)
+def test_columns_as_arguments_of_a_function_are_those_of_duckdb(sql: str, session: Session) -> None:
+    with duckdb.connect() as connection:
+        connection.register("trips", TRIPS)
+        expected = connection.sql(sql).to_arrow_table()
+    answer = session.online_sql(sql).result().estimate
+    assert answer.schema.types == expected.schema.types
+    assert answer.column_names == expected.column_names
+    assert sorted(map(repr, rows_of(answer))) == sorted(map(repr, rows_of(expected)))
+
+
+def test_columns_as_arguments_of_a_function_are_estimated(folder: Path) -> None:
+    sql = "SELECT sum(coalesce(*COLUMNS(['n', 'fare']))) AS x FROM trips"
+    with relaqs.connect(folder, threads=1) as session:
+        assert session.plan(sql).is_estimated
+
+
 def test_the_program_lists_tables_and_columns(folder: Path) -> None:
     shown = CliRunner().invoke(program, ["tables", "--data", str(folder)]).output
     assert [line.split() for line in shown.splitlines() if "trips" in line][:2] == [
