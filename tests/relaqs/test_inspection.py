@@ -99,6 +99,7 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
         "SUMMARIZE VALUES (1), (2)",
         "DESCRIBE PIVOT trips ON zone IN ('a') USING sum(n)",
         "DESCRIBE TABLE trips",
+        "DESCRIBE SUMMARIZE trips",
         "FROM (DESCRIBE trips) SELECT column_name, column_type",
         "WITH found AS (SUMMARIZE trips) SELECT column_name, max, null_percentage FROM found",
         "SELECT 1 AS one, 'x' AS x FROM trips GROUP BY ALL",
@@ -121,6 +122,7 @@ def test_statements_that_are_no_plain_select_give_what_duckdb_does(sql: str, ses
         ("SHOW ALL TABLES", "'SHOW ALL TABLES' is not answered; there are SHOW TABLES, DESCRIBE"),
         ("SHOW trips", "is not answered"),
         ("DESCRIBE", "is not answered"),
+        ("DESCRIBE " * 2000 + "trips", "is not answered"),
         (
             "SELECT * FROM (SHOW trips)",
             r"there are \(SHOW TABLES\), though not in a view, and \(DESCRIBE trips\)",

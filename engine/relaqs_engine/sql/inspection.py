@@ -204,10 +204,15 @@ def _left_out(tokens: Sequence[Token], sql: str) -> Edit:
     """Return what makes a SELECT of what is described. A table's name stands for all of its rows."""
     has_word = len(tokens) > 1 and _word(tokens[1]) == "table"
     place = 2 if has_word else 1
-    if len(tokens) <= place or tokens[place].token_type is TokenType.STRING:
+    if len(tokens) <= place or tokens[place].token_type is TokenType.STRING or _is_a_chain(tokens):
         raise _not_answered(sql)
     is_select = not has_word and _word(tokens[place]) in _BEGIN_A_SELECT
     return Edit(tokens[0].start, tokens[place].start, "" if is_select else "SELECT * FROM ")
+
+
+def _is_a_chain(tokens: Sequence[Token]) -> bool:
+    """Whether it is a DESCRIBE of a DESCRIBE of a DESCRIBE. The cost would grow with the square of them."""
+    return len(tokens) > 2 and all(_word(token) in _LOOK for token in tokens[:3])
 
 
 def _not_answered(sql: str) -> SqlError:
