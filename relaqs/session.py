@@ -234,16 +234,18 @@ class Session:
         >>> db.submit("SELECT count(*) AS n FROM numbers", relaqs.QueryOptions(seed=7)).result().is_exact
         True
         """
-        submitted_at, asked_sql = time.perf_counter(), sql
-        sql = self._planner.submitted(sql, params)
-        plan = self._planner.plan(sql, intervals=intervals, timeout=options.timeout, begun_at=submitted_at)
+        submitted_at = time.perf_counter()
+        written = self._planner.submitted(sql, params)
+        plan = self._planner.plan(
+            written, intervals=intervals, timeout=options.timeout, begun_at=submitted_at
+        )
         if not plan.is_estimated and options.fallback == "error":
             raise UnsupportedError(
                 f"the query has no sound estimate: {'; '.join(plan.reasons)}. "
                 'Give fallback="exact" to run it as a whole'
             )
         plan = self._planner.chosen(plan, options, self._exact_below_seconds)
-        return self.start(plan, options, submitted_at=submitted_at, asked_sql=asked_sql)
+        return self.start(plan, options, submitted_at=submitted_at, asked_sql=sql)
 
     def plan(
         self,
@@ -275,8 +277,8 @@ class Session:
         'mergeable'
         """
         begun_at = time.perf_counter()
-        sql = self._planner.submitted(sql, params)
-        return self._planner.plan(sql, intervals=intervals, timeout=timeout, begun_at=begun_at)
+        written = self._planner.submitted(sql, params)
+        return self._planner.plan(written, intervals=intervals, timeout=timeout, begun_at=begun_at)
 
     def start(
         self,

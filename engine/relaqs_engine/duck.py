@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -450,12 +451,18 @@ def syntax_error(sql: str) -> SqlError | None:
     >>> print(syntax_error("SELECT 1 FORM x y"))
     syntax error at or near "x"; at line 1, column 15
     """
-    with duckdb.connect(":memory:", config={"threads": 1}) as connection:
+    with _connection_that_parses().cursor() as connection:
         try:
             connection.extract_statements(sql)
         except duckdb.Error as error:
             return _sql_error(str(error), sql)
     return None
+
+
+@cache
+def _connection_that_parses() -> duckdb.DuckDBPyConnection:
+    """Return this process's connection for reading texts. It runs nothing. Opening one takes 25 ms."""
+    return duckdb.connect(":memory:", config={"threads": 1})
 
 
 def _failure(error: duckdb.Error) -> str:

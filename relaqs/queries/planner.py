@@ -24,6 +24,7 @@ from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.inspection import as_select
 from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
+from relaqs_engine.sql.written import WrittenSql
 
 from relaqs.queries.options import QueryOptions
 from relaqs.queries.publisher import QueryTimeoutError
@@ -61,30 +62,33 @@ class Planner:
         self._is_closed = False
         self._in_use = InUse(layout for layout in catalog.layouts if not layout.is_plain)
 
-    def submitted(self, sql: str, params: Parameters | None = None) -> str:
+    def submitted(self, sql: str, params: Parameters | None = None) -> WrittenSql:
         """Return the SELECT to plan: with constants in the place of its parameters, and of now().
 
-        SHOW TABLES, DESCRIBE and SUMMARIZE come back as SELECTs.
+        SHOW TABLES, DESCRIBE, SUMMARIZE and other statements that give rows come back as SELECTs.
 
         Raises:
             SqlError: a parameter has no value, or a value no parameter.
         """
         self.check_open()
+        written = WrittenSql(sql)
         if self._views_tell_the_time:
-            sql = expand_views(sql, self._views)
-        sql = self._binder.with_constants(sql, params)
-        return as_select(sql, [*self._catalog.tables, *self._views], self._describe)
+            written = written.anew(expand_views(sql, self._views))
+        written = self._binder.with_constants(written, params)
+        return as_select(written, [*self._catalog.tables, *self._views], self._describe)
 
     def _describe(self, sql: str) -> list[tuple[str, str]]:
         effort = self._effort()
         with self._expanded(sql, effort) as expanded, self._binder.spending(effort) as binder:
             return binder.describe(parse_query(expanded, self._catalog.tables, effort).sql)
 
-    def plan(self, sql: str, *, intervals: bool, timeout: float | None, begun_at: float) -> OnlinePlan:
+    def plan(
+        self, written: WrittenSql, *, intervals: bool, timeout: float | None, begun_at: float
+    ) -> OnlinePlan:
         """Return how a SELECT is answered, the kept plan where there is one.
 
         Args:
-            sql: one SELECT.
+            written: one SELECT, as `submitted` returns it.
             intervals: whether its answers have error bars.
             timeout: seconds from `begun_at` on, a reading of `time.perf_counter`; None for no limit.
 
@@ -94,8 +98,10 @@ class Planner:
             QueryTimeoutError: when the time is over.
         """
         self.check_open()
+        sql = written.sql
         plan = self._plans.pop((sql, intervals), None)
-        plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
+        with written.placing():
+            plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
         self._plans[sql, intervals] = plan
         while len(self._plans) > PLANS_KEPT:
             self._plans.popitem(last=False)
@@ -144,12 +150,12 @@ class Planner:
         with self._expanded(plan.sql, self._effort()) as expanded:
             return plan_whole(plan, expanded, self._catalog, reason)
 
-    def advise(self, sql: str) -> Advice:
-        """Return which further layouts of its tables would help a SELECT."""
+    def advise(self, written: WrittenSql) -> Advice:
+        """Return which further layouts of its tables would help a SELECT, as `submitted` returns it."""
         from relaqs_engine.advisor.advise import advise
 
         effort = self._effort()
-        with self._expanded(sql, effort) as expanded:
+        with written.placing(), self._expanded(written.sql, effort) as expanded:
             return advise(expanded, self._catalog, self._binder, effort)
 
     def close(self) -> None:

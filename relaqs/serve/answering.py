@@ -20,6 +20,7 @@ from relaqs_engine.postgres.metadata import DATABASE, Metadata, answer
 from relaqs_engine.postgres.parameter_types import parameter_types
 from relaqs_engine.postgres.wording import may_ask_metadata, with_moments, without_schema
 from relaqs_engine.sql.constants import parameter_count, with_values
+from relaqs_engine.sql.written import WrittenSql
 
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.options import QueryOptions
@@ -190,7 +191,7 @@ class Answering:
             return None
         cursor: Cursor = self._metadata.cursor()
         try:
-            sql = with_values(select.sql, list(values) or None, cursor.typed_text)
+            sql = with_values(WrittenSql(select.sql), list(values) or None, cursor.typed_text).sql
         finally:
             cursor.close()
         return self._metadata.rewritten(sql, lambda function, name: _constant(function, name, asker))

@@ -119,7 +119,7 @@ class World:
         A query that turns out to have too many groups has no estimate here. A session would run it whole.
         """
         wanted = self.oracle.table(sql, params or None)
-        plan = self.plan(self.binder.with_constants(sql, params))
+        plan = self.plan(self.binder.with_constants(sql, params).sql)
         try:
             estimates = list(self.estimates(plan, seed=seed, batches=batches))
         except TooManyGroupsError:

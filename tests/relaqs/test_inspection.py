@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -46,15 +48,21 @@ def test_tables_and_views_are_shown(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "columns"),
+    "sql",
     [
-        ("DESCRIBE trips", [("fare", "DOUBLE"), ("zone", "VARCHAR"), ("n", "BIGINT")]),
-        ("/* a view */ -- DESCRIBE zones\n desc far", [("twice", "DOUBLE")]),
-        ("describe SELECT zone, count(*) AS n FROM trips GROUP BY 1", [("zone", "VARCHAR"), ("n", "BIGINT")]),
+        "DESCRIBE trips",
+        "/* a view */ -- DESCRIBE zones\n desc far",
+        "describe SELECT zone, count(*) AS n FROM trips GROUP BY 1",
     ],
 )
-def test_columns_are_described(sql: str, columns: list[tuple[str, str]], session: Session) -> None:
-    assert rows_of(session.online_sql(sql).result().estimate) == columns
+def test_columns_are_described_as_duckdb_does(sql: str, session: Session) -> None:
+    with duckdb.connect() as connection:
+        connection.register("trips", TRIPS)
+        connection.execute("CREATE TEMP VIEW far AS SELECT fare * 2 AS twice FROM trips")
+        expected = connection.sql(sql).to_arrow_table()
+    answer = session.online_sql(sql).result().estimate
+    assert answer.schema.equals(expected.schema)
+    assert rows_of(answer) == rows_of(expected)
 
 
 @pytest.mark.parametrize("of", ["trips", "SELECT zone, n + 1 AS next FROM trips WHERE fare > 1"])
@@ -75,6 +83,23 @@ def test_a_summary_is_that_of_duckdb(of: str, session: Session) -> None:
         "/* long */ UNPIVOT (SELECT max(n) AS n, count(*) AS m FROM trips) ON n, m INTO NAME a VALUE b;",
         "WITH w AS (SELECT t.zone, t.n FROM trips AS t) FROM (PIVOT w ON zone IN ('a') USING sum(n))",
         "VALUES ((SELECT max(n) FROM trips), 'x'), (1, 'y') ORDER BY 1 DESC LIMIT 1",
+        "VALUES (1), (2) UNION ALL SELECT max(n) FROM trips",
+        "PIVOT (SELECT zone, n FROM trips) ON zone IN ('a', 'b') USING sum(n) AS limit ORDER BY 1 LIMIT 1",
+        "PIVOT_LONGER (SELECT max(n) AS n, min(n) AS m FROM trips) ON n, m ORDER BY value LIMIT 1; -- one",
+        "WITH w AS (SELECT zone, n FROM trips WHERE n > 3) PIVOT w ON zone IN ('a') USING sum(n)",
+        "WITH w(z, n) AS MATERIALIZED (SELECT zone, n FROM trips), v AS (FROM w) UNPIVOT v ON n",
+        "WITH RECURSIVE w(a) USING KEY (a) AS (SELECT 1 UNION SELECT a FROM w WHERE false) UNPIVOT w ON a",
+        "WITH w AS (SELECT max(n) AS most FROM trips) VALUES ((SELECT most FROM w))",
+        "SELECT * FROM (WITH w AS (SELECT zone, n FROM trips) PIVOT w ON zone IN ('a') USING sum(n))",
+        "WITH a AS (WITH w AS (SELECT zone, n FROM trips) PIVOT w ON zone IN ('a') USING sum(n)) FROM a",
+        "SELECT name AS shown FROM (SHOW TABLES) AS t WHERE name = 'trips'",
+        "WITH shown AS (SHOW TABLES) SELECT count(*) AS tables FROM shown WHERE name IN ('trips', 'zones')",
+        "DESCRIBE VALUES (1, 'a')",
+        "DESCRIBE SHOW TABLES",
+        "SUMMARIZE VALUES (1), (2)",
+        "DESCRIBE PIVOT trips ON zone IN ('a') USING sum(n)",
+        "DESCRIBE TABLE trips",
+        "DESCRIBE SUMMARIZE trips",
         "FROM (DESCRIBE trips) SELECT column_name, column_type",
         "WITH found AS (SUMMARIZE trips) SELECT column_name, max, null_percentage FROM found",
         "SELECT 1 AS one, 'x' AS x FROM trips GROUP BY ALL",
@@ -96,6 +121,14 @@ def test_statements_that_are_no_plain_select_give_what_duckdb_does(sql: str, ses
     [
         ("SHOW ALL TABLES", "'SHOW ALL TABLES' is not answered; there are SHOW TABLES, DESCRIBE"),
         ("SHOW trips", "is not answered"),
+        ("DESCRIBE", "is not answered"),
+        ("DESCRIBE " * 2000 + "trips", "is not answered"),
+        (
+            "SELECT * FROM (SHOW trips)",
+            r"there are \(SHOW TABLES\), though not in a view, and \(DESCRIBE trips\)",
+        ),
+        ("WITH w AS (FROM trips) PIVOT w ON zone USING sum(n)", "name its values"),
+        ("VALUES (1)) AS a, (VALUES (2)", 'syntax error at or near "\\)"'),
         ("DESCRIBE nowhere", "there is no table nowhere"),
         ("SUMMARIZE nowhere", "there is no table nowhere"),
         ("DESCRIBE SELECT * FROM read_csv('/etc/passwd')", "read_csv is not allowed"),
@@ -111,6 +144,102 @@ def test_statements_that_are_no_plain_select_give_what_duckdb_does(sql: str, ses
 def test_what_is_not_shown_is_refused(sql: str, message: str, session: Session) -> None:
     with pytest.raises(SqlError, match=message):
         session.online_sql(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "PIVOT trips ON zone IN ('a') USING sum(nn)",
+        "WITH w AS (FROM trips)\nPIVOT w ON zone IN ('a') USING sum(nn)",
+        "WITH w AS (SELECT nn FROM trips) UNPIVOT w ON a",
+        "SELECT * FROM (WITH w AS (FROM trips)\n PIVOT w ON zone IN ('a') USING sum(nn))",
+        "SUMMARIZE SELECT nn FROM trips",
+        "SUMMARIZE\n\n SELECT 'long' AS x,\n nn FROM trips",
+        "DESCRIBE SELECT nn FROM trips",
+        "desc\n\nSELECT n\nFROM trips WHERE nn > 3",
+        "VALUES (1, nn)",
+        "VALUES (1),\n ((SELECT max(nn) FROM trips)) ORDER BY 1",
+        "VALUES (1), (1, 2)",
+        "PIVOT trips ON zone IN ('a') USIN sum(n)",
+        "SELECT count(*) FROM (SHOW TABLES) WHERE nn = 3",
+    ],
+)
+def test_an_error_of_a_statement_is_placed_where_duckdb_places_it(sql: str, session: Session) -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE trips (fare DOUBLE, zone VARCHAR, n BIGINT)")
+        with pytest.raises(duckdb.Error) as theirs:
+            connection.execute(sql)
+    ((line, spaces),) = re.findall(r"LINE (\d+): .*\n( *)\^", str(theirs.value))
+    with pytest.raises(SqlError) as ours:
+        session.online_sql(sql)
+    assert ours.value.position == (int(line), len(spaces) - len(f"LINE {line}: ") + 1)
+
+
+@pytest.mark.parametrize(
+    ("sql", "place"),
+    [
+        ("\n -- fares\n  PIVOT trips ON zone IN ('a')\n USING sum(nn)", (4, 12)),
+        ("SUMMARIZE nowhere", (1, 11)),
+        ("/* a */\n DESCRIBE nowhere", (2, 11)),
+        ("WITH w AS (FROM trips)\nPIVOT nowhere ON zone IN ('a') USING sum(n)", (2, 7)),
+    ],
+)
+def test_an_error_is_placed_where_duckdb_names_no_place(
+    sql: str, place: tuple[int, int], session: Session
+) -> None:
+    with pytest.raises(SqlError) as error:
+        session.online_sql(sql)
+    assert error.value.position == place
+
+
+@pytest.mark.parametrize(
+    ("sql", "params", "place"),
+    [
+        ("SELECT sum(n) FROM trips WHERE zone = ? AND nn = 3", ["a long name of a zone"], (1, 45)),
+        ("SELECT sum(n)\nFROM trips WHERE zone = $zone AND nn = 3", {"zone": "a\nb"}, (2, 35)),
+        ("SELECT sum(n) FROM trips WHERE n > ? AND n = ?", [1, object()], (1, 46)),
+        ("SELECT sum(n) FROM trips\nWHERE n > $least", {"least": 2**200}, (2, 11)),
+        ("SELECT sum(n) FROM trips WHERE zone = ? AND n > ?", ["a long name"], (1, 49)),
+        ("PIVOT trips ON zone IN ($zone) USING sum(nn)", {"zone": "a long name"}, (1, 42)),
+        ("SELECT upper(?), upper(?)", ["a long text", 4], (1, 18)),
+        ("SELECT 'x', upper(now())", None, (1, 13)),
+    ],
+)
+def test_an_error_beside_a_parameter_is_placed_in_what_was_written(
+    sql: str, params: Any, place: tuple[int, int], session: Session
+) -> None:
+    with pytest.raises(SqlError) as error:
+        session.online_sql(sql, params=params)
+    assert error.value.position == place
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT coalesce(*COLUMNS(['n', 'fare'])) AS x FROM trips",
+        "SELECT zone, sum(greatest(*COLUMNS(['n', 'fare']), 3)) AS x, count(*) AS k FROM trips GROUP BY zone",
+        "SELECT avg(least(*COLUMNS(t.* EXCLUDE (zone)))) AS x FROM trips AS t",
+        "SELECT n IN (*COLUMNS(['fare'])) AS x, count(*) AS rows FROM trips GROUP BY 1",
+        "SELECT concat(*COLUMNS(*), '!') AS x, [*COLUMNS(['n', 'fare'])] AS both FROM trips",
+        "SELECT struct_pack(*COLUMNS(['n', 'fare'])) AS x FROM trips",
+        "SELECT sum(n) AS x FROM trips WHERE coalesce(*COLUMNS(['fare', 'n'])) > 2",
+        "SELECT coalesce(*COLUMNS(['n', 'fare'])) AS a, COLUMNS(*) FROM trips",
+    ],
+)
+def test_columns_as_arguments_of_a_function_are_those_of_duckdb(sql: str, session: Session) -> None:
+    with duckdb.connect() as connection:
+        connection.register("trips", TRIPS)
+        expected = connection.sql(sql).to_arrow_table()
+    answer = session.online_sql(sql).result().estimate
+    assert answer.schema.types == expected.schema.types
+    assert answer.column_names == expected.column_names
+    assert sorted(map(repr, rows_of(answer))) == sorted(map(repr, rows_of(expected)))
+
+
+def test_columns_as_arguments_of_a_function_are_estimated(folder: Path) -> None:
+    sql = "SELECT sum(coalesce(*COLUMNS(['n', 'fare']))) AS x FROM trips"
+    with relaqs.connect(folder, threads=1) as session:
+        assert session.plan(sql).is_estimated
 
 
 def test_the_program_lists_tables_and_columns(folder: Path) -> None:

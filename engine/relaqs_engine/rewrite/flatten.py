@@ -59,17 +59,22 @@ def merged(tree: exp.Query) -> exp.Query:
     if tree.find(exp.Subquery) is None:
         return tree
     tree = with_plain_outer_sides(tree.copy())
-    if _has_outer_join_over_derived_table(tree):
+    if _has_outer_join_over_derived_table(tree) or _has_pivot_without_name(tree):
         return tree
     tree = merge_subqueries(tree)
     assert isinstance(tree, exp.Query)
     return tree
 
 
+def _has_pivot_without_name(tree: exp.Query) -> bool:
+    """Whether there is a FROM (PIVOT …). Qualifying gives it no alias, and sqlglot cannot merge around it."""
+    return any(isinstance(each.this, exp.Pivot) and not each.alias for each in tree.find_all(exp.Subquery))
+
+
 def _qualified(draft: Draft, tree: exp.Query) -> exp.Query:
     try:
         qualified = qualify(tree, schema=draft.binder.schema, dialect=DIALECT, quote_identifiers=True)
-    except OptimizeError as error:
+    except (OptimizeError, AssertionError) as error:  # it asserts that 1 in ORDER BY 1 is no column of a *
         raise NotOnlineError(f"its names could not be resolved for rewriting ({error})") from None
     assert isinstance(qualified, exp.Query)
     _forget_positions(qualified)

@@ -17,6 +17,7 @@ from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.constants import Parameters, at_one_moment, with_values
 from relaqs_engine.sql.effort import Effort
 from relaqs_engine.sql.types_by_name import TypesByName
+from relaqs_engine.sql.written import WrittenSql
 
 _MEMORY_LIMIT_BYTES = 256 << 20
 
@@ -69,18 +70,21 @@ class Binder:
         """Return the tables and columns as sqlglot looks them up, with a memory for one statement."""
         return self._types.schema()
 
-    def with_constants(self, sql: str, parameters: Parameters | None = None) -> str:
+    def with_constants(self, sql: str | WrittenSql, parameters: Parameters | None = None) -> WrittenSql:
         """Return the SQL with its parameters and the moment written as constants (see `sql/constants.py`).
 
         Its columns keep their names. Safe to call from any thread.
         """
-        with self.spending(self.effort) as own:
-            sql = with_values(sql, parameters, own._cursor.typed_text)
-            frozen = at_one_moment(sql, own._cursor.typed_texts_of, self._column_names)
-            return sql if frozen == sql else own._named_as_before(sql, frozen)
+        given = sql if isinstance(sql, WrittenSql) else WrittenSql(sql)
+        with self.spending(self.effort) as own, given.placing():
+            valued = with_values(given, parameters, own._cursor.typed_text)
+            frozen = at_one_moment(valued, own._cursor.typed_texts_of, self._column_names)
+            return frozen.anew(own._named_as_before(valued.sql, frozen.sql))
 
     def _named_as_before(self, sql: str, written: str) -> str:
         """Return what was written with the column names of the SQL before, where now() was not a date yet."""
+        if written == sql:
+            return sql
         try:
             names = [name for name, _ in self.describe(sql)]
             if names == [name for name, _ in self.describe(written)]:

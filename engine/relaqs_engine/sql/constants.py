@@ -19,6 +19,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.duck import quote_text
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.written import Edit, WrittenSql, position_of
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[Any, Any]
 """Values by position, for `?` and `$1`, or by name, for `$name`."""
@@ -49,29 +50,32 @@ class _Place:
     key: int | str
 
 
-def with_values(sql: str, parameters: Parameters | None, typed_text: Callable[[Any], TypedText]) -> str:
+def with_values(
+    written: WrittenSql, parameters: Parameters | None, typed_text: Callable[[Any], TypedText]
+) -> WrittenSql:
     """Return the SQL with values in the place of its parameters `?`, `$1` and `$name`.
 
     Args:
-        sql: the text that was submitted.
+        written: the SQL with parameters.
         parameters: their values; None for none.
         typed_text: returns the type and text of a value. It is called once for each place.
 
     Raises:
-        SqlError: a parameter has no value, or a value no parameter.
+        SqlError: a parameter has no value or one that DuckDB has no type for, or a value has no parameter.
 
     >>> from relaqs_engine.planning.example import CATALOG
     >>> from relaqs_engine.sql.binder import Binder
     >>> binder = Binder(CATALOG)
-    >>> binder.with_constants("SELECT avg(fare) FROM trips WHERE zone = $zone", {"zone": "it's"})
+    >>> binder.with_constants("SELECT avg(fare) FROM trips WHERE zone = $zone", {"zone": "it's"}).sql
     "SELECT avg(fare) FROM trips WHERE zone = 'it''s'"
     >>> binder.with_constants("SELECT 1 WHERE 2 < ?")
     Traceback (most recent call last):
     relaqs_engine.errors.SqlError: the query has the parameter ? and no value for it; give one with
     params=[…], in the shell with --param 1=…; at line 1, column 20
     """
+    sql = written.sql
     if parameters is None and "?" not in sql and "$" not in sql:
-        return sql
+        return written
     places = list(_parameters(_tokens(sql)))
     values = _by_key(parameters)
     for place in places:
@@ -80,12 +84,22 @@ def with_values(sql: str, parameters: Parameters | None, typed_text: Callable[[A
             raise SqlError(
                 f"the query has the parameter {sql[place.begin : place.end]} and no value for it; give one "
                 f"with params={shape}, in the shell with --param {place.key}=…",
-                _position(sql, place.begin),
+                position_of(sql, place.begin),
             )
     if extra := [key for key in values if key not in {place.key for place in places}]:
         names = ", ".join(dict.fromkeys(sql[place.begin : place.end] for place in places)) or "none"
         raise SqlError(f"params has a value for ${extra[0]}; the query's parameters are: {names}")
-    return _replaced(sql, places, [_constant(typed_text(values[place.key])) for place in places])
+    return written.edited(
+        Edit(place.begin, place.end, _constant(_typed(values[place.key], place, sql, typed_text)))
+        for place in places
+    )
+
+
+def _typed(value: Any, place: _Place, sql: str, typed_text: Callable[[Any], TypedText]) -> TypedText:
+    try:
+        return typed_text(value)
+    except SqlError as error:
+        raise SqlError(error.message, position_of(sql, place.begin)) from None
 
 
 def parameter_count(sql: str) -> int:
@@ -105,18 +119,21 @@ def tells_the_time(sql: str) -> bool:
 
 
 def at_one_moment(
-    sql: str, typed_texts: Callable[[Sequence[str]], Sequence[TypedText]], columns: Container[str] = ()
-) -> str:
+    written: WrittenSql,
+    typed_texts: Callable[[Sequence[str]], Sequence[TypedText]],
+    columns: Container[str] = (),
+) -> WrittenSql:
     """Return the SQL with constants in the place of `now()`, `current_date` and the like.
 
     Args:
-        sql: the text that was submitted.
+        written: the SQL that may call them.
         typed_texts: returns the types and texts of such functions, all of one moment.
         columns: names of the tables' columns, in lower case. If one is called current_date, this word means
             the column.
     """
+    sql = written.sql
     if not tells_the_time(sql):
-        return sql
+        return written
     tokens = _tokens(sql)
     named = {
         token.text.lower()
@@ -128,7 +145,7 @@ def at_one_moment(
     functions = list(dict.fromkeys(str(place.key) for place in places))
     texts = typed_texts(functions) if functions else ()
     values = dict(zip(functions, texts, strict=True))
-    return _replaced(sql, places, [_constant(values[str(place.key)]) for place in places])
+    return written.edited(Edit(each.begin, each.end, _constant(values[str(each.key)])) for each in places)
 
 
 def _tokens(sql: str) -> Sequence[Token]:
@@ -176,10 +193,6 @@ def _by_key(parameters: Parameters | None) -> dict[int | str, Any]:
     return dict(enumerate(parameters or (), 1))
 
 
-def _position(sql: str, begin: int) -> tuple[int, int]:
-    return sql.count("\n", 0, begin) + 1, begin - sql.rfind("\n", 0, begin)
-
-
 def _constant(value: TypedText) -> str:
     """Return SQL for a value of DuckDB."""
     type_, text = value
@@ -193,10 +206,3 @@ def _constant(value: TypedText) -> str:
         number = text if "e" in text else f"{text}e0"  # a number with an exponent is a DOUBLE
         return f"({number})" if text.startswith("-") else number
     return f"CAST({quote_text(text)} AS {type_})"
-
-
-def _replaced(sql: str, places: Sequence[_Place], written: Sequence[str]) -> str:
-    begins = [0, *(place.end for place in places)]
-    ends = [*(place.begin for place in places), len(sql)]
-    kept = [sql[begin:end] for begin, end in zip(begins, ends, strict=True)]
-    return kept[0] + "".join(new + old for new, old in zip(written, kept[1:], strict=True))

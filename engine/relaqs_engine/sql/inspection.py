@@ -3,78 +3,221 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
 
-from relaqs_engine.duck import quote_text
+from relaqs_engine.duck import quote_text, syntax_error
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.columns import Describe
-from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.read import read_statements
-from relaqs_engine.sql.statements import statements_of
+from relaqs_engine.sql.size import check_text, check_tokens
+from relaqs_engine.sql.written import Edit, WrittenSql
 
-_COMMENT = r"--[^\n]*\n|/\*.*?\*/"
-_WORDS = "show|describe|desc|summarize|pivot|pivot_wider|unpivot|pivot_longer|values"
-_AFTER = ("order", "limit", "offset")
-_BEGINS_SO = re.compile(rf"(?:\s|{_COMMENT})*(?:{_WORDS})\b", re.IGNORECASE | re.DOTALL)
+_GIVE_ROWS = {
+    "pivot": "PIVOT",
+    "pivot_wider": "PIVOT",
+    "unpivot": "UNPIVOT",
+    "pivot_longer": "UNPIVOT",
+    "values": "VALUES",
+}
+"""The first words of statements that can be in the brackets of a FROM, and what sqlglot reads there."""
+
+_LOOK = ("show", "describe", "desc", "summarize")
+_BEGIN_A_SELECT = frozenset({"select", "from", "with", "(", *_LOOK, *_GIVE_ROWS})
+_AFTER_ROWS = frozenset({"order", "limit", "offset", "fetch", "union", "intersect", "except"})
+_NOT_THE_CLAUSE_AFTER = (TokenType.DOT, TokenType.ALIAS, TokenType.STAR)  # AS limit is a name
+
+_GAP = r"(?:\s|--[^\n]*\n|/\*.*?\*/)*+"
+_BEGINS_SO = re.compile(rf"{_GAP}(?:{'|'.join([*_LOOK, *_GIVE_ROWS])})\b", re.IGNORECASE | re.DOTALL)
+_HAS_WITH = re.compile(r"\bwith\b", re.IGNORECASE)
+_HAS_ROWS = re.compile(rf"\b(?:{'|'.join(_GIVE_ROWS)})\b", re.IGNORECASE)
+_SHOWS_INSIDE = re.compile(r"\(\s*show\b", re.IGNORECASE)
+
+# A catalog knows no constraints: each column may be NULL, and has no key and no default.
+_CONSTRAINTS = "'YES' AS \"null\", " + ", ".join(
+    f"CAST(NULL AS VARCHAR) AS {name}" for name in ('"key"', '"default"', "extra")
+)
 
 
-def as_select(
-    sql: str,
-    tables: Iterable[str],
-    describe: Describe,
-    effort: Effort | None = None,
-) -> str:
+def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) -> WrittenSql:
     """Return a SELECT that answers SHOW TABLES, DESCRIBE, SUMMARIZE, PIVOT, UNPIVOT or VALUES.
 
-    Any other SQL comes back as it is.
+    The last three may have a WITH before them, also in the brackets of another query, and (SHOW TABLES) may
+    be inside of any query. Other SQL comes back as it is.
 
     Args:
-        sql: one statement.
+        written: one statement.
         tables: the names that can be read.
         describe: returns the names and types of a SELECT's columns.
-        effort: counts what reading costs.
 
     Raises:
-        SqlError: it is a SHOW or DESCRIBE of something else, or what it describes is wrong.
+        SqlError: DuckDB cannot parse it, it is a SHOW or DESCRIBE of something else, or what it describes is
+            wrong. It has the place in what the user wrote.
 
-    >>> as_select("SHOW TABLES", ["trips", "zones"], lambda sql: [])
-    "SELECT * FROM (VALUES ('trips'), ('zones')) AS shown(name)"
-    >>> as_select("summarize trips", ["trips"], lambda sql: [])
-    'SELECT * FROM (SUMMARIZE SELECT * FROM trips)'
-    >>> print(as_select("DESCRIBE trips", ["trips"], lambda sql: [("fare", "DOUBLE")]))
-    SELECT column_name, column_type FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
-    >>> as_select("PIVOT trips ON zone IN (1, 2) USING sum(fare)", ["trips"], lambda sql: [])
-    'SELECT * FROM (PIVOT trips ON zone IN (1, 2) USING sum(fare))'
+    >>> def written_for(sql):
+    ...     print(as_select(WrittenSql(sql), ["trips", "zones"], lambda sql: [("fare", "DOUBLE")]).sql)
+    >>> written_for("SHOW TABLES")
+    SELECT * FROM (VALUES ('trips'), ('zones')) AS shown(name)
+    >>> written_for("summarize trips")
+    SELECT * FROM (SUMMARIZE SELECT * FROM trips)
+    >>> written_for("DESCRIBE trips")
+    SELECT column_name, column_type, 'YES' AS "null", CAST(NULL AS VARCHAR) AS "key", CAST(NULL AS VARCHAR) AS
+    "default", CAST(NULL AS VARCHAR) AS extra
+    FROM (VALUES ('fare', 'DOUBLE')) AS shown(column_name, column_type)
+    >>> written_for("WITH t AS (FROM trips) PIVOT t ON zone IN (1, 2) USING sum(fare) ORDER BY 1")
+    WITH t AS (FROM trips) SELECT * FROM (PIVOT t ON zone IN (1, 2) USING sum(fare)) ORDER BY 1
     """
-    if _BEGINS_SO.match(sql) is None:
-        return sql
-    trees = read_statements(sql, effort or Effort())
-    tree = trees[0] if len(trees) == 1 else None
-    if isinstance(tree, exp.Show) and tree.name.upper() == "TABLES":
-        return f"SELECT * FROM (VALUES {_rows([name] for name in sorted(tables))}) AS shown(name)"
-    if isinstance(tree, exp.Describe) and isinstance(tree.this, exp.Query | exp.Table):
-        columns = _rows(describe(_select(tree.this)))
-        names = "column_name, column_type"
-        return f"SELECT {names} FROM (VALUES {columns}) AS shown({names})"
-    if isinstance(tree, exp.Summarize) and isinstance(tree.this, exp.Query | exp.Table):
-        return f"SELECT * FROM (SUMMARIZE {_select(tree.this)})"
-    if isinstance(tree, exp.Pivot):
-        return f"SELECT * FROM ({statements_of(sql)[0].sql})"
-    if isinstance(tree, exp.Values):
-        after = [tree.args[part].pop().sql("duckdb") for part in _AFTER if tree.args.get(part)]
-        return " ".join([f"SELECT * FROM ({tree.sql('duckdb')})", *after])
-    if isinstance(tree, exp.Show | exp.Describe | exp.Summarize | exp.Command):
-        known = "SHOW TABLES, DESCRIBE and SUMMARIZE of a table or a SELECT"
-        raise SqlError(f"{sql.strip()!r} is not answered; there are {known}")
-    return sql
+    if not _may_be_one(written.sql):
+        return written
+    with written.placing():
+        check_text(written.sql)
+        tokens = _tokens(written.sql)
+        check_tokens(tokens)
+        if tokens and (wrong := syntax_error(written.sql)) is not None:
+            raise SqlError(f"the SQL does not parse: {wrong.message}", wrong.position)
+    shown = f"SELECT * FROM (VALUES {_rows([name] for name in sorted(tables))}) AS shown(name)"
+    inside = [*_tables_shown_inside(tokens, shown), *_rows_behind_a_with_inside(tokens)]
+    written = written.edited(sorted(inside, key=lambda edit: edit.begin))
+    return _statement(written, shown, describe)
 
 
-def _select(described: exp.Expr) -> str:
-    """Return the SELECT that is described. A table's name stands for all of its rows."""
-    text = described.sql("duckdb")
-    return f"SELECT * FROM {text}" if isinstance(described, exp.Table) else text
+def _may_be_one(sql: str) -> bool:
+    if _BEGINS_SO.match(sql) or _SHOWS_INSIDE.search(sql):
+        return True
+    return _HAS_ROWS.search(sql) is not None and _HAS_WITH.search(sql) is not None
+
+
+def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSql:
+    """Return the SELECT for a statement. shown: the SELECT for SHOW TABLES."""
+    if not (tokens := _tokens(written.sql)):
+        return written
+    verb = _verb(tokens)
+    word = _word(tokens[verb])
+    if word in _GIVE_ROWS:
+        return written.edited(_in_brackets(tokens, verb))
+    if verb or word not in _LOOK:
+        return written
+    whole = (tokens[0].start, tokens[-1].end + 1)
+    if word == "show":
+        if [_word(token) for token in tokens[1:]] != ["tables"]:
+            raise _not_answered(written.sql)
+        return written.edited([Edit(*whole, shown)])
+    of = _statement(written.edited([_left_out(tokens, written.sql)]), shown, describe)
+    if word == "summarize":
+        inner = _tokens(of.sql)
+        begin, end = inner[0].start, inner[-1].end + 1
+        return of.edited([Edit(begin, begin, "SELECT * FROM (SUMMARIZE "), Edit(end, end, ")")])
+    with of.placing():
+        columns = _rows(describe(of.sql))
+    names = "column_name, column_type"
+    text = f"SELECT {names}, {_CONSTRAINTS} FROM (VALUES {columns}) AS shown({names})"
+    return written.edited([Edit(*whole, text)])
+
+
+def _tokens(sql: str) -> list[Token]:
+    """Return the tokens of one statement, none where the text is not one. The parser then says why."""
+    try:
+        tokens = DuckDB().tokenize(sql)
+    except TokenError:
+        return []
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    return [] if any(token.token_type is TokenType.SEMICOLON for token in tokens) else tokens
+
+
+def _word(token: Token) -> str:
+    """Return the first word of a keyword in lower case, "" for a text or a name in quotes."""
+    if token.token_type in (TokenType.IDENTIFIER, TokenType.STRING):
+        return ""
+    return token.text.lower().split(" ")[0]
+
+
+def _verb(tokens: Sequence[Token]) -> int:
+    """Return which token says what a statement does: the one behind its WITH, the first without a WITH."""
+    if not tokens or _word(tokens[0]) != "with":
+        return 0
+    for place, token in _outside_brackets(tokens, 0):
+        if place and token.token_type is not TokenType.R_PAREN:
+            is_after_brackets = tokens[place - 1].token_type is TokenType.R_PAREN
+            if is_after_brackets and _word(token) not in (",", "as", "using"):
+                return place
+    return 0
+
+
+def _outside_brackets(tokens: Sequence[Token], begin: int) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens, with their places, that are in no brackets which open at `begin` or later."""
+    depth = 0
+    for place in range(begin, len(tokens)):
+        depth -= tokens[place].token_type is TokenType.R_PAREN
+        if depth == 0:
+            yield place, tokens[place]
+        depth += tokens[place].token_type is TokenType.L_PAREN
+
+
+def _in_brackets(tokens: Sequence[Token], verb: int) -> Iterator[Edit]:
+    """Yield what makes a FROM of a PIVOT, UNPIVOT or VALUES. What follows it, as ORDER BY, stays outside."""
+    yield Edit(tokens[verb].start, tokens[verb].end + 1, f"SELECT * FROM ({_GIVE_ROWS[_word(tokens[verb])]}")
+    end = tokens[-1].end + 1
+    for place, token in _outside_brackets(tokens, verb + 1):
+        before = tokens[place - 1]
+        if _word(token) in _AFTER_ROWS and before.token_type not in _NOT_THE_CLAUSE_AFTER:
+            end = before.end + 1
+            break
+    yield Edit(end, end, ")")
+
+
+def _tables_shown_inside(tokens: Sequence[Token], shown: str) -> Iterator[Edit]:
+    """Yield what makes a SELECT of each (SHOW TABLES)."""
+    for place in range(len(tokens) - 3):
+        before, show, tables, after = tokens[place : place + 4]
+        if (before.token_type, after.token_type) != (TokenType.L_PAREN, TokenType.R_PAREN):
+            continue
+        if (_word(show), _word(tables)) == ("show", "tables"):
+            yield Edit(show.start, tables.end + 1, shown)
+
+
+def _rows_behind_a_with_inside(tokens: Sequence[Token]) -> Iterator[Edit]:
+    """Yield what makes a SELECT of each PIVOT, UNPIVOT and VALUES in (WITH … PIVOT …)."""
+    for place, token in enumerate(tokens[:-1]):
+        if token.token_type is not TokenType.L_PAREN or _word(tokens[place + 1]) != "with":
+            continue
+        inner = list(_until_closed(tokens, place + 1))
+        verb = _verb(inner)
+        if verb and _word(inner[verb]) in _GIVE_ROWS:
+            yield from _in_brackets(inner, verb)
+
+
+def _until_closed(tokens: Sequence[Token], begin: int) -> Iterator[Token]:
+    """Yield the tokens up to the bracket that closes what is open at `begin`."""
+    depth = 0
+    for token in tokens[begin:]:
+        depth += token.token_type is TokenType.L_PAREN
+        depth -= token.token_type is TokenType.R_PAREN
+        if depth < 0:
+            return
+        yield token
+
+
+def _left_out(tokens: Sequence[Token], sql: str) -> Edit:
+    """Return what makes a SELECT of what is described. A table's name stands for all of its rows."""
+    has_word = len(tokens) > 1 and _word(tokens[1]) == "table"
+    place = 2 if has_word else 1
+    if len(tokens) <= place or tokens[place].token_type is TokenType.STRING or _is_a_chain(tokens):
+        raise _not_answered(sql)
+    is_select = not has_word and _word(tokens[place]) in _BEGIN_A_SELECT
+    return Edit(tokens[0].start, tokens[place].start, "" if is_select else "SELECT * FROM ")
+
+
+def _is_a_chain(tokens: Sequence[Token]) -> bool:
+    """Whether it is a DESCRIBE of a DESCRIBE of a DESCRIBE. The cost would grow with the square of them."""
+    return len(tokens) > 2 and all(_word(token) in _LOOK for token in tokens[:3])
+
+
+def _not_answered(sql: str) -> SqlError:
+    known = "SHOW TABLES, DESCRIBE and SUMMARIZE of a table or a SELECT"
+    return SqlError(f"{sql.strip()!r} is not answered; there are {known}")
 
 
 def _rows(rows: Iterable[Sequence[str]]) -> str:

@@ -178,6 +178,13 @@ def referenced_cte(table: exp.Table) -> exp.CTE | None:
 
 
 def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
+    if table.name.lower() == "show" and not table.this.args.get("quoted"):
+        shown_words = f"SHOW {table.alias}".strip()
+        return SqlError(
+            f"{shown_words} cannot be read here; there are (SHOW TABLES), though not in a view, and "
+            f"(DESCRIBE {min(names.values(), default='t')})",
+            _position(table.this),
+        )
     shown = table.sql(DIALECT, comments=False, identify=False).split(" AS ")[0]
     close = get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)
     known = ", ".join(sorted(names.values())) or "none"

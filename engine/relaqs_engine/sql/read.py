@@ -94,7 +94,8 @@ def read_statements(sql: str, effort: Effort) -> list[exp.Expr]:
         tokens = DuckDB().tokenize(sql)
         check_tokens(tokens)
         check_units(tokens)
-        trees = [tree for tree in _CountingParser(effort, len(tokens)).parse(tokens, sql) if tree is not None]
+        parsed = _CountingParser(effort, len(tokens)).parse(tokens, sql)
+        trees = [tree for tree in parsed if tree is not None and not isinstance(tree, exp.Semicolon)]
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, sql) from None
     except RecursionError:
