@@ -16,10 +16,12 @@ SIZES = [1, 2, 4, 8, 16, 24]
 
 
 @st.composite
-def counts_that_fit(draw: st.DrawFn, jobs: int, nodes: int) -> IntArray:
-    counts, left = np.zeros(jobs, dtype=np.int64), nodes * SLOTS
-    for job in range(jobs):
-        counts[job] = draw(st.sampled_from([0, *(each for each in SIZES if each <= left)]))
+def counts_that_fit(draw: st.DrawFn, before: IntArray, nodes: int) -> IntArray:
+    """Any numbers of slots, of which about half are as before."""
+    counts, left = np.zeros_like(before), nodes * SLOTS
+    for job in draw(st.permutations(range(len(before)))):
+        same = [int(before[job])] * len(SIZES)
+        counts[job] = draw(st.sampled_from([0, *(each for each in [*same, *SIZES] if each <= left)]))
         left -= int(counts[job])
     return counts
 
@@ -34,7 +36,7 @@ def test_no_job_is_on_more_nodes_than_it_needs(data: st.DataObject, nodes: int, 
     """Jobs come, change and go in three plans, one after another."""
     machines, held = Nodes.equal(nodes, SLOTS), np.zeros((jobs, nodes), dtype=np.int64)
     for _ in range(3):
-        counts = data.draw(counts_that_fit(jobs, nodes))
+        counts = data.draw(counts_that_fit(held.sum(axis=1), nodes))
         placed = packed_on_whole_nodes(counts, held, machines)
         assert placed.sum(axis=1).tolist() == counts.tolist()
         assert (placed.sum(axis=0) <= SLOTS).all()
@@ -52,6 +54,12 @@ def test_the_fewest_slots_move_and_the_smallest_jobs() -> None:
     held = np.array([[1, 0], [2, 0], [0, 3], [0, 0]])
     placed = packed_on_whole_nodes(np.array([1, 2, 3, 2]), held, Nodes.equal(2, slots=4))
     assert placed.tolist() == [[0, 1], [2, 0], [0, 3], [2, 0]]
+
+
+def test_whole_nodes_are_made_free_where_least_must_move() -> None:
+    held = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 4, 0], [0, 0, 0, 0]])
+    placed = packed_on_whole_nodes(np.array([1, 1, 4, 8]), held, Nodes.equal(4, slots=4))
+    assert placed.tolist() == [[0, 1, 0, 0], [0, 1, 0, 0], [0, 0, 4, 0], [4, 0, 0, 4]]
 
 
 def test_what_fits_nowhere_in_one_piece_is_spread() -> None:
