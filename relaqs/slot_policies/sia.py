@@ -81,7 +81,7 @@ class Sia:
         return planned_by_arrival(view, self._planned)
 
     def _planned(self, view: SlotView) -> SlotPlan:
-        options = Options.of(view)
+        options = SlotOptions.of(view)
         worth = self.worth(view, options)
         total = int(view.nodes.usable_slots.sum())
         counts = largest_sum(options.job, options.slots, worth, len(view.gangs), total)
@@ -89,7 +89,7 @@ class Sia:
         slots = packed_on_whole_nodes(counts, held, view.nodes)
         return SlotPlan.of(view, slots, options.batches(view.gangs, counts))
 
-    def worth(self, view: SlotView, options: Options) -> FloatArray:
+    def worth(self, view: SlotView, options: SlotOptions) -> FloatArray:
         """Return what each option is worth, shape (P,), relative to a job that waits; −inf: never."""
         gangs, job = view.gangs, options.job
         present = np.where(view.nodes.alive, gangs.held, 0).sum(axis=1)
@@ -108,7 +108,7 @@ class Sia:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Options:
+class SlotOptions:
     """The P configurations that the jobs of a view may have now, by job and then by slots, shape (P,).
 
     Attributes:
@@ -124,7 +124,7 @@ class Options:
     batch_rows: FloatArray
 
     @classmethod
-    def of(cls, view: SlotView) -> Options:
+    def of(cls, view: SlotView) -> SlotOptions:
         gangs, sizes = view.gangs, configurations(view.nodes)
         most = np.minimum(np.maximum(2 * gangs.slots, 1), gangs.slots_most)
         job, size = np.nonzero(sizes <= most[:, None])

@@ -15,7 +15,7 @@ from relaqs.gangs.gangs import Gang, Gangs
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.view import SlotView
 from relaqs.slot_policies.configurations import configurations, largest_sum
-from relaqs.slot_policies.sia import Options, Sia
+from relaqs.slot_policies.sia import Sia, SlotOptions
 from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
@@ -73,7 +73,7 @@ def test_plans_are_the_optimum_of_the_integer_program(view: SlotView, fairness: 
     if not len(view.gangs) or not view.nodes.usable_slots.any():
         assert not plan.slots.any()
         return
-    gangs, options = view.gangs, Options.of(view)
+    gangs, options = view.gangs, SlotOptions.of(view)
     present = np.where(view.nodes.alive, gangs.held, 0).sum(axis=1)
     costs = np.zeros(len(options.job))
     for at, (job, slots) in enumerate(zip(options.job.tolist(), options.slots.tolist(), strict=True)):
