@@ -1,4 +1,4 @@
-"""How long a decision about slots takes: a generation of ONES, its exact solution, and completion rates.
+"""How long a decision about slots takes: a generation of ONES, its exact solution, completion rates, and Sia.
 
     python -m benchmarks.orchestration_time
 
@@ -30,6 +30,7 @@ from relaqs.prediction.passes_left import MOST_POINTS, PassesLeft  # noqa: E402
 from relaqs.slot_policies.completion_rate import CompletionRate  # noqa: E402
 from relaqs.slot_policies.exact_utilisation import ExactUtilisation  # noqa: E402
 from relaqs.slot_policies.ones.policy import Ones  # noqa: E402
+from relaqs.slot_policies.sia import Sia  # noqa: E402
 
 SLOTS_OF_A_NODE = 4
 GENERATIONS = 4
@@ -43,10 +44,11 @@ class Size:
     nodes: int
     generation_ms: float
     completion_rate_ms: float
+    sia_ms: float
     exact_ms: float | None = None
 
 
-SIZES = (Size(50, 16, 15.0, 5.0, 5.0), Size(500, 250, 150.0, 30.0))
+SIZES = (Size(50, 16, 15.0, 5.0, 5.0, 5.0), Size(500, 250, 150.0, 30.0, 30.0))
 REGRESSION_MS = 60.0
 
 
@@ -79,6 +81,7 @@ def time_table() -> Table:
             ("ones: one generation", generation_ms(view), size.generation_ms),
             ("ones: a plan of 4 generations", cpu_ms(partial(Ones(sigma=0.0).plan, view)), None),
             ("completion_rate", cpu_ms(partial(CompletionRate().plan, view)), size.completion_rate_ms),
+            ("sia", cpu_ms(partial(Sia().plan, view)), size.sia_ms),
         ]
         if size.exact_ms is not None:
             rows.append(("exact_utilisation", cpu_ms(partial(ExactUtilisation().plan, view)), size.exact_ms))

@@ -25,7 +25,7 @@ from relaqs.simulation.machines.gang_study import AdaptDl, GangCase, Table2, run
 from relaqs.simulation.machines.simulator import Timing
 from relaqs.slot_policies.registry import make_slot_policy
 
-SLOT_POLICY_NAMES = "tiresias,optimus,ones,completion_rate"
+SLOT_POLICY_NAMES = "tiresias,optimus,ones,sia,completion_rate"
 ROUND_SECONDS = 60.0
 CAPTION = (
     "mean, median, p99: of the time from a job's arrival to its end. last end: from the first arrival. "

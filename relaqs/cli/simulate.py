@@ -39,7 +39,7 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "--policies",
     metavar="NAMES",
     help="Comma-separated; compared with `fair` where it is one of them. Default: fair,relaqs,max_sum; with "
-    "--gangs, slot policies: tiresias,optimus,ones,completion_rate.",
+    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate.",
 )
 @click.option(
     "--gangs",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from relaqs_bootstrap.arrays import IntArray
+from relaqs_bootstrap.arrays import BoolArray, IntArray
 
 from relaqs.gangs.nodes import Nodes
 
@@ -33,17 +33,27 @@ def packed(
     """
     usable = nodes.usable_slots
     assert counts.sum() <= usable.sum(), (counts, usable)
-    stays = (held.sum(axis=1) == counts) & ~((held > 0) & ~nodes.alive).any(axis=1)
-    placed = np.where(stays[:, None], held, 0)
+    stay = stays(counts, held, nodes)
+    placed = np.where(stay[:, None], held, 0)
     free = usable - placed.sum(axis=0)
-    for job in order[~stays[order]]:
-        left = int(counts[job])
-        while left:
-            node = _node_for(left, free, tight=tight)
-            taken = min(left, int(free[node]))
-            placed[job, node] += taken
-            free[node] -= taken
-            left -= taken
+    for job in order[~stay[order]]:
+        placed[job] = put(int(counts[job]), free, tight=tight)
+        free -= placed[job]
+    return placed
+
+
+def stays(counts: IntArray, held: IntArray, nodes: Nodes) -> BoolArray:
+    """Return which jobs keep their places, shape (E,): they have as many slots as before, on living nodes."""
+    return np.asarray((held.sum(axis=1) == counts) & ~((held > 0) & ~nodes.alive).any(axis=1))
+
+
+def put(count: int, free: IntArray, *, tight: bool = True) -> IntArray:
+    """Return the slots of one job by node, shape (N,), on the free slots of the nodes, shape (N,)."""
+    left, placed = count, np.zeros_like(free)
+    while left:
+        node = _node_for(left, free - placed, tight=tight)
+        placed[node] += (taken := min(left, int(free[node] - placed[node])))
+        left -= taken
     return placed
 
 

@@ -23,6 +23,7 @@ SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
         "tiresias": "relaqs.slot_policies.tiresias:Tiresias",
         "optimus": "relaqs.slot_policies.optimus:Optimus",
         "pollux": "relaqs.slot_policies.pollux:Pollux",
+        "sia": "relaqs.slot_policies.sia:Sia",
         "one_at_a_time": "relaqs.slot_policies.one_at_a_time:OneAtATime",
         "equal_slots": "relaqs.slot_policies.equal_slots:EqualSlots",
     },
