@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+
+import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
 
 from benchmarks.cluster_due import Fluid, overlap
 from benchmarks.cluster_observer import Observed, Ran
+from relaqs.executors.dask.names import KEY_PREFIX
 
 WINDOW_SECONDS = 0.6  # over which shares are compared after a change, wide enough for a dozen tasks a core
 NEAR = 0.10  # shares this near to what is due have followed: a task of 0.06 s in that window on one core
@@ -100,3 +104,44 @@ def epochs(begin: float, end: float) -> Iterator[tuple[float, float]]:
     """Yield whole seconds between two moments."""
     for number in range(math.floor(end - begin)):
         yield begin + number, begin + number + 1
+
+
+def idle_beside_work(seen: Observed, workers: int, jobs: Mapping[str, tuple[float, float]]) -> float:
+    """Return the share of the workers' time in which they ran nothing although something waited.
+
+    What waits are the scheduler's queued tasks, and jobs that have come, are not over and run nothing. A job
+    whose own client plans or folds meanwhile counts, too, so it is the most that can be meant. A gang with
+    fewer slots than it could fill does not wait.
+
+    Args:
+        seen: by the observer of the scheduler.
+        workers: of one thread each.
+        jobs: from when to when each job was there, by its id.
+    """
+    begin, end = min(span[0] for span in jobs.values()), max(span[1] for span in jobs.values())
+    spans = {
+        job: [(run.start_seconds, run.end_seconds) for run in seen.runs if _id(run) == job] for job in jobs
+    }
+    busy = [(run.start_seconds, run.end_seconds) for run in seen.runs]
+    queued = np.array([(each.at_seconds, each.tasks) for each in seen.waiting]).reshape(-1, 2)
+    every = np.array([*jobs.values(), *busy])
+    moments = np.unique(np.clip(np.concatenate([every.ravel(), queued[:, 0]]), begin, end))
+    lasting, middles = np.diff(moments), (moments[1:] + moments[:-1]) / 2
+    at = np.searchsorted(queued[:, 0], middles, side="right")
+    waiting = np.concatenate([[0.0], queued[:, 1]])[at]
+    for job, span in jobs.items():
+        waiting += np.maximum(_running([span], middles) - _running(spans[job], middles), 0)
+    free = np.maximum(workers - _running(busy, middles), 0)
+    return float((np.minimum(free, waiting) * lasting).sum() / (workers * (end - begin)))
+
+
+def _running(spans: Sequence[tuple[float, float]], at_seconds: FloatArray) -> FloatArray:
+    """Return how many spans each moment is in, shape (moments,)."""
+    begins, ends = np.array(sorted(spans)).reshape(-1, 2).T if spans else np.empty((2, 0))
+    begun = np.searchsorted(begins, at_seconds, side="right")
+    return np.asarray(begun - np.searchsorted(np.sort(ends), at_seconds, side="right"), dtype=np.float64)
+
+
+def _id(run: Ran) -> str:
+    """Return the id that a job has in its own session, from its name on the cluster."""
+    return run.job.removeprefix(KEY_PREFIX).rpartition("-")[0]

@@ -164,15 +164,15 @@ class ClientProcess:
 
 
 @contextmanager
-def cluster() -> Iterator[str]:
-    """Start a scheduler and its workers as processes of their own, and give the scheduler's address."""
+def cluster(workers: int = WORKERS) -> Iterator[str]:
+    """Start a scheduler and workers of one thread as processes of their own. Give the scheduler's address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     address = f"tcp://127.0.0.1:{port}"
     host = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard", "--no-show"]
-    workers = ["--nworkers", str(WORKERS), "--nthreads", "1", "--no-dashboard"]
-    commands = [["scheduler", *host], ["worker", address, *workers]]
+    threads = ["--nworkers", str(workers), "--nthreads", "1", "--no-dashboard"]
+    commands = [["scheduler", *host], ["worker", address, *threads]]
     processes = [
         subprocess.Popen([sys.executable, "-m", "dask", *command], stderr=subprocess.DEVNULL)
         for command in commands

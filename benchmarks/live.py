@@ -1,4 +1,4 @@
-"""Jobs that arrive one after another and share the cores of this process for real, under one policy.
+"""Jobs that arrive one after another and share cores for real, those of this process or of a cluster.
 
 Two clocks. `wall` is the one on the wall. `work` counts the measured core-seconds of all tasks, divided by
 the cores: what the wall would show if the machine did nothing else, so that figures can be compared which
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,25 +143,35 @@ class LiveRun:
     plans: tuple[Planned, ...]
 
 
-class Driver:
-    """A session over a warehouse, on so many cores shared by a policy, and its clock. A context manager."""
+class JobDriver:
+    """Starts jobs in a session as they come. A context manager, which closes the session.
 
-    def __init__(self, warehouse: Path, cores: int, policy: str | Policy, clock: ClockName) -> None:
-        self._clock = Clock(clock, cores)
-        self._policy = NotedPolicy(chosen_policy(policy), self._clock.now)
-        self._executor = ClockedExecutor(cores, self._policy, self._clock)
-        self.session = Session(
-            Catalog.open(warehouse),
-            {},
-            self._executor,
-            memory_limit_bytes=machine_memory_bytes() // 2,
-            exact_threads=cores,
-        )
+    Args:
+        session: where jobs run.
+        clock: tells when they come, and when their steps are folded.
+        reports: of the session's executor: what each step of each job gave, and when it was folded.
+        policy: the name of what shares the cores.
+        plans: those that were made; left empty where nobody notes them.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        clock: Clock,
+        reports: Mapping[str, Sequence[tuple[float, StepReport]]],
+        policy: str,
+        plans: list[Planned],
+    ) -> None:
+        self.session = session
+        self._clock = clock
+        self._reports = reports
+        self._policy = policy
+        self._plans = plans
 
     def run(self, jobs: Sequence[LiveJob], arrival_seconds: FloatArray) -> LiveRun:
         """Start every job at its time, wait for all, and return what became of them."""
         self._clock.begin()
-        self._policy.plans.clear()
+        self._plans.clear()
         begun: list[_Begun] = []
         for job, at_seconds in zip(jobs, arrival_seconds.tolist(), strict=True):
             self._clock.wait_until(at_seconds, lambda: all(each.handle.wait(0) for each in begun))
@@ -172,10 +182,10 @@ class Driver:
             self._finished(job, arrival, each)
             for job, arrival, each in zip(jobs, arrival_seconds.tolist(), begun, strict=True)
         ]
-        return LiveRun(self._policy.name, tuple(finished), tuple(self._policy.plans))
+        return LiveRun(self._policy, tuple(finished), tuple(self._plans))
 
     def _finished(self, job: LiveJob, arrival_seconds: float, begun: _Begun) -> Finished:
-        told = self._executor.reports[begun.handle.id]
+        told = self._reports[begun.handle.id]
         return Finished(
             job,
             begun.handle.id,
@@ -185,11 +195,28 @@ class Driver:
             tuple(begun.snapshots),
         )
 
-    def __enter__(self) -> Driver:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.session.close()
+
+
+class Driver(JobDriver):
+    """A session over a warehouse, on so many cores of this process shared by a policy, and its clock."""
+
+    def __init__(self, warehouse: Path, cores: int, policy: str | Policy, clock: ClockName) -> None:
+        told = Clock(clock, cores)
+        noted = NotedPolicy(chosen_policy(policy), told.now)
+        executor = ClockedExecutor(cores, noted, told)
+        session = Session(
+            Catalog.open(warehouse),
+            {},
+            executor,
+            memory_limit_bytes=machine_memory_bytes() // 2,
+            exact_threads=cores,
+        )
+        super().__init__(session, told, executor.reports, noted.name, noted.plans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def outcome_of(run: LiveRun, traced: Sequence[Traced]) -> Outcome:
 def _decisions(run: LiveRun, table: TraceTable, step_seconds: FloatArray, end_seconds: float) -> Decisions:
     decisions = Decisions()
     row_of = {each.id: row for row, each in enumerate(run.finished)}
-    until = [plan.at_seconds for plan in run.plans[1:]] + [end_seconds]
+    until = [*(plan.at_seconds for plan in run.plans), end_seconds][1:]
     for plan, next_seconds in zip(run.plans, until, strict=True):
         rows = [row_of[id] for id in plan.cores]
         folded = (step_seconds[rows] <= plan.at_seconds).sum(axis=1)

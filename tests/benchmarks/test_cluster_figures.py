@@ -7,7 +7,7 @@ import math
 import pytest
 
 from benchmarks.cluster_due import Fluid
-from benchmarks.cluster_figures import Figures, epochs
+from benchmarks.cluster_figures import Figures, epochs, idle_beside_work
 from benchmarks.cluster_observer import Asked, Observed, Planned, Ran, Waiting
 
 PLAN = {"a": 1.5, "b": 0.5}
@@ -86,3 +86,16 @@ def test_epochs_of_time_and_of_core_time() -> None:
     runs = [Ran("a", "one", 0.1 * number, 0.1 * (number + 1), 0.05) for number in range(100)]
     found = list(Figures(seen(runs), 2).core_epochs(0.0, 10.0))
     assert [round(end - begin, 1) for begin, end in found] == [4.0, 4.0]
+
+
+def test_idle_beside_work_counts_queued_tasks_and_jobs_that_run_nothing() -> None:
+    def run(id: str, worker: str, begin: float, end: float) -> Ran:
+        return busy(f"relaqs-{id}-session", worker, begin, end)
+
+    runs = [run("a", "one", 0.0, 4.0), run("b", "two", 2.0, 4.0), run("a", "two", 6.0, 10.0)]
+    waiting = (Waiting(-1.0, 0), Waiting(8.0, 3), Waiting(9.0, 0))
+    found = Observed(tuple(runs), (), (), waiting)
+    jobs = {"a": (0.0, 10.0), "b": (1.0, 4.0)}
+    # b waits from 1 to 2 beside a free worker, a from 4 to 6 beside two, and tasks are queued from 8 to 9.
+    assert idle_beside_work(found, 2, jobs) == pytest.approx((1.0 + 2.0 + 1.0) / 20.0)
+    assert idle_beside_work(found, 1, jobs) == pytest.approx(2.0 / 10.0)
