@@ -66,7 +66,7 @@ def threads() -> Iterator[Executor]:
 def dask_in_process() -> Iterator[Executor]:
     with (
         LocalCluster(
-            n_workers=1, threads_per_worker=CORES, processes=False, dashboard_address=None
+            n_workers=1, threads_per_worker=CORES, processes=False, dashboard_address=":0"
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
         closing(open_executor(client)) as executor,

@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table.add_column(name, justify="right")
     table.add_column("pace while it prepares", justify="right")
     with (
-        LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=None, memory_limit=0) as cluster,
+        LocalCluster(n_workers=4, threads_per_worker=1, dashboard_address=":0", memory_limit=0) as cluster,
         closing(DaskExecutor(cluster.scheduler_address)) as executor,
     ):
         for megabytes in options.megabytes:

@@ -112,7 +112,7 @@ def opened(options: argparse.Namespace, way: Way) -> Iterator[Session]:
             from distributed import LocalCluster
 
             cluster = LocalCluster(
-                options.workers, threads_per_worker=1, dashboard_address=None, memory_limit=0
+                options.workers, threads_per_worker=1, dashboard_address=":0", memory_limit=0
             )
             address = closing.enter_context(cluster).scheduler_address
         yield closing.enter_context(connect(options.folder, cluster=address, memory_limit=limit))

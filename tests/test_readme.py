@@ -92,6 +92,7 @@ def test_the_programs_run_as_written(typed: tuple[Path, dict[str, str]]) -> None
     assert "training" in sharing
 
 
+@pytest.mark.slow
 def test_make_demo_runs_the_demo(tmp_path: Path) -> None:
     assert re.search(r"^demo: .*\n\t@\$\(BIN\)/relaqs demo$", MAKEFILE, re.MULTILINE)
     printed = run([str(BINARIES / "relaqs"), "demo", "--scale", "0.01"], tmp_path)

@@ -36,7 +36,7 @@ from tests.relaqs.executors.clusters import (
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=":0") as cluster:
         yield cluster.scheduler_address
 
 
@@ -111,6 +111,7 @@ def test_nobody_there() -> None:
     assert "no Dask scheduler answered" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_query_waits_for_a_worker_and_says_so(tpch_warehouse: Path) -> None:
     port = free_port()
     address = address_of(port)

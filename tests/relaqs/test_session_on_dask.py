@@ -26,7 +26,7 @@ SQL = """
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster:
         yield cluster
 

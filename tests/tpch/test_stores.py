@@ -38,7 +38,7 @@ def test_all_queries_from_two_workers(
         Fault("reset", "GET", ".parquet", times=5),
         Fault("slow", "GET", ".parquet", times=50, seconds=0.05),
     )
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     problems = []
     with (
         LocalCluster(**options) as cluster,

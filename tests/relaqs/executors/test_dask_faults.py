@@ -206,9 +206,8 @@ def test_the_tasks_of_a_worker_that_hangs_are_run_elsewhere(
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
 
 
-@pytest.mark.parametrize(
-    "has_nanny", [pytest.param(True, id="nanny", marks=pytest.mark.slow), pytest.param(False, id="no nanny")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("has_nanny", [True, False], ids=["nanny", "no nanny"])
 def test_what_waits_on_a_worker_without_memory_is_run_elsewhere(tmp_path: Path, has_nanny: bool) -> None:
     """Dask pauses it: it lives and is heard of, and starts none of the tasks that it has."""
     settings = {

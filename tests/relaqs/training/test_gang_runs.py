@@ -42,7 +42,7 @@ def gangs_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster, set_as_default=False) as client:
         yield client
 
@@ -131,6 +131,7 @@ def test_a_slot_policy_that_fails_is_named_and_training_goes_on(
         assert (model.coef_ == embedded).all()
 
 
+@pytest.mark.slow
 def test_a_module_of_pytorch_has_the_same_bits_by_a_gang(db: Session, training_warehouse: Path) -> None:
     """It drops half of a layer at random, and normalises pieces."""
     pytest.importorskip("torch")
