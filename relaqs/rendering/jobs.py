@@ -15,14 +15,8 @@ _NAMES = (
     *("quality", "target", "done", "core-s", "left"),
 )
 _OF_GANGS = {"slots", "batch", "rescales"}  # shown where there is a gang
-_LEFT_OUT = {
-    "client",
-    "weight",
-    "target",
-    "core-s",
-    "batch",
-    "rescales",
-}  # on a narrow screen, whose numbers must not be cut
+# On a narrow screen, whose numbers must not be cut.
+_LEFT_OUT = {"client", "weight", "target", "core-s", "batch", "rescales"}
 
 
 def status_table(status: ClusterStatus, width: int = WIDE) -> Table:

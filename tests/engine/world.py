@@ -21,6 +21,7 @@ from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.planning.planner import plan_query
 from relaqs_engine.planning.row_group_rules import RowGroupRules
+from relaqs_engine.planning.whole_plan import plan_whole
 from relaqs_engine.plans.folded import FoldedPlan
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.sql.binder import Binder
@@ -116,14 +117,16 @@ class World:
     ) -> OnlinePlan:
         """Assert that every estimate is well formed and sound, and that the last is DuckDB's own answer.
 
-        A query that turns out to have too many groups has no estimate here. A session would run it whole.
+        A query that turns out to have too many groups is run whole from there on, as in a session.
         """
         wanted = self.oracle.table(sql, params or None)
         plan = self.plan(self.binder.with_constants(sql, params).sql)
+        estimates: list[Estimate] = []
         try:
-            estimates = list(self.estimates(plan, seed=seed, batches=batches))
-        except TooManyGroupsError:
-            return plan
+            for estimate in self.estimates(plan, seed=seed, batches=batches):
+                estimates.append(estimate)
+        except TooManyGroupsError as error:
+            estimates.extend(self.estimates(plan_whole(plan, plan.sql, self.catalog, str(error)), seed=seed))
         problems = [*difference(own_columns(estimates[-1]), wanted, ordered), *flaws(estimates)]
         problems += unsound(plan, estimates, tally or Tally())
         assert not problems, f"{sql}\n({plan.mode.value}, {plan.method.value})\n" + "\n".join(problems[:5])

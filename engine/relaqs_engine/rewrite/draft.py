@@ -188,21 +188,17 @@ def _is_inside(column: exp.Column, names: Mapping[int, frozenset[str]]) -> bool:
 
 def _names_of(select: exp.Select) -> frozenset[str]:
     """Return the names of the tables that a select reads."""
-    found: set[str] = set()
-    parts = [
-        select.args.get("from_"),
-        *(select.args.get("joins") or []),
-        *(select.args.get("laterals") or []),
-    ]
-    for part in parts:
-        for node in (
-            part.walk(prune=lambda node: isinstance(node, exp.Select | exp.SetOperation))
-            if part is not None
-            else ()
-        ):
-            if isinstance(node, exp.Table | exp.Subquery | exp.UDTF):
-                found.add(node.alias_or_name)
-    return frozenset(found)
+    first = select.args.get("from_")
+    others = [*(select.args.get("joins") or []), *(select.args.get("laterals") or [])]
+    parts = others if first is None else [first, *others]
+    nodes = [node for part in parts for node in part.walk(prune=_is_a_query)]
+    return frozenset(
+        node.alias_or_name for node in nodes if isinstance(node, exp.Table | exp.Subquery | exp.UDTF)
+    )
+
+
+def _is_a_query(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Select | exp.SetOperation)
 
 
 def conjuncts_of(condition: exp.Expr | None) -> tuple[exp.Expr, ...]:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.sql.written import position_of
 
 MOST_CHARACTERS = 131_072
 MOST_TOKENS = 40_000
@@ -41,7 +42,7 @@ def check_text(sql: str) -> None:
     if odd is not None:
         raise SqlError(
             f"the SQL has the character U+{ord(sql[odd]):04X}, which is no text; take it out",
-            _place(sql, odd),
+            position_of(sql, odd),
         )
 
 
@@ -98,7 +99,3 @@ def too_large(said: str, most: int, advice: str) -> SqlError:
 
 def too_deep(said: str, position: tuple[int, int] | None) -> SqlError:
     return SqlError(f"the SQL is nested {said} deep; name its inner parts in a WITH", position)
-
-
-def _place(sql: str, at: int) -> tuple[int, int]:
-    return sql.count("\n", 0, at) + 1, at - sql.rfind("\n", 0, at)

@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from relaqs_engine.errors import SqlError
 from relaqs_engine.sql.read import UNCLOSED
+from relaqs_engine.sql.written import position_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,5 +79,5 @@ def is_finished(text: str) -> bool:
 
 def _statement(text: str, tokens: list[Token], *, is_ended: bool) -> Statement:
     begin, end = tokens[0].start, tokens[-1].end + 1
-    line = text.count("\n", 0, begin) + 1
-    return Statement(text[begin:end], line, begin - text.rfind("\n", 0, begin), is_ended)
+    line, column = position_of(text, begin)
+    return Statement(text[begin:end], line, column, is_ended)

@@ -162,7 +162,7 @@ class Leased:
 
 @dataclass(frozen=True, slots=True)
 class SlotsOffered:
-    """The slots that a gang is to train on from now on, and no others. None: it waits."""
+    """The slots that a gang is to train on from now on, and no others. Without any it waits."""
 
     job: str
     slots: tuple[str, ...]
