@@ -29,6 +29,14 @@ MAY_IMPORT = {
         "relaqs_engine.first_use",
     },
     "gangs": {"relaqs.gangs", "relaqs_bootstrap.arrays"},
+    "groups": {"relaqs.groups", "relaqs_bootstrap.arrays"},
+    "group_policies": {
+        "relaqs.group_policies",
+        "relaqs.groups",
+        "relaqs_bootstrap.arrays",
+        "relaqs.plugins",
+        "relaqs.policies.registry",
+    },
     "slot_policies": {
         "relaqs.slot_policies",
         "relaqs.gangs",
@@ -65,6 +73,7 @@ HARMLESS = {
     "functools",
     "enum",
     "inspect",
+    "itertools",
     "math",
     "numpy",
     "typing",

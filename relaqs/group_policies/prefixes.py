@@ -1,0 +1,111 @@
+"""Which jobs run: the first ones, as many as use the machines best."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from relaqs.group_policies.arrangement import Arrangement
+from relaqs.group_policies.exchange import exchanged
+from relaqs.group_policies.fill import filled
+from relaqs.group_policies.group_count import group_counts
+from relaqs.group_policies.group_model import GroupModel
+from relaqs.group_policies.machines import apportioned
+from relaqs.group_policies.spill import least_machines
+from relaqs.groups.subtasks import Subtasks
+from relaqs.groups.view import Fleet
+
+_REFINED_JOBS = 200  # of more, the prefixes beside the best one are not tried
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixSearch:
+    """Algorithm 1: groups and machines for the first jobs of a list, for as many of them as is best.
+
+    Args:
+        model: the times, and how the use of machines is one number.
+        stop: "best" takes the best prefix of all. "first" is the loop as it is written: it adds a job
+            while u grows, and stops at the first that adds nothing, which is after one job or a few.
+        tolerance: of the prefixes with a u within this of the best, the one with the fewest jobs is taken.
+        spills: rows may lie on disk. If not, a group has the machines that keep all rows in memory.
+        band, swaps: as in `filled` and `exchanged`.
+        prefixes: how many are tried where there are more jobs; those beside the best one are tried, too.
+
+    Source: Lee et al., Harmony, ICDCS 2021, Algorithm 1.
+    """
+
+    model: GroupModel = field(default_factory=GroupModel)
+    stop: Literal["best", "first"] = "best"
+    tolerance: float = 0.01
+    spills: bool = True
+    band: int = 8
+    swaps: int = 200
+    prefixes: int = 40
+
+    def __post_init__(self) -> None:
+        if self.stop not in ("best", "first"):
+            raise ValueError(f"stop is {self.stop!r}; give 'best' or 'first'")
+        if self.tolerance < 0:
+            raise ValueError(f"tolerance is {self.tolerance}; give 0 or more")
+
+    def best(self, jobs: Subtasks, fleet: Fleet) -> Arrangement | None:
+        """Return the arrangement of the prefix to run, None where not even the first job fits into memory."""
+        if self.stop == "first":
+            return self._until_no_better(jobs, fleet)
+        return self.preferred(self._tried(jobs, fleet))
+
+    def preferred(self, tried: dict[int, Arrangement]) -> Arrangement | None:
+        """Return the one with the fewest jobs among those within the tolerance of the best; None of none."""
+        if not tried:
+            return None
+        top = max(each.score for each in tried.values())
+        return next(tried[count] for count in sorted(tried) if tried[count].score >= top - self.tolerance)
+
+    def arranged(self, jobs: Subtasks, fleet: Fleet) -> Arrangement | None:
+        """Return all these jobs in groups, lines 6 to 8; None where they do not fit into memory."""
+        counts = group_counts(jobs, fleet.machines, self.model)
+        found = [each for count in counts if (each := self._grouped(jobs, count, fleet)) is not None]
+        if not found and 1 not in counts and (whole := self._grouped(jobs, 1, fleet)) is not None:
+            found = [whole]
+        return max(found, key=lambda each: each.score, default=None)
+
+    def _grouped(self, jobs: Subtasks, count: int, fleet: Fleet) -> Arrangement | None:
+        equal = np.full(len(jobs), fleet.machines / count)
+        comp, comm = self.model.comp_seconds(jobs, equal), self.model.comm_seconds(jobs, equal)
+        group = exchanged(comp - comm, filled(comp, comm, count, self.band), count, self.swaps)
+        least = least_machines(jobs, group, count, fleet, spills=self.spills)
+        if least.sum() > fleet.machines:
+            return None
+        machines = apportioned(jobs, group, least, fleet.machines, self.model)
+        return Arrangement.of(jobs, group, machines, fleet, self.model)
+
+    def _tried(self, jobs: Subtasks, fleet: Fleet) -> dict[int, Arrangement]:
+        counts = np.arange(1, len(jobs) + 1)
+        if len(jobs) > self.prefixes:
+            counts = np.unique(np.round(np.geomspace(1, len(jobs), self.prefixes)).astype(np.int64))
+        tried: dict[int, Arrangement] = {}
+        self._try(counts.tolist(), jobs, fleet, tried)
+        if self.prefixes < len(jobs) <= _REFINED_JOBS and tried:
+            best = self.preferred(tried)
+            assert best is not None
+            at = int(np.searchsorted(counts, len(best.jobs)))
+            low, high = counts[max(at - 1, 0)], counts[min(at + 1, len(counts) - 1)]
+            self._try([count for count in range(low, high) if count not in tried], jobs, fleet, tried)
+        return tried
+
+    def _try(self, counts: list[int], jobs: Subtasks, fleet: Fleet, tried: dict[int, Arrangement]) -> None:
+        for count in counts:
+            found = self.arranged(jobs.of_jobs(np.arange(count)), fleet)
+            if found is not None:
+                tried[count] = found
+
+    def _until_no_better(self, jobs: Subtasks, fleet: Fleet) -> Arrangement | None:
+        best: Arrangement | None = None
+        for count in range(1, len(jobs) + 1):
+            found = self.arranged(jobs.of_jobs(np.arange(count)), fleet)
+            if found is None or (best is not None and found.score <= best.score + 1e-12):
+                break
+            best = found
+        return best
