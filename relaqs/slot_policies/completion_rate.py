@@ -51,7 +51,7 @@ class CompletionRate:
     `horizon_seconds` at least.
 
     Args:
-        pause_seconds: how long a job stands still when its slots change.
+        pause_seconds: how long a job stands still when its slots change, until pauses have been measured.
         horizon_seconds: how long a plan is likely to last.
         least_gain: a change of slots must raise a job's rate by about this part at least, however short the
             pause. So jobs do not change for next to nothing.
@@ -91,7 +91,8 @@ class CompletionRate:
     def _plan(self, view: SlotView) -> SlotPlan:
         rates = _Rates.of(view, self.predictor)
         horizon = np.maximum(self.horizon_seconds, PART_OF_A_RUN * rates.seconds_left())
-        paused = self.pause_seconds / (self.pause_seconds + horizon)
+        pause = view.gangs.pauses(self.pause_seconds)
+        paused = pause / (pause + horizon)
         rates = replace(rates, lost=np.maximum(paused, self.least_gain))
         slots = _slots(rates, int(view.nodes.usable_slots.sum()), _is_starving(view, self.minimum_share))
         held = np.where(view.nodes.alive, view.gangs.held, 0)
