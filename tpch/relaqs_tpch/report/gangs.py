@@ -44,6 +44,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ONES, ONES_PAPER = "ones", "ONES, SC 2021, table 2 and figure 15"
+TIMES = (  # words, in the paper, in the records
+    ("from arrival to end", "mean_seconds", "completion_seconds"),
+    ("with slots", "executed_seconds", "executed_seconds"),
+    ("without slots", "queuing_seconds", "queuing_seconds"),
+)
 POINTS = 150
 LINES = ("-", "--", ":", "-.")
 COMMAND = "relaqs simulate --gangs table2"
@@ -122,13 +127,9 @@ def _findings(group: Sequence[GangRun], every: dict[str, list[GangRun]]) -> list
     found = []
     for row in compare_gangs(group):
         published = PUBLISHED.get(row.policy) if is_papers else None
-        for what, name in (("mean", "completion"), ("executed", "executed"), ("queuing", "queuing")):
-            paper = NOT_GIVEN if published is None else f"{getattr(published, f'{what}_seconds'):g} s"
-            words = {"mean": "mean time from arrival to end", "executed": "mean time with slots"}
-            figure = row.figures[f"{name}_seconds"]
-            found.append(
-                Finding(f"{row.policy}: {words.get(what, 'mean time without')}", paper, _seconds(figure))
-            )
+        for what, theirs, ours in TIMES:
+            paper = NOT_GIVEN if published is None else f"{getattr(published, theirs):g} s"
+            found.append(Finding(f"{row.policy}: mean time {what}", paper, _seconds(row.figures[ours])))
         found += _spread(row, every[row.policy], is_papers=is_papers)
     return found + _changes(every, is_papers=is_papers)
 
@@ -160,9 +161,9 @@ def _changes(every: dict[str, list[GangRun]], *, is_papers: bool) -> list[Findin
                 continue
             change, p = relative(own, every[other]), wilcoxon_p(own, every[other])
             paper = f"−{less:.1%}".replace("%", " %") if is_papers and name == ONES else NOT_GIVEN
-            shifted = Figure(change.mean - 1.0, change.standard_error)
-            ours = f"{both_parts(shifted, 100, '+.1f')} % (p = {p:.2g})".replace("-", "−")
-            found.append(Finding(f"{name}: mean relative to {other}", paper, ours))
+            error = "" if math.isnan(change.standard_error) else f" ± {100 * change.standard_error:.1f}"
+            ours = f"{100 * (change.mean - 1.0):+.1f}{error} %".replace("-", "−")
+            found.append(Finding(f"{name}: mean relative to {other}", paper, f"{ours} (p = {p:.2g})"))
     return found
 
 
