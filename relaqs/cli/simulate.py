@@ -18,7 +18,7 @@ RECORDS = "simulate.jsonl"
 POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
 OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elastic jobs on machines
-    "gangs": ("nodes", "slots", "rescale"),
+    "gangs": ("nodes", "slots", "rescale", "failures", "repair", "stragglers", "spike"),
     "cores": (
         "cores",
         "servers",
@@ -64,6 +64,35 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     show_default=True,
     metavar="SECONDS",
     help="How long an elastic job pauses when it starts or its slots change, for --gangs.",
+)
+@click.option(
+    "--failures",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="RATE",
+    help="How often each machine fails in an hour, for --gangs.",
+)
+@click.option(
+    "--repair",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a machine that failed is away on average, for --gangs.",
+)
+@click.option(
+    "--stragglers",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="RATE",
+    help="How often each machine computes three times as long for a minute, in an hour, for --gangs.",
+)
+@click.option(
+    "--spike",
+    type=click.IntRange(min=0, max=50),
+    default=0,
+    metavar="JOBS",
+    help="So many of the 50 jobs come at once, for --gangs table2.",
 )
 @click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
 @click.option(
@@ -152,6 +181,10 @@ def simulate(
     nodes: int,
     slots: int,
     rescale: float,
+    failures: float,
+    repair: float,
+    stragglers: float,
+    spike: int,
     cores: float,
     jobs: int,
     arrival: str | None,
@@ -180,6 +213,9 @@ def simulate(
     records = None if out is None else out / RECORDS
     if gangs is not None:
         from relaqs.cli.gangs import GangOptions, simulate_gangs
+        from relaqs.simulation.machines.faults import Faults
+
+        faults = Faults(failures, repair, stragglers) if failures or stragglers else None
 
         simulate_gangs(
             GangOptions(
@@ -193,6 +229,8 @@ def simulate(
                 epoch_seconds=epoch,
                 at_events=not epochs_only,
                 until_seconds=until,
+                spike_jobs=spike,
+                faults=faults,
             ),
             records,
             processes,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,13 @@ class ShareWork:
     pieces: IntArray
     sources: Mapping[int, PartitionSource]
 
+    @property
+    def common(self) -> Any:
+        return self.state
+
+    def with_common(self, common: Any) -> ShareWork:
+        return replace(self, state=common)
+
     def run(self, owner: str) -> Sums:
         reader = PieceReader(owner, self.order, self.sources)
         with one_thread():
@@ -101,6 +108,13 @@ class EvaluateWork:
     job: MiniBatchTraining
     state: Any
     source: PartitionSource
+
+    @property
+    def common(self) -> Any:
+        return self.state
+
+    def with_common(self, common: Any) -> EvaluateWork:
+        return replace(self, state=common)
 
     def run(self, owner: str) -> tuple[Sums | None, ...]:
         return tuple(self._of_partition(offset, owner) for offset in range(len(self.source.reads)))
