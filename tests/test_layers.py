@@ -18,11 +18,11 @@ from benchmarks.house import (
 # From the ground up. A room may import those on lower floors, and no other on its own.
 FLOORS = {
     "relaqs": (
-        {"arguments", "gangs", "laying_out", "old_paths", "plugins", "python_values"},
+        {"arguments", "gangs", "laying_out", "old_paths", "parts", "plugins", "python_values"},
         {"memory", "prediction", "progress"},
         {"sharing"},
         {"jobs", "policies"},
-        {"rendering", "scheduling", "slot_policies"},
+        {"placed_policies", "rendering", "scheduling", "slot_policies"},
         {"executors"},
         {"dask"},
         {"records"},
