@@ -11,6 +11,22 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 MEGABYTE = 1e6
+SLOWED_SHARE = 0.1  # of the processor's use, while something moves: Beloglazov and Buyya 2012
+
+
+def slowed_by_moving(
+    cores_share: float, state_bytes: float, bytes_per_second: float, period_seconds: float
+) -> float:
+    """Return by how much a part slows down in a period in which it moves, as a share of a node's cores.
+
+    Args:
+        cores_share: what it uses of the node's cores.
+        state_bytes: what is moved. bytes_per_second: the network that it is moved over.
+
+    >>> slowed_by_moving(0.5, state_bytes=15e9, bytes_per_second=1e9, period_seconds=60.0)
+    0.0125
+    """
+    return SLOWED_SHARE * cores_share * state_bytes / bytes_per_second / period_seconds
 
 
 def host_distances(

@@ -13,12 +13,10 @@ from relaqs.parts.parts import WAITS
 from relaqs.parts.plan import PlacedPlan, planned_in_order
 from relaqs.parts.resources import CORES, DEVICES, NETWORK
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.ideal import host_distances
+from relaqs.placed_policies.ideal import host_distances, slowed_by_moving
 from relaqs.placed_policies.overload import take_movers
 from relaqs.placed_policies.priority import PartPriority
 from relaqs.placed_policies.traffic import Traffic
-
-SLOWED_SHARE = 0.1  # of the processor's use, while a part moves: Beloglazov and Buyya 2012
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +173,13 @@ class _Walk:
         """Return by how much a part slows down by moving to each node in a period, shape (N,); 0 if new."""
         view = self._view
         origin = int(view.parts.node[part])
-        slower = np.zeros(len(view.nodes))
-        if origin == WAITS:
-            return slower
         capacity = view.nodes.capacity[origin]
-        if capacity[NETWORK] > 0 and capacity[CORES] > 0:
-            seconds = view.parts.state_bytes[part] / capacity[NETWORK]
-            slower += SLOWED_SHARE * view.parts.demand[part, CORES] / capacity[CORES] * seconds
-            slower /= view.period_seconds
-        slower[origin] = 0.0
-        return slower
+        if origin == WAITS or not (capacity[NETWORK] > 0 and capacity[CORES] > 0):
+            return np.zeros(len(view.nodes))
+        slowed = slowed_by_moving(
+            float(view.parts.demand[part, CORES] / capacity[CORES]),
+            float(view.parts.state_bytes[part]),
+            float(capacity[NETWORK]),
+            view.period_seconds,
+        )
+        return np.where(np.arange(len(view.nodes)) == origin, 0.0, slowed)

@@ -79,14 +79,13 @@ class PartTable:
         share = np.concatenate([shape.size_share for shape in shapes])
         state = STATE_BYTES * parameters * np.where(is_server, 1.0, share)
         random = np.random.default_rng([seed, _SWINGS])
+        traffic = np.bincount(flows.ravel(), weights=np.repeat(sent, 2), minlength=len(owner))
+        most = NETWORK_MOST_SHARE * float(nodes.capacity[:, NETWORK].min())
         demand = np.zeros((len(owner), len(RESOURCES)))
-        demand[:, DEVICES] = np.where(
-            is_server, 0.0, np.array([j.algorithm.device_share for j in jobs])[owner]
-        )
+        devices = np.array([job.algorithm.device_share for job in jobs])[owner]
+        demand[:, DEVICES] = np.where(is_server, 0.0, devices)
         demand[:, CORES] = np.where(is_server, SERVER_CORES, WORKER_CORES)
         demand[:, MEMORY] = state + BATCH_MEMORY_BYTES
-        traffic = np.bincount(flows.ravel(), weights=np.repeat(sent, 2), minlength=len(owner))
-        most = NETWORK_MOST_SHARE * float(nodes.capacity[:, NETWORK].min()) if len(nodes) else 0.0
         demand[:, NETWORK] = np.minimum(traffic / seconds[owner], most)
         return cls(
             starts=starts,

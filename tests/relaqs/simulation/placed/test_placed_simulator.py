@@ -160,6 +160,15 @@ def test_a_rule_of_stopping_ends_a_job_that_has_what_it_needs() -> None:
     assert outcome.iterations_done[0] == 53
 
 
+@pytest.mark.parametrize(("gang", "ended"), [(True, 2), (False, 0)])
+def test_jobs_that_are_placed_in_part_wait_for_each_other(gang: bool, ended: int) -> None:
+    """Two chains of three parts on four devices: by priority each gets two parts, and none the third."""
+    jobs = (job(BY_NAME["AlexNet"], 3), job(BY_NAME["AlexNet"], 3, name="other"))
+    rules = replace(STILL, until_seconds=10_000.0)
+    outcome = simulated(make_placed_policy("mlf_h", gang=gang), *jobs, rules=rules)
+    assert (~np.isnan(outcome.end_seconds)).sum() == ended
+
+
 @pytest.mark.parametrize("name", PLACED_POLICIES)
 def test_every_policy_ends_all_jobs_and_does_all_the_work(name: str) -> None:
     workload = Scenario("paper", jobs=25).workload(seed=1)
