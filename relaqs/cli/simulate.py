@@ -17,19 +17,26 @@ if TYPE_CHECKING:
 RECORDS = "simulate.jsonl"
 POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
-OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elastic jobs on machines
-    "gangs": ("nodes", "slots", "rescale", "failures", "repair", "stragglers", "spike"),
-    "cores": (
-        "cores",
-        "servers",
-        "jobs",
-        "arrivals",
-        "core_seconds",
-        "training",
-        "traces",
-        "cost_scale",
-        "most_cores",
-        "validate",
+WORLDS = {"cores": "shared cores", "gangs": "elastic jobs", "placed": "placed jobs"}
+ONLY_FOR = {  # an option says something in these worlds alone
+    **dict.fromkeys(("nodes", "slots", "rescale"), ("gangs", "placed")),
+    **dict.fromkeys(("failures", "repair", "stragglers", "spike"), ("gangs",)),
+    **dict.fromkeys(("stop", "philly"), ("placed",)),
+    **dict.fromkeys(("arrival", "epochs_only"), ("cores", "gangs")),
+    **dict.fromkeys(
+        (
+            "cores",
+            "servers",
+            "jobs",
+            "arrivals",
+            "core_seconds",
+            "training",
+            "traces",
+            "cost_scale",
+            "most_cores",
+            "validate",
+        ),
+        ("cores",),
     ),
 }
 
@@ -39,7 +46,8 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "--policies",
     metavar="NAMES",
     help="Comma-separated; compared with `fair` where it is one of them. Default: fair,relaqs,max_sum; with "
-    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate.",
+    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate; with --placed, placed policies: "
+    "mlfs,mlf_h,tiresias,fair.",
 )
 @click.option(
     "--gangs",
@@ -48,14 +56,40 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "the workloads in the folder `simulator` of AdaptDL's artifact, each one seed.",
 )
 @click.option(
-    "--nodes", type=click.IntRange(min=1), default=16, show_default=True, help="Machines, for --gangs."
+    "--placed",
+    metavar="SCENARIO",
+    help="Models that are cut into parts, which policies place on devices, instead: `paper` and `tight` are "
+    "made up as in MLFS's evaluation, `network` has a tenth of the network, `trace` is as on the Philly "
+    "cluster of Microsoft. `paper:1240` says how many jobs; without it, 620.",
+)
+@click.option(
+    "--stop",
+    type=click.Choice(["own", "same", "none"]),
+    default="own",
+    show_default=True,
+    help="Who may end a job before its last iteration, for --placed: policies that have a rule of their own, "
+    "every policy by the same rule, or none.",
+)
+@click.option(
+    "--philly",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Durations and arrivals from the trace of Philly as CSV, with columns timestamp and duration, for "
+    "--placed.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Machines, for --gangs; with --placed, 20 where it is not given.",
 )
 @click.option(
     "--slots",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Of each machine, such as GPUs, for --gangs.",
+    help="Of each machine, such as GPUs, for --gangs and --placed.",
 )
 @click.option(
     "--rescale",
@@ -63,7 +97,8 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long an elastic job pauses when it starts or its slots change, for --gangs.",
+    help="How long an elastic job pauses when it starts or its slots change, for --gangs; with --placed, "
+    "when a part of it starts or moves, 5 where it is not given.",
 )
 @click.option(
     "--failures",
@@ -151,7 +186,7 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "--epoch",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs.",
+    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs and --placed.",
 )
 @click.option(
     "--epochs-only/--at-once",
@@ -178,6 +213,9 @@ def simulate(
     context: click.Context,
     policies: str | None,
     gangs: str | None,
+    placed: str | None,
+    stop: str,
+    philly: Path | None,
     nodes: int,
     slots: int,
     rescale: float,
@@ -207,10 +245,36 @@ def simulate(
 
     Jobs are made up from theory (errors √((N−i)/(iN)), two kinds of convergence), or replay recorded runs.
     The policies and predictions are those of a real run. The same seeds give the same results. With --gangs,
-    slot policies share simulated machines among elastic jobs.
+    slot policies share simulated machines among elastic jobs. With --placed, policies place the parts of
+    models on devices.
     """
-    _refuse_what_does_not_belong(context, "gangs" if gangs is not None else "cores")
+    if gangs is not None and placed is not None:
+        raise click.UsageError("--gangs and --placed are two studies; give one of them")
+    _refuse_what_does_not_belong(
+        context, "gangs" if gangs is not None else "placed" if placed is not None else "cores"
+    )
     records = None if out is None else out / RECORDS
+    if placed is not None:
+        from relaqs.cli.placed import PlacedOptions, simulate_placed_jobs
+
+        simulate_placed_jobs(
+            PlacedOptions(
+                placed=placed,
+                policies=policies,
+                stop=stop,
+                philly=philly,
+                nodes=nodes if _is_given(context, "nodes") else None,
+                devices=slots,
+                restart_seconds=rescale if _is_given(context, "rescale") else None,
+                seeds=seeds,
+                period_seconds=epoch,
+                until_seconds=until,
+            ),
+            records,
+            processes,
+            output,
+        )
+        return
     if gangs is not None:
         from relaqs.cli.gangs import GangOptions, simulate_gangs
         from relaqs.simulation.machines.faults import Faults
@@ -278,14 +342,15 @@ def simulate(
 
 def _refuse_what_does_not_belong(context: click.Context, world: str) -> None:
     """Raise UsageError for an option that was given and would change nothing."""
-    other = "gangs" if world == "cores" else "cores"
-    for name in OF_ONE_WORLD[other]:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+    for name, worlds in ONLY_FOR.items():
+        if world not in worlds and _is_given(context, name):
             option = "--" + name.replace("_", "-")
-            raise click.UsageError(
-                f"{option} says nothing about {'elastic jobs' if world == 'gangs' else 'shared cores'}; "
-                f"{'leave it out, or leave --gangs out' if world == 'gangs' else 'give --gangs too'}"
-            )
+            hint = f"give --{worlds[0]} too" if world == "cores" else f"leave it out, or leave --{world} out"
+            raise click.UsageError(f"{option} says nothing about {WORLDS[world]}; {hint}")
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def policy_names(text: str) -> list[str]:
