@@ -15,6 +15,7 @@ from relaqs_engine.layouts.cache_folder import Cache
 from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.found_tables import found_tables, is_warehouse
 from relaqs_engine.layouts.sources import TableSource
+from relaqs_engine.sql.inspection import with_tables_shown
 from relaqs_engine.sql.views import check_views
 
 from relaqs.arguments import ArgumentError, check_count, check_seconds
@@ -116,7 +117,7 @@ def connect(
         )
         undo.callback(executor.close)
         catalog = _open_catalog(sources, use, None if cluster is None else executor)
-        check_views(views or {}, catalog.tables)
+        check_views(with_tables_shown(views or {}, catalog.tables), catalog.tables)
         session = Session(
             catalog,
             views or {},

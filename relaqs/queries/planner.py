@@ -21,7 +21,7 @@ from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.constants import Parameters, tells_the_time
 from relaqs_engine.sql.effort import Effort
-from relaqs_engine.sql.inspection import as_select
+from relaqs_engine.sql.inspection import as_select, with_tables_shown
 from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
 from relaqs_engine.sql.written import WrittenSql
@@ -51,7 +51,7 @@ class Planner:
 
     def __init__(self, catalog: Catalog, views: Mapping[str, str], state_bytes: int, cores: int = 1) -> None:
         self._catalog = catalog
-        self._views = dict(views)
+        self._views = with_tables_shown(views, catalog.tables)
         self._views_tell_the_time = any(map(tells_the_time, self._views.values()))
         self._binder = Binder(catalog)
         self._state_bytes = state_bytes

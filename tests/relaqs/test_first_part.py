@@ -13,6 +13,7 @@ from relaqs_engine.layouts.build import Build
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.plans.first_part import FirstPartPlan
 from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.summary import SummaryPlan
 from relaqs_engine.plans.whole import WholePlan
 
 import relaqs
@@ -99,6 +100,19 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
         for name, truth in (("fare", fare), ("n", n)):
             assert abs(row[name] - truth) <= 3 * (row[f"{name}_high"] - row[f"{name}_low"]) / 2
             assert row[f"{name}_certified"]
+
+
+def test_a_summary_is_estimated_from_the_first_part(db: relaqs.Session, tmp_path: Path, held: Held) -> None:
+    assert isinstance(db.plan("SUMMARIZE trips"), SummaryPlan)
+    first, *_, last = db.online_sql("SUMMARIZE trips")
+    assert not first.is_exact
+    fare = next(row for row in first.table.to_pylist() if row["column_name"] == "fare")
+    assert float(fare["avg_low"]) < float(fare["avg"]) < float(fare["avg_high"])
+    (wanted,) = by_duckdb(
+        "SELECT min, max, count FROM (SUMMARIZE trips) WHERE column_name = 'fare'", tmp_path
+    )
+    found = last.estimate.select(["column_name", "min", "max", "count"]).to_pylist()
+    assert {"column_name": "fare", "min": wanted[0], "max": wanted[1], "count": wanted[2]} in found
 
 
 def test_a_plan_of_before_is_answered_when_the_layout_is_there(

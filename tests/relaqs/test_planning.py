@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from relaqs_engine.duck import Cursor
 from relaqs_engine.errors import RelaqsError, SqlError
 from relaqs_engine.layouts import shuffle
 from relaqs_engine.sql.binder import Binder
@@ -43,6 +44,28 @@ class Held:
             return describe(binder, sql)
 
         monkeypatch.setattr(Binder, "describe", held)
+
+
+def test_another_value_of_a_parameter_binds_only_the_texts_that_have_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What DuckDB says of a text over empty tables holds for each plan of the session."""
+    bound: list[str] = []
+    describe = Cursor.describe
+
+    def noted(cursor: Cursor, sql: str) -> list[tuple[str, str]]:
+        bound.append(sql)
+        return describe(cursor, sql)
+
+    monkeypatch.setattr(Cursor, "describe", noted)
+    sql = "SELECT avg(x) AS mean, count(*) AS n FROM t WHERE x > $least"
+    assert session.plan(sql, params={"least": 71}).is_estimated
+    first = list(bound)
+    bound.clear()
+    assert session.plan(sql, params={"least": 93}).is_estimated
+    assert any("71" not in text for text in first)
+    assert bound
+    assert all("93" in text for text in bound)
 
 
 def test_one_users_planning_does_not_wait_for_anothers(

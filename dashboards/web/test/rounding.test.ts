@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cellOf } from "../src/answer/cells";
-import type { WireCell } from "../src/protocol";
+import type { ColumnType, WireCell } from "../src/protocol";
 import { showColumn, showInterval } from "../src/text/rounding";
 
 /** Return the cells as the table of a page writes them, with plain spaces. */
 function texts(...cells: WireCell[]): string[] {
-  return showColumn(cells.map(cellOf), "number").map((shown) =>
+  return textsAs("number", ...cells);
+}
+
+function textsAs(type: ColumnType, ...cells: WireCell[]): string[] {
+  return showColumn(cells.map(cellOf), type).map((shown) =>
     [shown.value, shown.margin, shown.doubtful ? "?" : ""]
       .filter(Boolean)
       .join(" ")
@@ -76,4 +80,33 @@ test("an interval is written as its two ends", () => {
     showInterval(cellOf([120e6, 116.9e6, 123.1e6, true])).replaceAll("\u00a0", " "),
     "116.9 M to 123.1 M",
   );
+});
+
+test("a moment has a half-width in a unit of time, and is written as finely as that", () => {
+  assert.deepEqual(textsAs("date", ["1998-08-02", "1998-07-01", "1998-09-01", true]), [
+    "1998-08-02 ± 31 days",
+  ]);
+  assert.deepEqual(
+    textsAs("timestamp", ["2020-05-16T12:00:00.5", "2020-05-16T10:30:00", "2020-05-16T13:30:00", false]),
+    ["2020-05-16 12:00 ± 1.5 h ?"],
+  );
+  assert.deepEqual(
+    textsAs("timestamp", [
+      "2020-05-16T12:00:00+00:00",
+      "2020-05-16T11:59:40+00:00",
+      "2020-05-16T12:00:10+00:00",
+      true,
+    ]),
+    ["2020-05-16 12:00:00+00:00 +10/−20 s"],
+  );
+  assert.deepEqual(textsAs("text", ["09:00:00", "08:00:00", "10:00:00.25", true]), ["09:00 ± 1.0 h"]);
+});
+
+test("numbers and moments as text are written as such, and other texts as they are", () => {
+  assert.deepEqual(textsAs("text", ["25.00412", "24.1", "25.9", true]), ["25.00 ± 0.90"]);
+  assert.deepEqual(textsAs("text", ["2020-05-16 12:00:00", "2020-05-15", "2020-05-18", true]), [
+    "2020-05-16 12:00 ± 1.5 days",
+  ]);
+  assert.deepEqual(textsAs("text", ["b", "a", "c", true]), ["b in a … c"]);
+  assert.deepEqual(textsAs("text", ["12345", "12345", null, true]), ["≥ 12345"]);
 });

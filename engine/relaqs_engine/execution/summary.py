@@ -30,6 +30,7 @@ SKETCH_ERROR = 0.033
 """The standard error of DuckDB's approximate count, of 64 registers twice: 0.032 of 150 sets was measured."""
 
 _TWO_SIDED = 1.96
+_FEWEST_UNITS = 10  # as for any cell that is certified
 _HALF_A_STEP = 0.005  # of percentages, which have two decimals
 _QUANTILES = ("q25", "q50", "q75")
 _TEXTS = ("min", "max", "avg", "std", *_QUANTILES)
@@ -122,6 +123,7 @@ class _Wide:
     """The measures of each column, from the one row of the sample's estimate."""
 
     def __init__(self, plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence: float) -> None:
+        self._plan = plan
         self._wide = wide
         self._cursor = cursor
         self._confidence = confidence
@@ -213,9 +215,26 @@ class _Wide:
         cell = self._double(f"null_{i}")
         if not np.isfinite(cell.number):
             return _Cell()
+        if cell.low is None and cell.number in (0.0, 100.0):
+            cell = self._one_sided(cell.number)
         low = None if cell.low is None else max(0.0, cell.low - _HALF_A_STEP)
         high = None if cell.high is None else min(100.0, cell.high + _HALF_A_STEP)
         return _Cell(_percent(cell.number), low, high, cell.number, cell.half_width, cell.certified, 100.0)
+
+    def _one_sided(self, seen: float) -> _Double:
+        """Return the percentage of what was seen in all rows or in none.
+
+        If p of all units are unlike, n units at random are alike with a chance of at most (1 − p)ⁿ. So p is
+        at most 1 − (α/2)^(1/n) (Clopper and Pearson 1934, The use of confidence or fiducial limits).
+        """
+        plan, alpha = self._plan, 1.0 - self._confidence
+        rows = 0.0 if self._wide.group_rows is None else float(self._wide.group_rows[0])
+        units = rows / plan.part.max_unit_rows
+        if len(plan.sample.streams) > 1 or plan.sample.hoists or units < _FEWEST_UNITS:
+            return _Double(seen, None, None, np.nan, False)
+        most = 100.0 * (1.0 - (alpha / 2) ** (1.0 / units))
+        low, high = (0.0, most) if seen == 0.0 else (100.0 - most, 100.0)
+        return _Double(seen, low, high, most / 2, True)
 
     def _double(self, name: str) -> _Double:
         column = self._wide.approximate[self._places[name]]

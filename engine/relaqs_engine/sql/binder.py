@@ -20,6 +20,7 @@ from relaqs_engine.sql.types_by_name import TypesByName
 from relaqs_engine.sql.written import WrittenSql
 
 _MEMORY_LIMIT_BYTES = 256 << 20
+_MOST_DESCRIBED = 1_000  # texts: a plan has about ten, and most of them hold no value of its parameters
 
 
 class Binder:
@@ -52,7 +53,6 @@ class Binder:
         """
         own = copy(self)
         own.effort, own._cursor = effort, self._database.cursor()
-        own._described = {}
         try:
             yield own
         finally:
@@ -61,9 +61,12 @@ class Binder:
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Return (name, DuckDB type) of each output column. Raises SqlError where DuckDB would."""
         self.effort.spend(len(sql))
-        if sql not in self._described:
-            self._described[sql] = self._cursor.describe(sql)
-        return self._described[sql]
+        if (found := self._described.get(sql)) is None:
+            found = self._cursor.describe(sql)
+            if len(self._described) >= _MOST_DESCRIBED:
+                self._described.clear()
+            self._described[sql] = found
+        return found
 
     @cached_property
     def schema(self) -> MappingSchema:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -58,7 +59,7 @@ def with_values(
     Args:
         written: the SQL with parameters.
         parameters: their values; None for none.
-        typed_text: returns the type and text of a value. It is called once for each place.
+        typed_text: returns the type and text of a value. It is called once for each parameter.
 
     Raises:
         SqlError: a parameter has no value or one that DuckDB has no type for, or a value has no parameter.
@@ -76,7 +77,7 @@ def with_values(
     sql = written.sql
     if parameters is None and "?" not in sql and "$" not in sql:
         return written
-    places = list(_parameters(_tokens(sql)))
+    places = _places(sql)
     values = _by_key(parameters)
     for place in places:
         if place.key not in values:
@@ -89,10 +90,11 @@ def with_values(
     if extra := [key for key in values if key not in {place.key for place in places}]:
         names = ", ".join(dict.fromkeys(sql[place.begin : place.end] for place in places)) or "none"
         raise SqlError(f"params has a value for ${extra[0]}; the query's parameters are: {names}")
-    return written.edited(
-        Edit(place.begin, place.end, _constant(_typed(values[place.key], place, sql, typed_text)))
-        for place in places
-    )
+    constants: dict[int | str, str] = {}
+    for place in places:
+        if place.key not in constants:
+            constants[place.key] = _constant(_typed(values[place.key], place, sql, typed_text))
+    return written.edited(Edit(place.begin, place.end, constants[place.key]) for place in places)
 
 
 def _typed(value: Any, place: _Place, sql: str, typed_text: Callable[[Any], TypedText]) -> TypedText:
@@ -110,7 +112,7 @@ def parameter_count(sql: str) -> int:
     """
     if "?" not in sql and "$" not in sql:
         return 0
-    return max((place.key for place in _parameters(_tokens(sql)) if isinstance(place.key, int)), default=0)
+    return max((place.key for place in _places(sql) if isinstance(place.key, int)), default=0)
 
 
 def tells_the_time(sql: str) -> bool:
@@ -154,6 +156,12 @@ def _tokens(sql: str) -> Sequence[Token]:
         return DuckDB().tokenize(sql)
     except TokenError:
         return ()
+
+
+@lru_cache(maxsize=256)
+def _places(sql: str) -> tuple[_Place, ...]:
+    """Return where a text has parameters. The same text is asked again and again, with other values."""
+    return tuple(_parameters(_tokens(sql)))
 
 
 def _parameters(tokens: Sequence[Token]) -> Iterator[_Place]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
@@ -77,10 +78,30 @@ def as_select(written: WrittenSql, tables: Iterable[str], describe: Describe) ->
         check_tokens(tokens)
         if tokens and (wrong := syntax_error(written.sql)) is not None:
             raise SqlError(f"the SQL does not parse: {wrong.message}", wrong.position)
-    shown = f"SELECT * FROM (VALUES {_rows([name] for name in sorted(tables))}) AS shown(name)"
+    shown = _shown(tables)
     inside = [*_tables_shown_inside(tokens, shown), *_rows_behind_a_with_inside(tokens)]
     written = written.edited(sorted(inside, key=lambda edit: edit.begin))
     return _statement(written, shown, describe)
+
+
+def with_tables_shown(views: Mapping[str, str], tables: Iterable[str]) -> dict[str, str]:
+    """Return the views with a SELECT for each (SHOW TABLES) in them: of the tables and of the views.
+
+    >>> with_tables_shown({"few": "SELECT count(*) FROM (SHOW TABLES)"}, ["trips"])["few"]
+    "SELECT count(*) FROM (SELECT * FROM (VALUES ('few'), ('trips')) AS shown(name))"
+    """
+    shown = _shown([*tables, *views])
+    return {
+        name: WrittenSql(sql).edited(_tables_shown_inside(_tokens(sql), shown)).sql
+        if _SHOWS_INSIDE.search(sql)
+        else sql
+        for name, sql in views.items()
+    }
+
+
+def _shown(tables: Iterable[str]) -> str:
+    """Return the SELECT for SHOW TABLES."""
+    return f"SELECT * FROM (VALUES {_rows([name] for name in sorted(tables))}) AS shown(name)"
 
 
 def _may_be_one(sql: str) -> bool:
@@ -93,6 +114,8 @@ def _statement(written: WrittenSql, shown: str, describe: Describe) -> WrittenSq
     """Return the SELECT for a statement. shown: the SELECT for SHOW TABLES."""
     if not (tokens := _tokens(written.sql)):
         return written
+    if again := _described_again(tokens):
+        return _statement(written.edited([again]), shown, describe)
     verb = _verb(tokens)
     word = _word(tokens[verb])
     if word in _GIVE_ROWS:
@@ -210,8 +233,15 @@ def _left_out(tokens: Sequence[Token], sql: str) -> Edit:
     return Edit(tokens[0].start, tokens[place].start, "" if is_select else "SELECT * FROM ")
 
 
+def _described_again(tokens: Sequence[Token]) -> Edit | None:
+    """Return what leaves two of three and more DESCRIBEs in a row: each further one says the same."""
+    words = (_word(token) in ("describe", "desc") for token in tokens)
+    count = sum(1 for _ in takewhile(bool, words))
+    return Edit(tokens[0].start, tokens[count - 2].start, "") if count > 2 else None
+
+
 def _is_a_chain(tokens: Sequence[Token]) -> bool:
-    """Whether it is a DESCRIBE of a DESCRIBE of a DESCRIBE. The cost would grow with the square of them."""
+    """Whether it is such as a SUMMARIZE of a DESCRIBE of a SUMMARIZE, whose cost grows with their square."""
     return len(tokens) > 2 and all(_word(token) in _LOOK for token in tokens[:3])
 
 

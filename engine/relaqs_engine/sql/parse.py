@@ -59,6 +59,7 @@ def parse_query(sql: str, known_tables: Iterable[str], effort: Effort | None = N
     """
     tree = _single_select(sql, effort or Effort())
     _select_what_is_described(tree)
+    _unpack_columns(tree)
     _refuse_statements(tree)
     check_functions(tree)
     mark_aggregates(tree)
@@ -87,6 +88,16 @@ def _select_what_is_described(tree: exp.Query) -> None:
     for node in list(tree.find_all(exp.Describe, exp.Summarize)):
         if isinstance(node.this, exp.Table):
             node.set("this", exp.select("*").from_(node.this.copy()))
+
+
+def _unpack_columns(tree: exp.Query) -> None:
+    """Write `*COLUMNS(…)` for `UNPACK(COLUMNS(…))`, which is the same. In place."""
+    for call in list(tree.find_all(exp.Anonymous)):
+        if call.name.lower() == "unpack" and len(call.expressions) == 1:
+            (columns,) = call.expressions
+            if isinstance(columns, exp.Columns):
+                columns.set("unpack", True)
+                call.replace(columns)
 
 
 def _refuse_statements(tree: exp.Query) -> None:
@@ -181,7 +192,7 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
     if table.name.lower() == "show" and not table.this.args.get("quoted"):
         shown_words = f"SHOW {table.alias}".strip()
         return SqlError(
-            f"{shown_words} cannot be read here; there are (SHOW TABLES), though not in a view, and "
+            f"{shown_words} cannot be read here; there are (SHOW TABLES) and "
             f"(DESCRIBE {min(names.values(), default='t')})",
             _position(table.this),
         )

@@ -171,6 +171,24 @@ def test_intervals_come_as_columns_with_names_that_are_free(connection: psycopg.
         assert cells["d_low"] <= cells["d"]
 
 
+def test_averages_of_days_and_summaries_have_intervals(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("SET relaqs.target = '50%'")
+    connection.execute("SET relaqs.intervals = on")
+    cursor = connection.cursor(binary=True)
+    cursor.execute("SELECT avg(picked_up) AS mean, avg(day)::DATE AS picked FROM trips")
+    names = [column.name for column in cursor.description or ()]
+    cells = dict(zip(names, cursor.fetchall()[0], strict=True))
+    assert cells["mean_low"] < cells["mean"] < cells["mean_high"]
+    assert cells["picked_low"] <= cells["picked"] <= cells["picked_high"]
+    cursor.execute("SUMMARIZE SELECT *, fare * 2 AS twice FROM trips")
+    names = [column.name for column in cursor.description or ()]
+    rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    fare = next(row for row in rows if row["column_name"] == "fare")
+    assert float(fare["avg_low"]) < float(fare["avg"]) < float(fare["avg_high"])
+    assert fare["min_low"] is None
+    assert fare["min_high"] == fare["min"]
+
+
 def test_within_gives_the_best_answer_after_that_time(connection: psycopg.Connection[Any]) -> None:
     connection.execute("SET relaqs.within = '1ms'")
     with pytest.raises(psycopg.errors.QueryCanceled):

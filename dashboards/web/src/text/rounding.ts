@@ -8,6 +8,7 @@
 
 import { type Cell, isDoubtful } from "../answer/cells";
 import type { ColumnType, Scalar } from "../protocol";
+import { showMoment } from "./moments";
 import { exponentOf, grouped, showValue } from "./plain";
 
 export const UNKNOWN = "±?";
@@ -63,6 +64,11 @@ function show(cell: Cell, type: ColumnType, unit: Unit): Text {
       return { value: showUnbounded(cell.value, type), margin: UNKNOWN };
     case "between":
       if (isSpread(cell, type)) return showSpread(cell, unit);
+      if (isNumberAsText(cell, type)) return showSpread(cell, ONES);
+      if (type !== "number") {
+        const moment = showMoment(cell);
+        if (moment !== null) return moment;
+      }
       return {
         value: showValue(cell.value, type),
         margin: cell.value === null ? UNKNOWN : showEnds(cell, type),
@@ -72,6 +78,12 @@ function show(cell: Cell, type: ColumnType, unit: Unit): Text {
 
 function isSpread(cell: Cell, type: ColumnType): boolean {
   return type === "number" && cell.knowledge === "between" && Number.isFinite(finite(cell.value));
+}
+
+/** Whether a text and both of its ends are numbers, as SUMMARIZE gives them. */
+function isNumberAsText(cell: Cell, type: ColumnType): boolean {
+  const parts = [cell.value, cell.low, cell.high];
+  return type === "text" && parts.every((part) => typeof part === "string" && Number.isFinite(finite(part)));
 }
 
 function finite(value: Scalar): number {

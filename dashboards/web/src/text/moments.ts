@@ -1,0 +1,55 @@
+/**
+ * How dates and times with an interval are written: 2020-05-16 ± 12 days.
+ *
+ * The half-width has two significant digits and a unit of time, and the moment is written as finely as that. The
+ * terminal and HTML renderings of a snapshot do the same in Python (relaqs/rendering/moments.py).
+ */
+
+import { type Cell, position } from "../answer/cells";
+import type { Scalar } from "../protocol";
+import { grouped } from "./plain";
+
+const DAY = 86_400_000;
+const MINUTE = 60_000;
+const SECOND = 1_000;
+const UNITS: readonly (readonly [string, number])[] = [
+  ["days", DAY],
+  ["h", 3_600_000],
+  ["min", MINUTE],
+  ["s", SECOND],
+  ["ms", 1],
+];
+const SAME_SIDES = 0.1; // sides that differ by less than this share of the half-width are shown as one
+
+/** Return a moment and its margin as text, or null where it is none, or its interval is shorter than a millisecond. */
+export function showMoment(cell: Cell): { value: string; margin: string } | null {
+  const [value, low, high] = [milliseconds(cell.value), milliseconds(cell.low), milliseconds(cell.high)];
+  const [below, above] = [value - low, high - value];
+  const half = (below + above) / 2;
+  if (!(below >= 0 && above >= 0 && half >= 1)) return null;
+  const [unit, size] = UNITS.find(([, each]) => each <= half) ?? ["ms", 1];
+  const margin =
+    Math.abs(above - below) < half * SAME_SIDES
+      ? `± ${twoDigits(half / size)}`
+      : `+${twoDigits(above / size)}/−${twoDigits(below / size)}`;
+  return { value: asFine(String(cell.value), half), margin: `${margin} ${unit}` };
+}
+
+/** Return the milliseconds of a moment in ISO text, since 1970 or since midnight; NaN for anything else. */
+function milliseconds(value: Scalar): number {
+  if (typeof value !== "string") return NaN;
+  if (/^\d\d:\d\d:\d\d(\.\d+)?$/.test(value)) return position(`1970-01-01T${value}`, "timestamp");
+  return /^\d{4}-\d\d-\d\d([T ]|$)/.test(value) ? position(value, "timestamp") : NaN;
+}
+
+function twoDigits(number: number): string {
+  return number < 9.95 ? number.toFixed(1) : grouped(Math.round(number).toFixed(0));
+}
+
+/** Return ISO text as finely as a half-width in milliseconds tells it. */
+function asFine(iso: string, half: number): string {
+  const [, day = "", time = "", zone = ""] = /^(?:(\d{4}-\d\d-\d\d)[T ]?)?([\d:.]*)(.*)$/.exec(iso) ?? [];
+  if (time === "" || (day !== "" && half >= 10 * DAY)) return day;
+  const shown = time.slice(0, half >= 10 * MINUTE ? 5 : half >= 10 * SECOND ? 8 : 12);
+  return (day === "" ? shown : `${day} ${shown}`) + zone;
+}
