@@ -183,6 +183,7 @@ PARTS: dict[str, tuple[tuple[Setup, ...], Callable[[Runs], None]]] = {
     "prediction": (PREDICTION, print_rows),
     "faults": (FAULTS, print_faults),
 }
+WHOLE = ("reproduction", "ablation")
 
 
 def main() -> None:
@@ -191,6 +192,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--processes", type=int, help="at once; as many as there are cores without it")
     parser.add_argument("--keep", type=Path, help="a file of records; the same command goes on from there")
+    parser.add_argument("--only", help="of a sweep: comma-separated policies; all without it")
     given = parser.parse_args()
     os.nice(MORE_NICE)
     options = StudyOptions(given.seeds, given.processes, given.keep)
@@ -198,6 +200,10 @@ def main() -> None:
         print_calibration(options)
         return
     setups, show = PARTS[given.part]
+    if given.only is not None:
+        if given.part in WHOLE:
+            parser.error(f"--only has no meaning with {given.part}, which compares all of its rows")
+        setups = tuple(setup for setup in setups if setup.policy in given.only.split(","))
     show(studied(setups, options))
 
 

@@ -40,6 +40,7 @@ POLICIES = (  # label, name, seconds a rescale, parameters
     ("sia", "sia", CHECKPOINT, ()),
     ("completion_rate", "completion_rate", LIVE, ()),
 )
+OTHERS = {"tiresias", "optimus"}  # those that the paper compares ONES with
 SLOTS = (16, 32, 48, 64)
 LOADS: tuple[tuple[str, Callable[[int], float]], ...] = (
     ("equal arrivals", lambda slots: ARRIVAL_SECONDS),
@@ -100,16 +101,17 @@ Runs = dict[str, list[GangRun]]
 
 
 def print_by_slots(runs: Runs) -> None:
-    """Print means by the number of slots, and what `ones` is relative to those the paper compares it with."""
+    """Print means by the number of slots, and what they are relative to those that ONES was compared with."""
     for load, _ in LOADS:
         table = Table(f"mean, s, {load}", *(f"{slots} slots" for slots in SLOTS), box=SIMPLE_HEAD)
         found = {
-            label: [runs[f"{label}, {slots} slots, {load}"] for slots in SLOTS] for label, *_ in POLICIES
+            label: [runs[f"{label}, {slots} slots, {load}"] for slots in SLOTS]
+            for label in _labels(runs, f", {SLOTS[0]} slots, {load}")
         }
         for label, groups in found.items():
             table.add_row(label, *map(mean_seconds, groups))
-        for own in ("ones", "ones, σ = 0, own pass", "completion_rate"):
-            for other in ("tiresias", "optimus"):
+        for own in [label for label in found if label not in OTHERS]:
+            for other in [label for label in found if label in OTHERS]:
                 pairs = zip(found[own], found[other], strict=True)
                 table.add_row(f"{own}: relative to {other}", *(change(a, b) for a, b in pairs))
         Console(width=WIDTH).print(table)
@@ -127,7 +129,7 @@ def print_rows(runs: Runs) -> None:
 def print_faults(runs: Runs) -> None:
     """Print means without and with faults, their change, and the rows that were processed again."""
     table = Table("mean, s", *(words for words, *_ in WRONG), box=SIMPLE_HEAD)
-    for label, *_ in POLICIES:
+    for label in _labels(runs, f", {CALM}"):
         calm = runs[f"{label}, {CALM}"]
         table.add_row(
             label,
@@ -135,6 +137,11 @@ def print_faults(runs: Runs) -> None:
             *(_under(runs[f"{label}, {words}"], calm) for words, *_ in WRONG[1:]),
         )
     Console(width=WIDTH).print(table)
+
+
+def _labels(runs: Runs, ending: str) -> list[str]:
+    """Return the policies that were run, by the ending of one of their rows."""
+    return [label for label, *_ in POLICIES if f"{label}{ending}" in runs]
 
 
 def _under(group: Sequence[GangRun], calm: Sequence[GangRun]) -> str:

@@ -18,8 +18,6 @@ from relaqs.jobs.executor import Done, Stoppable
 from relaqs.jobs.job import CommonWork, Task, TaskKey, TaskResult
 
 KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
-
-
 LEAST_COMMON_BYTES = 50_000  # less is sent with each task: a worker that fetches it takes milliseconds
 
 
