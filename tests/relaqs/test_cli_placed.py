@@ -41,6 +41,26 @@ def test_who_may_stop_jobs(stop: str, shares: tuple[int, int]) -> None:
     assert all(row["accuracy_met"] > 0.9 for row in rows)
 
 
+def test_mlfs_is_mlf_h_with_the_rule_of_stopping() -> None:
+    figures = []
+    for policy, stop in (("mlfs", "own"), ("mlf_h", "same"), ("mlfs", "none"), ("mlf_h", "own")):
+        arguments = (
+            "--placed",
+            "paper:20",
+            "--nodes",
+            "8",
+            "--policies",
+            policy,
+            "--seeds",
+            "1",
+            "--stop",
+            stop,
+        )
+        ended = CliRunner().invoke(program, ["simulate", *arguments, "--format", "jsonl"])
+        figures.append(json.loads(ended.output)["completion_seconds"])
+    assert figures[0] == figures[1] < figures[2] == figures[3]
+
+
 def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     arguments = (*SMALL, "--out", str(tmp_path))
     code, first = run(*arguments)

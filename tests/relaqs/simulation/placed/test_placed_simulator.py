@@ -76,6 +76,14 @@ def test_what_goes_between_nodes_takes_its_bytes_over_the_network() -> None:
     assert outcome.sent_bytes.tolist() == pytest.approx([100 * 100e6])
 
 
+def test_a_tenth_of_the_network_takes_ten_times_as_long() -> None:
+    workload = PlacedWorkload("by hand", (job(BY_NAME["MLP"], 2),), network_scale=0.1)
+    policy, nodes = Fixed(((0, 0), (1, 0))), NodeResources.equal(2, 2)
+    outcome = simulate_placed(workload, policy, nodes, STILL)
+    assert outcome.completion_seconds.tolist() == pytest.approx([65 + 100 * (10 + 0.8)])
+    assert Scenario("network", jobs=3).workload(0).network_scale == 0.1
+
+
 def test_a_server_takes_gradients_and_then_sends_the_model() -> None:
     """Two copies, one on the server's node: what the other sends and gets goes between nodes."""
     outcome = simulated(Fixed(((0, 0), (1, 0), (0, -1))), job(BY_NAME["SVM"], 2, by_server=True))
