@@ -17,21 +17,13 @@ if TYPE_CHECKING:
 RECORDS = "simulate.jsonl"
 POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
-OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elastic jobs on machines
+OF_ONE_WORLD = {  # options by what they are for: shared cores, elastic jobs on machines, runs with goals
     "gangs": ("nodes", "slots", "rescale"),
-    "cores": (
-        "cores",
-        "servers",
-        "jobs",
-        "arrivals",
-        "core_seconds",
-        "training",
-        "traces",
-        "cost_scale",
-        "most_cores",
-        "validate",
-    ),
+    "goals": ("stop",),
+    "cores and goals": ("cores", "servers", "jobs", "core_seconds"),
+    "cores": ("arrivals", "training", "traces", "cost_scale", "most_cores", "validate"),
 }
+WORLDS = {"gangs": "elastic jobs", "goals": "runs with goals", "cores": "shared cores"}
 
 
 @click.command("simulate")
@@ -64,6 +56,20 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     show_default=True,
     metavar="SECONDS",
     help="How long an elastic job pauses when it starts or its slots change, for --gangs.",
+)
+@click.option(
+    "--goals",
+    type=click.Choice(["paper", "tight"]),
+    help="Training runs with deadlines, accuracies and urgency instead. `tight`: a deadline is 1.1 to 3 "
+    "times what a run takes alone; `paper`: mostly half an hour to a day, as in the evaluation of MLFS.",
+)
+@click.option(
+    "--stop",
+    default="own,same,none",
+    show_default=True,
+    metavar="RULES",
+    help="For --goals. `own`: load_control alone may stop runs that are good enough; `same`: every policy "
+    "may, by load control around it; `none`: no run is stopped.",
 )
 @click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
 @click.option(
@@ -122,7 +128,7 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "--epoch",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs.",
+    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs or --goals.",
 )
 @click.option(
     "--epochs-only/--at-once",
@@ -152,6 +158,8 @@ def simulate(
     nodes: int,
     slots: int,
     rescale: float,
+    goals: str | None,
+    stop: str,
     cores: float,
     jobs: int,
     arrival: str | None,
@@ -176,7 +184,11 @@ def simulate(
     The policies and predictions are those of a real run. The same seeds give the same results. With --gangs,
     slot policies share simulated machines among elastic jobs.
     """
-    _refuse_what_does_not_belong(context, "gangs" if gangs is not None else "cores")
+    if gangs is not None and goals is not None:
+        raise click.UsageError("--gangs and --goals are different studies; give one of them")
+    _refuse_what_does_not_belong(
+        context, "gangs" if gangs is not None else "goals" if goals is not None else "cores"
+    )
     records = None if out is None else out / RECORDS
     if gangs is not None:
         from relaqs.cli.gangs import GangOptions, simulate_gangs
@@ -203,6 +215,27 @@ def simulate(
     from relaqs.simulation.simulator import Options
     from relaqs.simulation.study import Case, JobMix
 
+    if goals is not None:
+        from relaqs.cli.goals import POLICIES as GOAL_POLICIES
+        from relaqs.cli.goals import GoalOptions, simulate_goals
+
+        simulate_goals(
+            GoalOptions(
+                deadlines=goals,
+                policies=policy_names(policies or GOAL_POLICIES),
+                stops=stop,
+                jobs=jobs,
+                arrival=arrival,
+                core_seconds=core_seconds,
+                cores=cores,
+                seeds=seeds,
+                options=Options(epoch or 60.0, jobs <= MANY_JOBS if epochs_only is None else not epochs_only),
+            ),
+            records,
+            processes,
+            output,
+        )
+        return
     if validate is not None:
         from relaqs.cli.validate import validate as print_agreement
 
@@ -240,14 +273,13 @@ def simulate(
 
 def _refuse_what_does_not_belong(context: click.Context, world: str) -> None:
     """Raise UsageError for an option that was given and would change nothing."""
-    other = "gangs" if world == "cores" else "cores"
-    for name in OF_ONE_WORLD[other]:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(
-                f"{option} says nothing about {'elastic jobs' if world == 'gangs' else 'shared cores'}; "
-                f"{'leave it out, or leave --gangs out' if world == 'gangs' else 'give --gangs too'}"
-            )
+    for worlds, names in OF_ONE_WORLD.items():
+        given = [name for name in names if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if world in worlds.split(" and ") or not given:
+            continue
+        option = "--" + given[0].replace("_", "-")
+        advice = f"leave it out, or leave --{world} out" if world != "cores" else f"give --{worlds} too"
+        raise click.UsageError(f"{option} says nothing about {WORLDS[world]}; {advice}")
 
 
 def policy_names(text: str) -> list[str]:
