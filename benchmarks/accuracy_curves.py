@@ -27,7 +27,7 @@ from relaqs.training import (
 PASSES = 60
 HELD_OUT = 0.25
 PARTITIONS = 16
-ROWS = 8000
+ROWS = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def _lay_out(folder: Path, seed: int) -> list[str]:
 
 def _jobs(table: str, seed: int) -> list[TrainingJob | MiniBatchTraining]:
     sql = f"SELECT * FROM {table}"
-    few = {"held_out": HELD_OUT, "tolerance": 0.0, "patience_passes": PASSES, "seed": seed}
+    few = {"held_out": HELD_OUT, "tolerance": 0.0, "patience_passes": PASSES, "seed": seed, "start_rows": 256}
     return [
         LogisticRegression(sql, "y", tolerance=1e-12),
         LinearSVM(sql, "y", tolerance=1e-12),

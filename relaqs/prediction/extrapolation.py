@@ -36,10 +36,10 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
 FEWEST = 4  # accuracies, before which nothing is said
 NOISE = 0.005  # assumed of an accuracy, and worth one observation
-DRIFT = 0.35  # what no curve knows: this part of the newest changes, over a factor of e of the passes
-DRIFT_LEAST = 0.004  # at least so much
-GAIN_DOUBT = 0.25  # the part of a predicted gain that may not come
-RECENCY = 1.0  # an observation counts as its place among the passes to this power
+DRIFT = 0.6  # what no curve knows: this part of the newer half's range, over a factor of e of the passes
+DRIFT_LEAST = 0.002  # of accuracy, at least
+GAIN_DOUBT = 0.5  # standard deviation of a predicted gain, as a part of it
+RECENCY = 3.0  # an observation counts as its place among the passes to this power
 
 
 @dataclass(frozen=True, slots=True, eq=False)

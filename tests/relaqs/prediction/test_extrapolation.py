@@ -73,9 +73,9 @@ def test_too_few_accuracies_are_refused() -> None:
 
 
 def test_a_run_is_at_its_best_when_it_is_flat_and_not_while_it_rises() -> None:
-    x = np.arange(1.0, 31)
-    noise = np.random.default_rng(5).normal(scale=1e-3, size=(3, 30))
-    curves = np.stack([np.full(30, 0.9), 0.9 - 0.4 / x**0.4, 0.9 - 0.4 * np.exp(-x / 3)]) + noise
+    x = np.arange(1.0, 41)
+    noise = np.random.default_rng(5).normal(scale=1e-3, size=(3, 40))
+    curves = np.stack([np.full(40, 0.9), 0.9 - 0.4 / x**0.4, 0.9 - 0.4 * np.exp(-x / 3)]) + noise
     required, most = np.full(3, np.nan), np.full(3, 60.0)
     assert accuracy_ahead(curves, required, most).is_best.tolist() == [True, False, True]
 
