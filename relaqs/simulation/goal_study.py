@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -77,21 +78,39 @@ class GoalCase:
 
 def run_goal_case(case: GoalCase, circumstances: dict[str, Any], stopwatch: Callable[[], float]) -> GoalRun:
     """Return the record of one case. The same case gives the same record but for the time of decisions."""
-    arrivals = poisson_arrivals(
-        np.random.default_rng([case.seed, _ARRIVALS]), case.jobs, case.mean_arrival_seconds
-    )
-    workload = runs_with_goals(
-        np.random.default_rng([case.seed, _JOBS]),
-        arrivals,
-        core_seconds=case.core_seconds,
-        deadlines=case.deadlines,
-        capacity_cores=case.capacity_cores,
-        may_stop=case.stop != "none",
+    workload = _workload(
+        case.seed,
+        case.jobs,
+        case.mean_arrival_seconds,
+        case.core_seconds,
+        case.capacity_cores,
+        case.deadlines,
+        case.stop != "none",
     )
     run = simulate(
         workload, make_policy(case.carried_out), case.capacity_cores, case.options, stopwatch=stopwatch
     )
     return _record(case, workload, run, circumstances)
+
+
+@lru_cache(maxsize=8)  # policies are compared on the same one
+def _workload(
+    seed: int,
+    jobs: int,
+    mean_arrival_seconds: float,
+    core_seconds: float,
+    capacity_cores: float,
+    deadlines: DeadlineRule,
+    may_stop: bool,
+) -> Workload:
+    return runs_with_goals(
+        np.random.default_rng([seed, _JOBS]),
+        poisson_arrivals(np.random.default_rng([seed, _ARRIVALS]), jobs, mean_arrival_seconds),
+        core_seconds=core_seconds,
+        deadlines=deadlines,
+        capacity_cores=capacity_cores,
+        may_stop=may_stop,
+    )
 
 
 def _record(case: GoalCase, workload: Workload, run: Run, circumstances: dict[str, Any]) -> GoalRun:

@@ -9,6 +9,8 @@ from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.prediction.accuracy_ahead import accuracy_ahead
 
+JOBS_AT_ONCE = 8  # what is foreseen after all their steps is some tens of megabytes
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobGoals:
@@ -45,10 +47,13 @@ class JobGoals:
         jobs, steps = accuracy.shape
         last = np.isfinite(accuracy).sum(axis=1).astype(np.float64)
         is_best, work_needed = np.zeros((jobs, steps), dtype=bool), np.full((jobs, steps), np.nan)
-        for step in range(steps):
-            seen = np.where(np.arange(steps) <= step, accuracy, np.nan)
-            ahead = accuracy_ahead(seen[:, : step + 1], required, last)
-            is_best[:, step], work_needed[:, step] = ahead.is_best, ahead.passes_needed
+        is_seen = np.tri(steps, dtype=bool)  # after each step
+        for first in range(0, jobs, JOBS_AT_ONCE):
+            few = slice(first, first + JOBS_AT_ONCE)
+            seen = np.where(is_seen, accuracy[few, None, :], np.nan).reshape(-1, steps)
+            ahead = accuracy_ahead(seen, np.repeat(required[few], steps), np.repeat(last[few], steps))
+            is_best[few] = ahead.is_best.reshape(-1, steps)
+            work_needed[few] = ahead.passes_needed.reshape(-1, steps)
         allowed = np.full(jobs, may_stop)
         return cls(accuracy, required, deadline_seconds, urgency, allowed, is_best, work_needed)
 
