@@ -18,11 +18,12 @@ from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
-from relaqs.executors import Executor, ThreadExecutor
+from relaqs.executors import Executor
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.status import ClusterStatus
 from relaqs.jobs.stopwatch import Stopwatch
+from relaqs.pacing.paces_loops import PacesLoops
 from relaqs.queries.assembly import assembled_query
 from relaqs.queries.databases import Databases
 from relaqs.queries.online_query import OnlineQuery
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
     from relaqs_engine.layouts.sources import TableSource
     from relaqs_engine.sql.constants import Parameters
 
-    from relaqs.pacing.pacer import Pacer
-    from relaqs.pacing.query_pacer import QueryPacer
     from relaqs.queries.background_layout import LayoutProgress
     from relaqs.training.elastic.protocol import MiniBatchTraining
+    from relaqs.training.goals import StopWord
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
     from relaqs.training.start import Batch
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
-class Session:
+class Session(PacesLoops):
     """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
@@ -62,6 +62,8 @@ class Session:
     ...     print(db)
     <Session of numbers: 1 thread in this process>
     """
+
+    _planner: Planner
 
     def __init__(
         self,
@@ -413,6 +415,12 @@ class Session:
         timeout: float | None = None,
         max_steps: int | None = None,
         chart_pixels: int | None = None,
+        deadline: float | None = None,
+        accuracy: float | None = None,
+        urgency: float = 1.0,
+        stop: StopWord = "iterations",
+        may_stop: Sequence[StopWord] = (),
+        held_out: float | None = None,
     ) -> TrainingRun:
         """Start training a model on the rows of the job's SELECT, and return its handle at once.
 
@@ -428,6 +436,16 @@ class Session:
             max_steps: stop after this many passes over the data.
             chart_pixels: the height of a chart of losses. Training stops when the last three passes made no
                 visible change in it.
+            deadline: the seconds in which the accuracy, the target or the end is wanted. Policies see it, and
+                `deadlines` serves by it. The run goes on then; `timeout` would end it.
+            accuracy: the share of held-out rows that a classifier must tell rightly, such as 0.95.
+            urgency: how much its deadline counts beside those of others, from 1 to 10.
+            stop: when it stops by itself: "iterations", "best" when no better accuracy is to be expected, or
+                "required" at `accuracy`.
+            may_stop: which of "best" and "required" the policy `load_control` may choose for it when there
+                are too few cores.
+            held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
+                pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
 
         Raises:
             SqlError: its SELECT is wrong.
@@ -443,83 +461,16 @@ class Session:
         >>> round(float(run.result().coef_[0]), 3)
         3.0
         """
+        from relaqs.training.goals import TrainingGoals
         from relaqs.training.run import TrainingOptions
         from relaqs.training.start import planned_rows, training_run
 
-        options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels)
+        goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)
+        options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels, goals)
         plan, databases = planned_rows(job, self), self._databases.tasks
         run = training_run(job, plan, self._catalog, databases, self._executor, options, self._running, batch)
         run.start()
         return run
-
-    def pace(self, *, priority: float = 1.0, target_loss: float | None = None, name: str = "a loop") -> Pacer:
-        """Let a loop of your own take turns with other work: in its `with`, call `pacer.report(loss)`.
-
-        Args:
-            priority: the loop's weight beside queries and training.
-            target_loss: the loss at which `report` says to stop.
-            name: for people.
-
-        Raises:
-            UnsupportedError: on a cluster, whose cores a loop of this process does not use.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> with db.pace(target_loss=0.3) as pacer:
-        ...     step = 1
-        ...     while pacer.report(1 / step):
-        ...         step += 1
-        >>> pacer.losses[-1] <= 0.3
-        True
-        """
-        from relaqs.pacing.pacer import Pacer
-
-        self._check_can_pace()
-        return Pacer(
-            self._executor, priority=priority, target_loss=target_loss, name=name, running=self._running
-        )
-
-    def pace_query(
-        self,
-        columns: Sequence[str],
-        *,
-        priority: float = 1.0,
-        target: float | str | None = None,
-        name: str = "a query",
-    ) -> QueryPacer:
-        """Let another incremental query engine take turns: it calls `pacer.report_result(table, fraction)`.
-
-        Args:
-            columns: the approximate columns of its results that count.
-            priority: its weight beside other jobs.
-            target: the relative error at which `report_result` says to stop.
-            name: for people, such as the SQL.
-
-        Raises:
-            UnsupportedError: on a cluster, as `pace` does.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> with db.pace_query(["late"], target="5%") as pacer:
-        ...     pacer.report_result({"airport": ["JFK"], "late": [12.1]}, 0.1, error=0.2)
-        True
-        """
-        from relaqs.pacing.query_pacer import QueryPacer
-
-        self._check_can_pace()
-        return QueryPacer(
-            self._executor, columns, priority=priority, target=target, name=name, running=self._running
-        )
-
-    def _check_can_pace(self) -> None:
-        self._planner.check_open()
-        if not isinstance(self._executor, ThreadExecutor):
-            raise UnsupportedError(
-                f"a loop of this process cannot take turns with {self._executor.describe()}; pace it in a "
-                "session without a cluster"
-            )
 
     def status(self) -> ClusterStatus:
         """Return how every job stands that shares these cores: shares, use, quality so far and ahead.

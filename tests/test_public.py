@@ -17,7 +17,7 @@ import relaqs
 import relaqs.dbapi
 import relaqs.old_paths
 from relaqs.policies import Policy
-from relaqs.training import MiniBatchTraining, Training, TrainingJob
+from relaqs.training import MiniBatchTraining, TellsClasses, Training, TrainingJob
 from tests.test_house import PACKAGES, python_files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,6 +28,7 @@ PYTHONS_OWN = ("builtins", "datetime")  # homes of classes that are public under
 PROMISES = (
     MiniBatchTraining,
     Policy,
+    TellsClasses,
     Training,
     TrainingJob,
 )  # what they say of a method holds for every class that has it

@@ -55,6 +55,9 @@ def _job(job: JobStatus, shown: Shown) -> ClusterJob:
         slots=job.slots,
         batch_rows=job.batch_rows,
         rescales=job.rescales,
+        due=job.deadline_seconds_left,
+        accuracy=job.accuracy,
+        accuracy_required=job.accuracy_required,
     )
 
 

@@ -130,6 +130,8 @@ class ClusterJob:
         core_seconds_left: what the job still needs. None where unknown.
         slots, batch_rows, rescales: of a model in training whose ranks live in workers: the slots it holds,
             the rows of a step, and how often these changed. None for other jobs.
+        due: seconds until its deadline, negative once that is over. None without one.
+        accuracy, accuracy_required: of a classifier in training: what it has and what it must have.
     """
 
     id: str
@@ -149,6 +151,9 @@ class ClusterJob:
     slots: int | None = None
     batch_rows: int | None = None
     rescales: int | None = None
+    due: float | None = None
+    accuracy: float | None = None
+    accuracy_required: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ def status(address: str, security: dict[str, str] | None, watch: bool, output: s
 
     share and used are cores; quality is the relative error of a query or the loss of a training run; core-s
     and left are core-seconds, used so far and predicted until the target or the end. Models in training by
-    mini-batches have slots, the rows of a batch, and how often these changed.
+    mini-batches have slots, the rows of a batch, and how often these changed. accuracy is what a classifier
+    has and what it must have; due is the time until a deadline.
     """
     executor = open_executor(address, security=security)
     try:

@@ -23,9 +23,10 @@ from relaqs.records.placed_comparison import PlacedRow, compare_placed, settings
 from relaqs.records.placed_run import PlacedRun
 from relaqs.records.store import json_value
 from relaqs.simulation.placed.moves import MoveCosts
-from relaqs.simulation.placed.placed_study import STOPS, PlacedCase, run_placed_case
+from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
 from relaqs.simulation.placed.simulator import PlacedRules
 from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
+from relaqs.simulation.stop_rules import StopRule
 
 PLACED_POLICY_NAMES = "mlfs,mlf_h,tiresias,fair"
 PERIOD_SECONDS, RESTART_SECONDS, NODES = 60.0, 5.0, 20
@@ -53,7 +54,7 @@ class PlacedOptions:
 
     placed: str
     policies: str | None
-    stop: str
+    stops: Sequence[StopRule]
     philly: Path | None
     nodes: int | None
     devices: int
@@ -76,7 +77,8 @@ def simulate_placed_jobs(
     )
     scenario = scenario_of(options.placed, options.philly, nodes * options.devices)
     cases = [
-        PlacedCase(name, seed, scenario, options.stop, nodes, options.devices, rules)
+        PlacedCase(name, seed, scenario, stop, nodes, options.devices, rules)
+        for stop in options.stops
         for seed in range(options.seeds)
         for name in placed_policy_names(options.policies or PLACED_POLICY_NAMES)
     ]
@@ -125,17 +127,11 @@ def print_placed(runs: Sequence[PlacedRun], output: str) -> None:
             click.echo(json.dumps(json_value(values), allow_nan=False))
 
 
-STOP_WORDS = dict(
-    zip(
-        STOPS,
-        (
-            "only a policy's own rule stops jobs early",
-            "every policy stops jobs early by the same rule",
-            "no job stops early",
-        ),
-        strict=True,
-    )
-)
+STOP_WORDS = {
+    "own": "only a policy's own rule stops jobs early",
+    "same": "every policy stops jobs early by the same rule",
+    "none": "no job stops early",
+}
 
 
 def title_of_placed(runs: Sequence[PlacedRun]) -> str:

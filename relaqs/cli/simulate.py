@@ -17,25 +17,21 @@ if TYPE_CHECKING:
 RECORDS = "simulate.jsonl"
 POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
-WORLDS = {"cores": "shared cores", "gangs": "elastic jobs", "placed": "placed jobs"}
+STUDIES = {  # options that begin a study of its own, and what it is about
+    "gangs": "elastic jobs",
+    "placed": "placed jobs",
+    "goals": "runs with goals",
+}
+WORLDS = {"cores": "shared cores", **STUDIES}
 ONLY_FOR = {  # an option says something in these worlds alone
     **dict.fromkeys(("nodes", "slots", "rescale"), ("gangs", "placed")),
     **dict.fromkeys(("failures", "repair", "stragglers", "spike"), ("gangs",)),
-    **dict.fromkeys(("stop", "philly"), ("placed",)),
-    **dict.fromkeys(("arrival", "epochs_only"), ("cores", "gangs")),
+    **dict.fromkeys(("philly",), ("placed",)),
+    **dict.fromkeys(("stop",), ("goals", "placed")),
+    **dict.fromkeys(("arrival", "epochs_only"), ("cores", "gangs", "goals")),
+    **dict.fromkeys(("cores", "servers", "jobs", "core_seconds"), ("cores", "goals")),
     **dict.fromkeys(
-        (
-            "cores",
-            "servers",
-            "jobs",
-            "arrivals",
-            "core_seconds",
-            "training",
-            "traces",
-            "cost_scale",
-            "most_cores",
-            "validate",
-        ),
+        ("arrivals", "training", "traces", "cost_scale", "most_cores", "validate"),
         ("cores",),
     ),
 }
@@ -64,11 +60,10 @@ ONLY_FOR = {  # an option says something in these worlds alone
 )
 @click.option(
     "--stop",
-    type=click.Choice(["own", "same", "none"]),
-    default="own",
-    show_default=True,
-    help="Who may end a job before its last iteration, for --placed: policies that have a rule of their own, "
-    "every policy by the same rule, or none.",
+    metavar="RULES",
+    help="Who may end a job early, for --goals and --placed, comma-separated. `own`: only a policy with a "
+    "rule of its own, which is load_control, mlfs and mlfs_h; `same`: every policy by that rule; `none`: "
+    "nobody. Default: own,same,none; own with --placed.",
 )
 @click.option(
     "--philly",
@@ -129,6 +124,12 @@ ONLY_FOR = {  # an option says something in these worlds alone
     metavar="JOBS",
     help="So many of the 50 jobs come at once, for --gangs table2.",
 )
+@click.option(
+    "--goals",
+    type=click.Choice(["paper", "tight"]),
+    help="Training runs with deadlines, accuracies and urgency instead. `tight`: a deadline is 1.1 to 3 "
+    "times what a run takes alone; `paper`: mostly half an hour to a day, as in the evaluation of MLFS.",
+)
 @click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
 @click.option(
     "--servers",
@@ -186,7 +187,8 @@ ONLY_FOR = {  # an option says something in these worlds alone
     "--epoch",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs and --placed.",
+    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs, --placed and "
+    "--goals.",
 )
 @click.option(
     "--epochs-only/--at-once",
@@ -214,7 +216,7 @@ def simulate(
     policies: str | None,
     gangs: str | None,
     placed: str | None,
-    stop: str,
+    stop: str | None,
     philly: Path | None,
     nodes: int,
     slots: int,
@@ -223,6 +225,7 @@ def simulate(
     repair: float,
     stragglers: float,
     spike: int,
+    goals: str | None,
     cores: float,
     jobs: int,
     arrival: str | None,
@@ -248,20 +251,20 @@ def simulate(
     slot policies share simulated machines among elastic jobs. With --placed, policies place the parts of
     models on devices.
     """
-    if gangs is not None and placed is not None:
-        raise click.UsageError("--gangs and --placed are two studies; give one of them")
-    _refuse_what_does_not_belong(
-        context, "gangs" if gangs is not None else "placed" if placed is not None else "cores"
-    )
+    studies = [name for name in STUDIES if _is_given(context, name)]
+    if len(studies) > 1:
+        raise click.UsageError(f"--{studies[0]} and --{studies[1]} are two studies; give one of them")
+    _refuse_what_does_not_belong(context, studies[0] if studies else "cores")
     records = None if out is None else out / RECORDS
     if placed is not None:
         from relaqs.cli.placed import PlacedOptions, simulate_placed_jobs
+        from relaqs.cli.studies import stop_rules
 
         simulate_placed_jobs(
             PlacedOptions(
                 placed=placed,
                 policies=policies,
-                stop=stop,
+                stops=stop_rules(stop or "own"),
                 philly=philly,
                 nodes=nodes if _is_given(context, "nodes") else None,
                 devices=slots,
@@ -301,10 +304,31 @@ def simulate(
             output,
         )
         return
-    from relaqs.cli.studies import print_runs, run_cases
+    from relaqs.cli.studies import print_runs, run_cases, stop_rules
     from relaqs.simulation.simulator import Options
     from relaqs.simulation.study import Case, JobMix
 
+    if goals is not None:
+        from relaqs.cli.goals import POLICIES as GOAL_POLICIES
+        from relaqs.cli.goals import GoalOptions, simulate_goals
+
+        simulate_goals(
+            GoalOptions(
+                deadlines=goals,
+                policies=policy_names(policies or GOAL_POLICIES),
+                stops=stop_rules(stop or "own,same,none"),
+                jobs=jobs,
+                arrival=arrival,
+                core_seconds=core_seconds,
+                cores=cores,
+                seeds=seeds,
+                options=Options(epoch or 60.0, jobs <= MANY_JOBS if epochs_only is None else not epochs_only),
+            ),
+            records,
+            processes,
+            output,
+        )
+        return
     if validate is not None:
         from relaqs.cli.validate import validate as print_agreement
 
@@ -345,7 +369,8 @@ def _refuse_what_does_not_belong(context: click.Context, world: str) -> None:
     for name, worlds in ONLY_FOR.items():
         if world not in worlds and _is_given(context, name):
             option = "--" + name.replace("_", "-")
-            hint = f"give --{worlds[0]} too" if world == "cores" else f"leave it out, or leave --{world} out"
+            where = " or ".join(f"--{each}" for each in worlds)
+            hint = f"give {where} too" if world == "cores" else f"leave it out, or leave --{world} out"
             raise click.UsageError(f"{option} says nothing about {WORLDS[world]}; {hint}")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self, TypeVar, cast, get_args
 
 import click
 from rich.console import Console
@@ -23,6 +23,7 @@ from relaqs.executors.threads import usable_cores
 from relaqs.records import RecordFile, ScheduleRun, circumstances
 from relaqs.records.comparison import compare, settings
 from relaqs.records.store import json_value
+from relaqs.simulation.stop_rules import StopRule
 from relaqs.simulation.study import Case, run_case
 
 WIDTH = 120  # columns of a table where no terminal says how many there are
@@ -146,3 +147,12 @@ def print_runs(runs: Sequence[ScheduleRun], output: str) -> None:
         setting = title_of(group)
         for row in compare(group):
             click.echo(json.dumps(json_value({"setting": setting, **plain(row)}), allow_nan=False))
+
+
+def stop_rules(text: str) -> list[StopRule]:
+    """Return the stop rules named in a comma-separated list, each once. Raises BadParameter."""
+    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        if word not in get_args(StopRule):
+            raise click.BadParameter(f"{word!r} is none of own, same and none", param_hint="--stop")
+    return cast("list[StopRule]", words)

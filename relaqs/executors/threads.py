@@ -183,7 +183,7 @@ class ThreadExecutor:
         if self._desk.is_due(now_seconds, self._cores):
             for job in self._desk.share_out(now_seconds, self._cores):
                 if (driver := self._drivers.get(job)) is not None:
-                    driver.stop()
+                    driver.end_by_plan()
 
     def _check_open(self) -> None:
         if self._is_closed:

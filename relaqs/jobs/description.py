@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from relaqs.sharing.goals import NO_GOALS, Goals
 from relaqs.sharing.view import Kind
 
 
@@ -22,8 +23,9 @@ class JobDescription:
         work_total: the work at the job's end, in the unit of its reports: 1.0 of the rows, or a number of
             steps; inf: it is not known.
         target: the error or loss at which the job may stop.
-        deadline_seconds: the time after its entry by which the user wants the target reached. Policies see
-            it; those of this package do not use it.
+        deadline_seconds: the time after its entry by which the user wants the target, the accuracy or the
+            end reached.
+        goals: the accuracy that is required, how urgent that is, and when the job may stop.
         user: who asked for the job, "" where nobody was named.
         user_cores_most: what is planned for all jobs of this user together.
         costs_grow: each step costs more than the one before, because undecided rows are kept and read again.
@@ -38,6 +40,7 @@ class JobDescription:
     work_total: float = 1.0
     target: float | None = None
     deadline_seconds: float = math.inf
+    goals: Goals = NO_GOALS
     costs_grow: bool = False
     user: str = ""
     user_cores_most: float = math.inf

@@ -19,7 +19,7 @@ Done = Callable[[TaskResult], None]
 class Stoppable(Protocol):
     """What drives a job, as its executor sees it: it can be asked to end the job."""
 
-    def stop(self) -> None:
+    def end_by_plan(self) -> None:
         """Ask the job to end. It must return at once, not raise, and not call the executor."""
         ...
 

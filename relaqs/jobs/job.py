@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
+from relaqs.sharing.goals import AccuracySoFar
+
 
 class Work(Protocol):
     """What a task does on a worker: picklable, pure, and safe to run again after a worker's death."""
@@ -111,6 +113,7 @@ class StepReport:
         is_final: no step follows.
         progress: how far the result moved with this step, in [0, 1], by a metric of `relaqs.progress`; NaN
             where it was not measured.
+        accuracy: of a training run that measures it.
     """
 
     step: int
@@ -119,6 +122,7 @@ class StepReport:
     core_seconds: float
     is_final: bool
     progress: float = math.nan
+    accuracy: AccuracySoFar | None = None
 
 
 @runtime_checkable

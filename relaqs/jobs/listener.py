@@ -49,8 +49,9 @@ class Successor:
 class Listener:
     """Does nothing at any event. Owners of jobs override what they care for.
 
-    All methods but `timed_out` run on the runner's thread, and an exception in one of them fails the job. But
-    `ended` must not raise, and an exception in `timed_out` fails nothing: the job is stopped all the same.
+    All methods but `timed_out` and `ended_by_plan` run on the runner's thread, and an exception in one of
+    them fails the job. But `ended` must not raise, and an exception in `timed_out` fails nothing: the job is
+    stopped all the same.
     """
 
     def should_stop(self, report: StepReport) -> bool:
@@ -67,6 +68,9 @@ class Listener:
 
     def timed_out(self) -> None:
         """The job's time is over. The runner stops it next. Runs on a thread of its own."""
+
+    def ended_by_plan(self) -> None:
+        """A plan of the policy ends the job. The runner stops it next. Called from any thread."""
 
     def ended(self, state: RunState, error: BaseException | None) -> None:
         """The run is over and its cores are free. Called once."""

@@ -118,6 +118,13 @@ class JobRunner:
         self._is_stopping = True
         self._mailbox.put(None)
 
+    def end_by_plan(self) -> None:
+        """Ask the job to end because a plan of the policy ends it. As `stop`."""
+        try:
+            self._listener.ended_by_plan()
+        finally:
+            self.stop()
+
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Return whether the job is over, its cores free and every callback made, by then."""
         if threading.current_thread() is self._thread:

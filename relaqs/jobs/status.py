@@ -34,6 +34,10 @@ class JobStatus:
         slots: those that a gang holds now; None where the job is none (see `relaqs.training`).
         batch_rows: the rows of a gang's steps.
         rescales: how often a gang's slots or rows have changed.
+        deadline_seconds_left: until its user wants it done, negative once that is over; None: no hurry.
+        urgency: from 1 to 10, how much that counts.
+        accuracy: of a classifier in training, after its last pass; None where it is not measured.
+        accuracy_required: what its user wants, None where nothing.
 
     >>> import duckdb, relaqs
     >>> layout = relaqs.shuffle(duckdb.sql("FROM range(10_000) AS t(x)"), "data/numbers", force=True)
@@ -65,6 +69,10 @@ class JobStatus:
     slots: int | None = None
     batch_rows: int | None = None
     rescales: int | None = None
+    deadline_seconds_left: float | None = None
+    urgency: float = 1.0
+    accuracy: float | None = None
+    accuracy_required: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

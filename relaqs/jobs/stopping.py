@@ -20,6 +20,10 @@ class StopReason(StrEnum):
     TARGET = "target reached"
     TIME = "time is up"
     NO_VISIBLE_CHANGE = "no visible change"
+    REQUIRED_ACCURACY = "required accuracy reached"
+    BEST_ACCURACY = "best accuracy reached"
+    OUT_OF_REACH = "required accuracy out of reach"
+    OVERLOAD = "good enough, and the cluster is overloaded"
 
 
 @dataclass(frozen=True, slots=True)

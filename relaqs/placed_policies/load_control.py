@@ -17,7 +17,7 @@ from relaqs.placed_policies.overload import cluster_load
 
 
 @dataclass(frozen=True, slots=True)
-class LoadControl:
+class PlacedLoadControl:
     """A policy whose jobs may end early, once they have the accuracy that their users need.
 
     While the cluster is overloaded, they end then. It is so if a part waits after the plan, or if the mean
@@ -86,9 +86,9 @@ class Mlfs:
         return "mlfs"
 
     @property
-    def control(self) -> LoadControl:
+    def control(self) -> PlacedLoadControl:
         """The rule by which jobs end early."""
-        return LoadControl(self.inner, self.control_limit)
+        return PlacedLoadControl(self.inner, self.control_limit)
 
     def plan(self, view: PlacedView) -> PlacedPlan:
         return self.control.plan(view)

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from relaqs.policies.deadlines import Deadlines
     from relaqs.policies.fair import Fair
     from relaqs.policies.fifo import Fifo
     from relaqs.policies.index import Index
     from relaqs.policies.least_attained_service import LeastAttainedService
+    from relaqs.policies.load_control import LoadControl
     from relaqs.policies.max_min import MaxMin
     from relaqs.policies.max_sum import MaxSum
     from relaqs.policies.milestones import Milestones
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from relaqs.policies.weighted_fair import WeightedFair
     from relaqs.sharing.division import Contest, divide, without_quality
     from relaqs.sharing.fill import fill_evenly, fill_in_order
+    from relaqs.sharing.goals import Stop
     from relaqs.sharing.history import History, Observation
     from relaqs.sharing.outlook import fit_quality_curves
     from relaqs.sharing.plan import Plan
@@ -41,6 +44,7 @@ __all__ = [
     "DEFAULT_POLICY",
     "POLICIES",
     "Contest",
+    "Deadlines",
     "Fair",
     "Fifo",
     "History",
@@ -49,6 +53,7 @@ __all__ = [
     "Jobs",
     "Kind",
     "LeastAttainedService",
+    "LoadControl",
     "MaxMin",
     "MaxSum",
     "Milestones",
@@ -57,6 +62,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "ShortestRemainingTime",
+    "Stop",
     "Utility",
     "UtilityFunction",
     "View",
@@ -75,6 +81,7 @@ __getattr__, __dir__ = on_first_use(
     __name__,
     {
         "Contest": "relaqs.sharing.division",
+        "Deadlines": "relaqs.policies.deadlines",
         "DEFAULT_POLICY": "relaqs.policies.registry",
         "Fair": "relaqs.policies.fair",
         "Fifo": "relaqs.policies.fifo",
@@ -84,6 +91,7 @@ __getattr__, __dir__ = on_first_use(
         "Jobs": "relaqs.sharing.view",
         "Kind": "relaqs.sharing.view",
         "LeastAttainedService": "relaqs.policies.least_attained_service",
+        "LoadControl": "relaqs.policies.load_control",
         "MaxMin": "relaqs.policies.max_min",
         "MaxSum": "relaqs.policies.max_sum",
         "Milestones": "relaqs.policies.milestones",
@@ -93,6 +101,7 @@ __getattr__, __dir__ = on_first_use(
         "Policy": "relaqs.sharing.policy",
         "PolicyError": "relaqs.policies.registry",
         "ShortestRemainingTime": "relaqs.policies.shortest_remaining_time",
+        "Stop": "relaqs.sharing.goals",
         "Utility": "relaqs.policies.utility",
         "UtilityFunction": "relaqs.policies.utility",
         "View": "relaqs.sharing.view",

@@ -83,9 +83,10 @@ class Index:
 
     def plan(self, view: View) -> Plan:
         reserved = without_quality(view.jobs) if self.new_first else ~is_predictable(view.jobs)
-        return divide(view, self._share_out, minimum_share=self.minimum_share, reserved=reserved)
+        return divide(view, self.share_out, minimum_share=self.minimum_share, reserved=reserved)
 
-    def _share_out(self, contest: Contest) -> FloatArray:
+    def share_out(self, contest: Contest) -> FloatArray:
+        """Return what each job of the contest gets on top of its floor, shape (J,)."""
         hopes = Hopes(contest, normalised=self.normalised)
 
         def gains(chosen: IntArray, units: FloatArray) -> FloatArray:

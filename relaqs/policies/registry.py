@@ -30,6 +30,8 @@ POLICIES: Plugins[type[Policy]] = Plugins(
         "index": "relaqs.policies.index:Index",
         "milestones": "relaqs.policies.milestones:Milestones",
         "utility": "relaqs.policies.utility:Utility",
+        "deadlines": "relaqs.policies.deadlines:Deadlines",
+        "load_control": "relaqs.policies.load_control:LoadControl",
     },
 )
 

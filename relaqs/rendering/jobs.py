@@ -12,9 +12,10 @@ WIDE = 100  # columns of a screen, from which all is shown
 _WORDS = ("kind", "state", "client")
 _NAMES = (
     *(*_WORDS, "weight", "share", "used", "slots", "batch", "rescales"),
-    *("quality", "target", "done", "core-s", "left"),
+    *("quality", "target", "accuracy", "due", "done", "core-s", "left"),
 )
 _OF_GANGS = {"slots", "batch", "rescales"}  # shown where there is a gang
+_OF_GOALS = {"accuracy", "due"}  # shown where a job has one
 # On a narrow screen, whose numbers must not be cut.
 _LEFT_OUT = {"client", "weight", "target", "core-s", "batch", "rescales"}
 
@@ -34,6 +35,7 @@ def status_table(status: ClusterStatus, width: int = WIDE) -> Table:
     rows = [_cells(job) for job in status.jobs]
     table.add_column("job", min_width=8, max_width=NAME_WIDTH, no_wrap=True, overflow="ellipsis")
     unused = set() if any(job.slots is not None for job in status.jobs) else _OF_GANGS
+    unused |= {name for name in _OF_GOALS if not any(cells[name] for cells in rows)}
     left_out = unused if width >= WIDE else unused | _LEFT_OUT
     names = [name for name in _NAMES if name not in left_out]
     for name in names:
@@ -61,10 +63,18 @@ def _cells(job: JobStatus) -> dict[str, str]:
         "rescales": _number(job.rescales),
         "quality": _quality(job, job.quality),
         "target": _quality(job, job.target),
+        "accuracy": _accuracy(job),
+        "due": "" if job.deadline_seconds_left is None else f"{job.deadline_seconds_left:.0f} s",
         "done": f"{job.work_done:.0%}" if job.work_total == 1.0 else f"{job.work_done:.0f} steps",
         "core-s": f"{job.attained_core_seconds:.1f}",
         "left": "" if left is None else f"{left:.1f}",
     }
+
+
+def _accuracy(job: JobStatus) -> str:
+    """Return the accuracy so far, and behind a stroke the one that is required."""
+    parts = [job.accuracy, job.accuracy_required]
+    return " / ".join(f"{each:.1%}" for each in parts if each is not None)
 
 
 def _number(value: int | None) -> str:

@@ -11,6 +11,7 @@ from relaqs_bootstrap.arrays import FloatArray
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
 from relaqs.scheduling.usage import Usage
+from relaqs.sharing.goals import AccuracySoFar, Stop
 from relaqs.sharing.history import History, Observation
 from relaqs.sharing.view import JobView, Kind
 
@@ -47,6 +48,7 @@ class Account:
     history: History = field(default_factory=History)
     ahead: StepAhead = StepAhead()
     curve: QualityCurve | None = None
+    accuracy: AccuracySoFar | None = None
     attained_core_seconds: float = 0.0
     newest: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=KEPT_STEPS))
     _reported_core_seconds: float = 0.0
@@ -67,6 +69,7 @@ class Account:
     def take(self, report: StepReport) -> None:
         """Note a folded step. One that says nothing, like a first look at training data, only costs."""
         self._reported_core_seconds += report.core_seconds
+        self.accuracy = report.accuracy or self.accuracy
         trains = self.description.kind is Kind.TRAINING
         if trains and not math.isfinite(report.quality):
             return
@@ -82,7 +85,8 @@ class Account:
 
     def view(self, cores_most: float | None = None) -> JobView:
         """Return what a policy sees of the job. cores_most: less than its own, where its user has a quota."""
-        described = self.description
+        described, goals = self.description, self.description.goals
+        accuracy = self.accuracy or AccuracySoFar(math.nan)
         return JobView(
             id=described.id,
             kind=described.kind,
@@ -98,4 +102,12 @@ class Account:
             attained_core_seconds=self.attained_core_seconds,
             target=math.nan if self.target is None else self.target,
             deadline_seconds=self.arrived_seconds + described.deadline_seconds,
+            urgency=goals.urgency,
+            accuracy=accuracy.newest,
+            accuracy_required=goals.accuracy,
+            is_best=accuracy.is_best,
+            work_needed=accuracy.work_needed,
+            stop=goals.stop,
+            may_stop_best=goals.may_end(Stop.BEST),
+            may_stop_required=goals.may_end(Stop.REQUIRED),
         )

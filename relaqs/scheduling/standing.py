@@ -92,6 +92,10 @@ def _status(
         history=tuple(account.newest),
         predicted=predicted,
         user=described.user,
+        deadline_seconds_left=_known(account.arrived_seconds + described.deadline_seconds - now_seconds),
+        urgency=described.goals.urgency,
+        accuracy=None if account.accuracy is None else account.accuracy.newest,
+        accuracy_required=_known(described.goals.accuracy),
     )
 
 

@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.prediction.curves import Curves
+from relaqs.sharing.goals import Stop
 from relaqs.sharing.history import History
 
 
@@ -45,8 +47,16 @@ class JobView:
         spent_core_seconds: what the job has used of the next step already.
         attained_core_seconds: what the job has used since it came.
         target: the error or loss at which the job may stop.
-        deadline_seconds: when the user wants the target reached (`within=`), on the view's clock; inf: no
-            time was given. The policies here do not look at it. A policy of your own can (`Policy`).
+        deadline_seconds: when the user wants the target, the accuracy or the end reached (`within=` of a
+            query, `deadline=` of training), on the view's clock; inf: no time was given.
+        urgency: from 1 to 10, how much the deadline counts.
+        accuracy: of a training run, after its last pass, a share of the rows held out.
+        accuracy_required: the accuracy that the user wants.
+        is_best: the run expects no better accuracy than it has had (`AccuracySoFar`).
+        work_needed: the work after which the run expects the required accuracy; inf: never.
+        stop: when the run stops by itself, a `Stop`.
+        may_stop_best, may_stop_required: whether it stops so by itself, or may be stopped so when there are
+            too few cores.
 
     >>> JobView("report", Kind.QUERY, arrival_seconds=3.0, weight=2.0).work_total
     1.0
@@ -66,6 +76,14 @@ class JobView:
     attained_core_seconds: float = 0.0
     target: float = math.nan
     deadline_seconds: float = math.inf
+    urgency: float = 1.0
+    accuracy: float = math.nan
+    accuracy_required: float = math.nan
+    is_best: bool = False
+    work_needed: float = math.nan
+    stop: Stop = Stop.ITERATIONS
+    may_stop_best: bool = False
+    may_stop_required: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.weight < math.inf:
@@ -105,6 +123,14 @@ class Jobs:
     attained_core_seconds: FloatArray
     target: FloatArray
     deadline_seconds: FloatArray
+    urgency: FloatArray
+    accuracy: FloatArray
+    accuracy_required: FloatArray
+    is_best: BoolArray
+    work_needed: FloatArray
+    stop: IntArray
+    may_stop_best: BoolArray
+    may_stop_required: BoolArray
     count: IntArray
     first_quality: FloatArray
     largest_change: FloatArray
@@ -123,8 +149,9 @@ class Jobs:
         histories = [row.history for row in rows]
         newest = np.stack([each.newest for each in histories] or [History().newest[:, :]])[: len(rows)]
         work, quality, core_seconds, progress = newest.transpose(2, 0, 1)
-        numbers = {
-            name: np.array([getattr(row, name) for row in rows], dtype=np.float64) for name in _NUMBERS
+        numbers: dict[str, Any] = {
+            name: np.array([getattr(row, name) for row in rows], dtype=_TYPES.get(name, np.float64))
+            for name in _NUMBERS
         }
         return cls(
             ids=tuple(row.id for row in rows),
@@ -160,6 +187,12 @@ class Jobs:
 
 
 _NUMBERS = tuple(each.name for each in fields(JobView) if each.name not in ("id", "kind", "history"))
+_TYPES: dict[str, type] = {
+    "is_best": bool,
+    "stop": np.int64,
+    "may_stop_best": bool,
+    "may_stop_required": bool,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
@@ -38,7 +40,10 @@ class JobColumns:
         )
         self._weight = workload.weight
         self._cores_most = workload.cores_most
-        self._work_total = np.where(self._kind == Kind.TRAINING, np.inf, 1.0)
+        trains = self._kind == Kind.TRAINING
+        self._goals = workload.goals
+        last = np.inf if workload.goals is None else self.steps
+        self._work_total = np.where(trains, last, 1.0)
         self._observed = np.full((4, count, WINDOW), np.nan)  # work, quality, core-seconds, progress
         self._first_quality = np.full(count, np.nan)
         self._largest_change = np.zeros(count)
@@ -124,8 +129,28 @@ class JobColumns:
         self._chosen[jobs], self._parameters[jobs] = curves.chosen, curves.parameters
         self._has_reported[jobs] = False
 
+    def _goal_columns(self, jobs: IntArray) -> dict[str, Any]:
+        goals, count = self._goals, len(jobs)
+        if goals is None:
+            unknown, none = np.full(count, np.nan), np.zeros(count, dtype=bool)
+            columns = {"accuracy": unknown, "accuracy_required": unknown, "work_needed": unknown}
+            stops = {"is_best": none, "may_stop_best": none, "may_stop_required": none}
+            no_hurry = {"deadline_seconds": np.full(count, np.inf), "urgency": np.ones(count)}
+            return columns | stops | no_hurry
+        accuracy, is_best, work_needed = goals.after(jobs, self.step[jobs])
+        return {
+            "deadline_seconds": self.arrival_seconds[jobs] + goals.deadline_seconds[jobs],
+            "urgency": goals.urgency[jobs],
+            "accuracy": accuracy,
+            "accuracy_required": goals.required[jobs],
+            "is_best": is_best,
+            "work_needed": work_needed,
+            "may_stop_best": goals.may_stop[jobs],
+            "may_stop_required": goals.may_stop[jobs],
+        }
+
     def _jobs(self, jobs: IntArray) -> Jobs:
-        unknown, unlimited = np.full(len(jobs), np.nan), np.full(len(jobs), np.inf)
+        unknown = np.full(len(jobs), np.nan)
         work, quality, core_seconds, progress = self._observed[:, jobs]
         reported = self.step[jobs] - 1
         paid = np.where(reported >= 0, self._cost_to(jobs, np.maximum(reported, 0)), 0.0)
@@ -142,7 +167,8 @@ class JobColumns:
             spent_core_seconds=np.maximum(self.attained_core_seconds[jobs] - paid, 0.0),
             attained_core_seconds=self.attained_core_seconds[jobs],
             target=unknown,
-            deadline_seconds=unlimited,
+            stop=np.zeros(len(jobs), dtype=np.int64),
+            **self._goal_columns(jobs),
             count=self.step[jobs],
             first_quality=self._first_quality[jobs],
             largest_change=self._largest_change[jobs],

@@ -80,10 +80,12 @@ class Run:
     Attributes:
         outcome: what each job did, and when.
         decision_seconds: what each plan took by the stopwatch, shape (plans,).
+        stopped_seconds: when a plan stopped each job, NaN where none did, shape (J,).
     """
 
     outcome: Outcome
     decision_seconds: FloatArray
+    stopped_seconds: FloatArray
 
 
 def simulate(
@@ -142,6 +144,7 @@ class _Simulation:
         self._now_seconds = 0.0
         self._decisions = Decisions()
         self._decision_seconds: list[float] = []
+        self._stopped_seconds = np.full(len(workload), np.nan)
 
     def run(self) -> Run:
         while self._now_seconds < self._options.until_seconds:
@@ -163,6 +166,7 @@ class _Simulation:
                 decisions=self._decisions,
             ),
             np.array(self._decision_seconds),
+            self._stopped_seconds,
         )
 
     def _next_arrival(self) -> float:
@@ -189,6 +193,7 @@ class _Simulation:
         if not plan.stops:
             return plan.cores
         goes_on = ~np.isin(plan.ids, plan.stops)
+        self._stopped_seconds[self._running[~goes_on]] = self._now_seconds
         self._running = self._running[goes_on]
         return plan.cores[goes_on]
 

@@ -10,6 +10,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.records.trace import Trace
 from relaqs.simulation.families import FAMILIES
+from relaqs.simulation.job_goals import JobGoals
 
 SIZE_SPREAD = 0.5  # jobs need this much more or less than the mean
 DISTINCT_TRACES = 1000  # at most so many are made up; more jobs than these share them
@@ -24,6 +25,7 @@ class Workload:
         arrival_seconds: rising.
         cost_scale: what the trace's core-seconds are multiplied by.
         cores_most: more than these a job cannot use at once.
+        goals: what is wanted of training runs beside their losses. None: nothing.
     """
 
     traces: tuple[Trace, ...]
@@ -32,6 +34,7 @@ class Workload:
     cost_scale: FloatArray
     weight: FloatArray
     cores_most: FloatArray
+    goals: JobGoals | None = None
 
     def __post_init__(self) -> None:
         assert (np.diff(self.arrival_seconds) >= 0).all(), "jobs stand in the order of their arrival"
@@ -63,7 +66,8 @@ def workload_of(
     *,
     trace: IntArray | None = None,
     cost_scale: FloatArray | float = 1.0,
-    cores_most: float = np.inf,
+    cores_most: FloatArray | float = np.inf,
+    goals: JobGoals | None = None,
 ) -> Workload:
     """Return jobs that replay these traces. trace: which one each replays; default: one job a trace."""
     count = len(arrival_seconds)
@@ -74,6 +78,7 @@ def workload_of(
         cost_scale=np.broadcast_to(np.asarray(cost_scale, dtype=np.float64), (count,)).copy(),
         weight=np.ones(count),
         cores_most=np.full(count, cores_most),
+        goals=goals,
     )
 
 

@@ -25,7 +25,7 @@ from relaqs.training.elastic.settings import MiniBatches
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.torch_module import TorchModule
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Fold, Iteration, SizedPieces, Training, TrainingJob
+from relaqs.training.protocol import Fold, Iteration, SizedPieces, TellsClasses, Training, TrainingJob
 from relaqs.training.registry import ALGORITHMS, make_training_job
 from relaqs.training.rows import Rows, Sums
 from relaqs.training.run import TrainingRun, TrainingStep
@@ -55,6 +55,7 @@ __all__ = [
     "Rows",
     "SizedPieces",
     "Sums",
+    "TellsClasses",
     "TopicModel",
     "TorchModule",
     "Training",

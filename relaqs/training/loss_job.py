@@ -15,10 +15,12 @@ from relaqs.training.kept import KEPT
 from relaqs.training.passes import (
     FIRST_PIECES,
     PIECE_ROWS,
+    Examined,
     PartitionSource,
     PassWork,
     ProfileWork,
     Summed,
+    SumsRows,
     add_sums,
     in_pairs,
     pieces_of,
@@ -26,7 +28,7 @@ from relaqs.training.passes import (
     sample_rows,
 )
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import SizedPieces, Training, TrainingJob
+from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
 from relaqs.training.reading import TrainingSet
 from relaqs.training.spill import SPILL
 
@@ -45,25 +47,42 @@ class BestModel:
         return self.job.estimator(self.profile, self.model)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A pass over the data whose accuracy is not known yet."""
+
+    fold: Fold
+    core_seconds: float
+
+
 class LossJob:
     """Passes over a training set, one after another: the next model depends on all of the last pass.
 
     The first step reads everything and profiles it; it has no loss yet. The job has no end that is known
-    beforehand, so `work_done` is None. budget_bytes: what a worker process may keep in memory between passes.
+    beforehand, so `work_done` is None. Where partitions are held out, one more step after each pass has the
+    accuracy of its model on them, and the pass is reported then.
+
+    Args:
+        budget_bytes: what a worker process may keep in memory between passes.
+        held_out: how many partitions, the last ones, are not trained on. The job then `TellsClasses`.
     """
 
-    accuracy = math.nan
     batch_rows = None
     journal = None
     ranks = None
     rescales = ()
 
-    def __init__(self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int) -> None:
+    def __init__(
+        self, id: str, job: TrainingJob, data: TrainingSet, *, budget_bytes: int, held_out: int = 0
+    ) -> None:
         self.id = id
         self.latest: BestModel | None = None
         self._job = job
         self._data = data
         self._budget_bytes = budget_bytes
+        self._trained = len(data.reads) - held_out  # partitions that are trained on
+        self._unreported: _Pass | None = None
+        self.accuracy = math.nan
         self._profile: Profile | None = None
         self._training: Training | None = None
         self._cut = self._per_task = 1  # until it is known how many rows there are
@@ -81,31 +100,46 @@ class LossJob:
     @property
     def tasks_most(self) -> int:
         """How many tasks a pass has at most: one a piece of a partition, if the SELECT keeps all its rows."""
-        return len(self._data.reads) * self._pieces_of(read.row_count for read in self._data.reads)
+        return self._trained * self._pieces_of(read.row_count for read in self._data.reads)
 
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
             return None
         index, self._issued = self._issued, self._issued + 1
-        works = self._profile_works() if self._training is None else self._pass_works(self._training)
+        works = self._works()
         return Step(index, tuple(Task(TaskKey(self.id, index, i), work) for i, work in enumerate(works)))
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         self._folded += 1
         core_seconds = sum(result.core_seconds for result in results)
         values: list[Any] = [result.value for result in results]
-        loss, is_final = float("inf"), False
         if self._training is None:
             self._begin(in_pairs(values, Profile.merged))
-        else:
-            assert self._profile is not None
-            fold = self._training.fold(in_pairs([summed.sums for summed in values], add_sums))
-            loss, is_final = fold.loss, fold.is_final
-            self.passes += 1
-            self.latest = BestModel(self._job, self._profile, fold.model)
-            self._per_task = self._grouped(core_seconds, values)
-        progress = self._progress.update(loss)
-        return StepReport(step.index, loss, None, core_seconds, is_final, progress)
+            return StepReport(
+                step.index, math.inf, None, core_seconds, False, self._progress.update(math.inf)
+            )
+        sums = in_pairs([summed.sums for summed in values], add_sums)
+        if self._unreported is not None:
+            made, self._unreported = self._unreported, None
+            right, rows = sums
+            self.accuracy = float(right) / max(float(rows), 1.0)
+            return self._reported(step, made, made.core_seconds + core_seconds)
+        self._per_task = self._grouped(core_seconds, values)
+        fold = self._training.fold(sums)
+        made = _Pass(fold, core_seconds)
+        if self._trained == len(self._data.reads):
+            return self._reported(step, made, core_seconds)
+        self._unreported = made
+        return StepReport(step.index, math.inf, None, 0.0, False)
+
+    def _reported(self, step: Step, made: _Pass, core_seconds: float) -> StepReport:
+        """Return the report of a pass that is complete, and take over its model."""
+        assert self._profile is not None
+        fold = made.fold
+        self.passes += 1
+        self.latest = BestModel(self._job, self._profile, fold.model)
+        progress = self._progress.update(fold.loss)
+        return StepReport(step.index, fold.loss, None, core_seconds, fold.is_final, progress)
 
     def close(self) -> None:
         """Free what the run holds here. Other processes free what they keep of it after a while."""
@@ -121,8 +155,7 @@ class LossJob:
         self._training = self._job.begin(profile)
         # By the rows that the SELECT keeps, as even in all partitions as chance makes them: pieces of a few
         # rows would cost more to call than to compute.
-        partitions = len(self._data.reads)
-        self._cut = self._pieces_of([-(-profile.row_count // partitions)])
+        self._cut = self._pieces_of([-(-profile.row_count // self._trained)])
         fits = profile.row_count * (len(self._data.names) + 1) * 8 <= self._budget_bytes
         self._per_task = min(self._cut, FIRST_PIECES) if fits else self._cut
 
@@ -131,18 +164,28 @@ class LossJob:
         return pieces_of(tuple(row_counts), job.piece_rows if isinstance(job, SizedPieces) else PIECE_ROWS)
 
     def _profile_works(self) -> list[Work]:
-        rows = sample_rows([read.row_count for read in self._data.reads], SAMPLE_ROWS)
-        return [
-            ProfileWork(self._source(i, i + 1), tuple(rows[i : i + 1])) for i in range(len(self._data.reads))
-        ]
+        reads = self._data.reads[: self._trained]
+        rows = sample_rows([read.row_count for read in reads], SAMPLE_ROWS)
+        return [ProfileWork(self._source(i, i + 1), tuple(rows[i : i + 1])) for i in range(len(reads))]
 
-    def _pass_works(self, training: Training) -> list[Work]:
-        model, cut, size = training.model, self._cut, self._per_task
-        count = len(self._data.reads) * cut
+    def _works(self) -> list[Work]:
+        """Return the tasks of the next step: a first look at the rows, a pass, or the accuracy after it."""
+        if self._training is None:
+            return self._profile_works()
+        trained, cut = self._trained, self._cut
+        if self._unreported is None:
+            return self._pass_works(self._job, self._training.model, range(0, trained * cut, self._per_task))
+        assert isinstance(self._job, TellsClasses)
+        pieces = range(trained * cut, len(self._data.reads) * cut, cut)
+        return self._pass_works(Examined(self._job), self._unreported.fold.model, pieces)
+
+    def _pass_works(self, job: SumsRows, model: Any, pieces: range) -> list[Work]:
+        """Return the tasks that sum over some pieces. pieces: the first one of each task."""
+        cut = self._cut
         return [
-            PassWork(self._job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
-            for i in range(0, count, size)
-            if (end := min(i + size, count))
+            PassWork(job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
+            for i in pieces
+            if (end := min(i + pieces.step, pieces.stop))
         ]
 
     def _grouped(self, core_seconds: float, values: Sequence[Summed]) -> int:
@@ -151,7 +194,7 @@ class LossJob:
         Whole partitions at least, where some had to be read: each task would read its partition again.
         """
         least = self._cut if any(summed.reads for summed in values) else 1
-        return max(least, pieces_per_task(core_seconds, len(self._data.reads) * self._cut))
+        return max(least, pieces_per_task(core_seconds, self._trained * self._cut))
 
     def _source(self, first: int, end: int) -> PartitionSource:
         return PartitionSource(

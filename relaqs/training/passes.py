@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from relaqs_engine.errors import DataError
 
 from relaqs.training.kept import KEPT, VersionedArrays, byte_count
 from relaqs.training.one_thread import one_thread
 from relaqs.training.profile import Profile, profile_of
-from relaqs.training.protocol import TrainingJob
+from relaqs.training.protocol import TellsClasses
 from relaqs.training.reading import PartitionRead
 from relaqs.training.rows import ALL, Pieces, Rows, Sums
 from relaqs.training.spill import SPILL
@@ -105,6 +106,22 @@ class Summed:
     reads: int
 
 
+class SumsRows(Protocol):
+    """What a pass asks of a job."""
+
+    def partial(self, model: Any, rows: Rows) -> Sums: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """Sums how many rows a model tells rightly, and how many there are: a pass over rows held out."""
+
+    job: TellsClasses
+
+    def partial(self, model: Any, rows: Rows) -> Sums:
+        return np.array(float(self.job.right(model, rows))), np.array(float(len(rows)))
+
+
 @dataclass(frozen=True, slots=True)
 class PassWork:
     """Returns the sums of some pieces for a model.
@@ -115,7 +132,7 @@ class PassWork:
             partitions that they are of.
     """
 
-    job: TrainingJob
+    job: SumsRows
     model: Any
     source: PartitionSource
     cut: int

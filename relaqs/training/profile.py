@@ -116,6 +116,17 @@ def class_codes(target: NDArray[Any] | None, profile_classes: NDArray[Any]) -> I
     return np.searchsorted(profile_classes, target).astype(np.int64)
 
 
+def told_classes(scores: FloatArray, classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the class that scores tell of each row, shape (rows,).
+
+    Args:
+        scores: shape (rows, outputs). One output is positive for the second of two classes; of more, the
+            highest is that of the row's class.
+    """
+    codes = (scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)
+    return np.asarray(classes[codes])
+
+
 def known_classes(profile: Profile, target: str) -> NDArray[Any]:
     """Return the classes to tell apart. Raises DataError where there are not at least two, or too many."""
     classes = profile.classes

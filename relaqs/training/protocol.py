@@ -139,6 +139,25 @@ class SizedPieces(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsClasses(Protocol):
+    """What a `TrainingJob` adds so that its accuracy can be measured on rows that are held out.
+
+    >>> import numpy as np
+    >>> class Sign:
+    ...     def right(self, model, rows):
+    ...         return int(((rows.features[:, 0] > model) == rows.target).sum())
+    >>> isinstance(Sign(), TellsClasses)
+    True
+    >>> Sign().right(0.5, Rows(np.array([[0.2], [0.9]]), np.array([False, False])))
+    1
+    """
+
+    def right(self, model: Any, rows: Rows) -> int:
+        """Return how many of some rows the model tells rightly. Runs on workers; a pure function."""
+        ...
+
+
 Update: TypeAlias = Callable[[Any, Sums], tuple[float, Any, bool]]
 """(model, its sums) → the model's loss, the next model, and whether to end with the model."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from relaqs_engine.errors import RelaqsError
@@ -20,9 +20,11 @@ from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.sharing.view import Kind
+from relaqs.training.accuracy_watch import AccuracyWatch
 from relaqs.training.arguments import check_count
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.step_log import Rescale
+from relaqs.training.goals import TrainingGoals
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
 
@@ -36,6 +38,12 @@ class TrainingOptions:
     timeout: float | None = None
     max_steps: int | None = None
     chart_pixels: int | None = None
+    goals: TrainingGoals = field(default_factory=TrainingGoals)
+
+    @property
+    def passes_most(self) -> float:
+        """After how many passes the run ends, inf where that is not said."""
+        return math.inf if self.max_steps is None else self.max_steps
 
     def __post_init__(self) -> None:
         check_priority(self.priority)
@@ -131,12 +139,17 @@ class TrainingListener(RunListener[TrainingStep]):
         self._chart_pixels = options.chart_pixels or 0
         self._max_steps = options.max_steps
         self._stopwatch = stopwatch
+        self._accuracy = AccuracyWatch(options.goals.of_job, options.passes_most)
 
     def should_stop(self, report: StepReport) -> bool:
         """Whether the model is good enough, or this was the last pass allowed."""
         if not self._ends_pass():
             return False
-        return self._has_reason([*self.losses, report.quality]) or self.job.passes == self._max_steps
+        self._accuracy.take(self.job.accuracy)
+        self.stop_reason = self.stop_reason or self._accuracy.reason()
+        if self._has_reason([*self.losses, report.quality]) or self.job.passes == self._max_steps:
+            return True
+        return self.stop_reason is not None
 
     def folded(self, report: StepReport) -> StepReport:
         if self._ends_pass():
@@ -145,7 +158,11 @@ class TrainingListener(RunListener[TrainingStep]):
             )
             self.steps.append(step)
             self.feed.publish(step)
-        return report
+        return replace(report, accuracy=self._accuracy.so_far)
+
+    def ended_by_plan(self) -> None:
+        if self._accuracy.may_be_ended:
+            self.stop_reason = self.stop_reason or StopReason.OVERLOAD
 
     def _ends_pass(self) -> bool:
         """Whether the report in hand is that of a pass. The first look at the data is none."""
@@ -207,9 +224,13 @@ class TrainingRun(Handle[TrainingStep]):
             name=job.name,
             weight=options.priority,
             cores_most=job.tasks_most,
-            work_total=math.inf if options.max_steps is None else options.max_steps,
+            work_total=options.passes_most,
             target=options.target_loss,
+            deadline_seconds=math.inf if options.goals.deadline is None else options.goals.deadline,
+            goals=options.goals.of_job,
         )
+        deadline = options.goals.deadline
+        self._deadline_seconds = None if deadline is None else float(deadline)
         self._progress = TrainingListener(job, options, stopwatch, running)
         runner = JobRunner(job, executor, description, self._progress, timeout_seconds=options.timeout)
         super().__init__(runner, self._progress)
@@ -264,8 +285,8 @@ class TrainingRun(Handle[TrainingStep]):
 
     @property
     def stop_reason(self) -> StopReason | None:
-        """Why the run stopped by itself before it converged: at its target, in time, or with no visible
-        change.
+        """Why the run stopped by itself before it converged: at its target or accuracy, in time, with no
+        visible change, or because the cluster is overloaded.
 
         >>> import duckdb, relaqs
         >>> from relaqs.training import LinearRegression
@@ -278,6 +299,38 @@ class TrainingRun(Handle[TrainingStep]):
         'target reached'
         """
         return self._progress.stop_reason
+
+    @property
+    def accuracy(self) -> float:
+        """The share of the held-out rows that `latest` tells rightly. NaN where accuracy is not measured.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LogisticRegression
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> job = LogisticRegression("SELECT x, late FROM points", target="late")
+        >>> run = db.train(job, accuracy=0.9, stop="required")
+        >>> model = run.result()
+        >>> run.accuracy >= 0.9, run.stop_reason.value
+        (True, 'required accuracy reached')
+        """
+        return self._progress.job.accuracy
+
+    @property
+    def deadline_seconds(self) -> float | None:
+        """The seconds after its start by which the user wants what the run is for. None: no hurry.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import LinearRegression
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(LinearRegression("SELECT x, y FROM points", target="y"), deadline=60)
+        >>> run.deadline_seconds
+        60.0
+        """
+        return self._deadline_seconds
 
     @property
     def latest(self) -> Any:

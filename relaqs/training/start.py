@@ -57,7 +57,8 @@ def training_run(
     stopwatch = Stopwatch()
     limit_bytes()  # a wrong one is said now, and not once memory is full
     data = training_set(plan, catalog, config, job.target)
-    model_job, executor = _model_job(job, data, config, batch, executor)
+    held_out = options.goals.held_out_of(job, len(data.reads))
+    model_job, executor = _model_job(job, data, config, batch, executor, held_out)
     return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
 
 
@@ -67,6 +68,7 @@ def _model_job(
     config: DatabaseConfig,
     batch: Batch,
     executor: Executor,
+    held_out: int,
 ) -> tuple[ModelJob, Executor]:
     """Return the job, and where it runs. On a cluster a gang makes the steps; a replay needs none."""
     id, budget_bytes = uuid.uuid4().hex[:12], int(config.memory_limit_bytes * KEPT_SHARE)
@@ -76,7 +78,7 @@ def _model_job(
                 f"batch is {batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, or "
                 "train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
             )
-        return LossJob(id, job, data, budget_bytes=budget_bytes), executor
+        return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out), executor
     check_start_rows(job, sum(read.row_count for read in data.reads))
     rule = _rule(job, batch)
     if isinstance(batch, Journal) or not isinstance(executor, LeasesSlots):

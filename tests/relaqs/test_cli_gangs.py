@@ -70,7 +70,7 @@ def test_machines_that_fail_and_jobs_that_come_at_once_are_told() -> None:
         (("--gangs", "table2", "--cores", "3"), "--cores says nothing about elastic jobs"),
         (("--failures", "3"), "--failures says nothing about shared cores; give --gangs too"),
         (("--gangs", "adaptdl:/nowhere", "--spike", "3"), "leave --arrival and --spike out"),
-        (("--nodes", "3"), "--nodes says nothing about shared cores; give --gangs too"),
+        (("--nodes", "3"), "--nodes says nothing about shared cores; give --gangs or --placed too"),
         (("--gangs", "table2", "--policies", "onez"), "did you mean 'ones'"),
         (("--gangs", "table2", "--policies", ","), "no policy is named"),
     ],

@@ -84,7 +84,7 @@ def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
         (("--placed", "paper", "--cores", "3"), "--cores says nothing about placed jobs"),
         (("--placed", "paper", "--arrival", "3"), "leave it out, or leave --placed out"),
         (("--placed", "paper", "--gangs", "table2"), "--gangs and --placed are two studies"),
-        (("--stop", "none"), "--stop says nothing about shared cores; give --placed too"),
+        (("--stop", "none"), "--stop says nothing about shared cores; give --goals or --placed too"),
         (("--gangs", "table2", "--stop", "none"), "--stop says nothing about elastic jobs"),
     ],
 )

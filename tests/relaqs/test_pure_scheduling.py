@@ -67,7 +67,7 @@ MAY_IMPORT = {
     },
     "jobs/status.py": set(),
     "jobs/description.py": {"relaqs.sharing"},
-    "jobs/job.py": set(),
+    "jobs/job.py": {"relaqs.sharing.goals"},
     "executors/fair.py": {"relaqs.scheduling.shares"},
     "executors/dask/charges.py": {"relaqs.scheduling.shares"},
     "executors/dask/policy_choice.py": {"relaqs.sharing"},

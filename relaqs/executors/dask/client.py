@@ -498,4 +498,4 @@ class DaskExecutor:
         """Ask the drivers of jobs that a plan stops to end them. They cancel their jobs here in turn."""
         for flight in self._flights.values():
             if flight.name in jobs and flight.driver is not None:
-                flight.driver.stop()
+                flight.driver.end_by_plan()

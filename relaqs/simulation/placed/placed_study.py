@@ -11,13 +11,12 @@ import numpy as np
 
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
-from relaqs.placed_policies.load_control import LoadControl, Mlfs
+from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.records.placed_run import PlacedRun, PlacedTimes
 from relaqs.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs.simulation.placed.workload import Scenario
-
-STOPS = ("own", "same", "none")
+from relaqs.simulation.stop_rules import StopRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class PlacedCase:
     policy: str
     seed: int
     scenario: Scenario
-    stop: str = "own"
+    stop: StopRule = "own"
     nodes: int = 20
     node_devices: int = 4
     rules: PlacedRules = field(default_factory=PlacedRules)
@@ -44,7 +43,7 @@ class PlacedCase:
         policy = make_placed_policy(self.policy, **dict(self.parameters))
         if isinstance(policy, Mlfs):
             return policy.inner if self.stop == "none" else policy
-        return LoadControl(policy) if self.stop == "same" else policy
+        return PlacedLoadControl(policy) if self.stop == "same" else policy
 
     @property
     def label(self) -> str:

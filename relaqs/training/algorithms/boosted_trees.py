@@ -19,7 +19,7 @@ from relaqs.training.algorithms.boosting_losses import BoostingLoss, LogLoss, Sq
 from relaqs.training.algorithms.trees import Bins, Growth, Tree, grown, histograms, leaves_of, root
 from relaqs.training.algorithms.xgboost_model import booster_of, check_names
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.profile import Profile
+from relaqs.training.profile import Profile, told_classes
 from relaqs.training.protocol import Iteration
 from relaqs.training.rows import Rows, Sums
 
@@ -164,6 +164,13 @@ class BoostedClassifier(BoostedTrees):
 
     def begin(self, profile: Profile) -> Iteration:
         return self._boost(profile, LogLoss.of(profile, self.target))
+
+    def right(self, model: Forest, rows: Rows) -> int:
+        assert isinstance(model.loss, LogLoss)
+        bins, scores = _prepared(model, rows)
+        if model.growing:
+            scores = scores + _values(model.growing, [leaves_of(tree, bins) for tree in model.growing])
+        return int((told_classes(scores, model.loss.classes) == rows.target).sum())
 
 
 @dataclass(frozen=True, slots=True)

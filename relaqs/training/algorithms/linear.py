@@ -11,9 +11,9 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.training.algorithms.axes import Axes
 from relaqs.training.algorithms.optimiser import Descent
-from relaqs.training.profile import class_codes
+from relaqs.training.profile import class_codes, told_classes
 from relaqs.training.protocol import Fold
-from relaqs.training.rows import Sums
+from relaqs.training.rows import Rows, Sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,11 @@ class Coefficients:
     def scores(self, features: FloatArray) -> FloatArray:
         """Return each row's score for each output, shape (rows, outputs)."""
         return features @ self.weights.T + self.intercepts
+
+    def right(self, rows: Rows) -> int:
+        """Return how many rows' classes are told rightly."""
+        assert self.classes is not None
+        return int((told_classes(self.scores(rows.features), self.classes) == rows.target).sum())
 
     def signs(self, target: NDArray[Any] | None) -> FloatArray:
         """Return whether each row is of each output's class, 1 or -1, shape (rows, outputs)."""

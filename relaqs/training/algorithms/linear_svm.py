@@ -59,6 +59,9 @@ class LinearSVM:
     def partial(self, model: Coefficients, rows: Rows) -> Sums:
         return hinge_sums(model, rows.features, model.signs(rows.target))
 
+    def right(self, model: Coefficients, rows: Rows) -> int:
+        return model.right(rows)
+
     def estimator(self, profile: Profile, model: Coefficients) -> sklearn.svm.LinearSVC:
         return fitted(margin_classifier(model, self.strength), profile.names)
 

@@ -65,6 +65,9 @@ class LogisticRegression:
         shares = log_softmax(scores, axis=1)
         return gradient_sums(rows.features, -shares[is_class], np.exp(shares) - is_class)
 
+    def right(self, model: Coefficients, rows: Rows) -> int:
+        return model.right(rows)
+
     def estimator(self, profile: Profile, model: Coefficients) -> sklearn.linear_model.LogisticRegression:
         from sklearn.linear_model import LogisticRegression as Estimator
 

@@ -82,12 +82,13 @@ class MiniBatchLinear(MiniBatches):
             check_positive("penalty", self.penalty)
 
     @property
-    def _tells_classes(self) -> bool:
+    def tells_classes(self) -> bool:
+        """Whether the loss is one of classes."""
         return self.loss in OF_CLASSES
 
     def begin(self, profile: Profile) -> Coefficients:
         count = len(profile.names)
-        if not self._tells_classes:
+        if not self.tells_classes:
             numeric_target(profile, self.target)
             return Coefficients(np.zeros((1, count)), np.zeros(1))
         classes = known_classes(profile, self.target)
@@ -132,8 +133,8 @@ class MiniBatchLinear(MiniBatches):
         from sklearn.linear_model import SGDClassifier, SGDRegressor
 
         numbers: dict[str, Any] = {"coef_": state.weights, "intercept_": state.intercepts}
-        kind = SGDClassifier if self._tells_classes else SGDRegressor
-        if self._tells_classes:
+        kind = SGDClassifier if self.tells_classes else SGDRegressor
+        if self.tells_classes:
             numbers["classes_"] = state.classes
         else:
             numbers["coef_"] = state.weights[0]
@@ -149,7 +150,7 @@ class MiniBatchLinear(MiniBatches):
 
     def _losses(self, state: Coefficients, rows: Rows) -> tuple[FloatArray, FloatArray]:
         scores = state.scores(rows.features)
-        if self._tells_classes:
+        if self.tells_classes:
             return OF_CLASSES[self.loss](scores, state.signs(rows.target), self.epsilon)
         assert rows.target is not None
         return OF_NUMBERS[self.loss](scores, rows.target.astype(np.float64)[:, None], self.epsilon)

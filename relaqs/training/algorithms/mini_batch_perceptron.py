@@ -97,6 +97,11 @@ class MiniBatchPerceptron(MiniBatches):
         check_not_negative("penalty", self.penalty)
         check_positive("first_rate", self.first_rate)
 
+    @property
+    def tells_classes(self) -> bool:
+        """Always: its target is a column of classes."""
+        return True
+
     def begin(self, profile: Profile) -> Steered:
         layers = first_layers(profile, self.target, self.hidden, self.seed)
         nothing = tuple(np.zeros_like(each) for each in (*layers.weights, *layers.biases))

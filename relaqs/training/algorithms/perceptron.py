@@ -17,7 +17,7 @@ from relaqs.arguments import ArgumentError
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.algorithms.optimiser import Descent
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
-from relaqs.training.profile import Profile, class_codes, known_classes
+from relaqs.training.profile import Profile, class_codes, known_classes, told_classes
 from relaqs.training.protocol import Fold
 from relaqs.training.rows import Rows, Sums
 
@@ -90,6 +90,10 @@ class Perceptron:
 
     def partial(self, model: Layers, rows: Rows) -> Sums:
         return layer_sums(model, rows)
+
+    def right(self, model: Layers, rows: Rows) -> int:
+        scores = model.activations(rows.features)[-1]
+        return int((told_classes(scores, model.classes) == rows.target).sum())
 
     def estimator(self, profile: Profile, model: Layers) -> sklearn.neural_network.MLPClassifier:
         from sklearn.neural_network import MLPClassifier

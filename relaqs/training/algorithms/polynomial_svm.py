@@ -98,12 +98,10 @@ class PolynomialSVM:
         return MappedDescent(map_, LinearDescent(*moments, objective, self.tolerance, classes))
 
     def partial(self, model: MappedModel, rows: Rows) -> Sums:
-        if "mapped" not in rows.kept:
-            empty = len(rows) == 0  # scikit-learn transforms no empty array
-            mapped = model.coefficients.weights[:0] if empty else model.map.transform(rows.features)
-            rows.kept["mapped"] = (0, mapped)
-        _, mapped = rows.kept["mapped"]
-        return hinge_sums(model.coefficients, mapped, model.coefficients.signs(rows.target))
+        return hinge_sums(model.coefficients, _mapped(model, rows), model.coefficients.signs(rows.target))
+
+    def right(self, model: MappedModel, rows: Rows) -> int:
+        return model.coefficients.right(Rows(_mapped(model, rows), rows.target))
 
     def estimator(self, profile: Profile, model: MappedModel) -> sklearn.pipeline.Pipeline:
         """Return a pipeline of the map and the linear classifier."""
@@ -112,6 +110,15 @@ class PolynomialSVM:
         return make_pipeline(
             fitted(model.map, profile.names), margin_classifier(model.coefficients, self.strength)
         )
+
+
+def _mapped(model: MappedModel, rows: Rows) -> FloatArray:
+    """Return the mapped features, made once for these rows."""
+    if "mapped" not in rows.kept:
+        empty = len(rows) == 0  # scikit-learn transforms no empty array
+        mapped = model.coefficients.weights[:0] if empty else model.map.transform(rows.features)
+        rows.kept["mapped"] = (0, mapped)
+    return rows.kept["mapped"][1]
 
 
 class MappedDescent:

@@ -211,9 +211,9 @@ class GangCarrier:
 
     # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
 
-    def stop(self) -> None:
+    def end_by_plan(self) -> None:
         if self._driver is not None:
-            self._driver.stop()
+            self._driver.end_by_plan()
 
     def leased(self, slots: tuple[str, ...]) -> None:
         if self._gang is not None:

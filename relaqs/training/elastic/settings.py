@@ -46,6 +46,11 @@ class MiniBatches:
     warm_up_steps: int = 50
     seed: int = 0
 
+    @property
+    def tells_classes(self) -> bool:
+        """Whether `evaluate` returns how many rows are told rightly, so that accuracy can be measured."""
+        return False
+
     def __post_init__(self) -> None:
         for name in ("start_rows", "passes_most", "patience_passes"):
             check_count(name, getattr(self, name))

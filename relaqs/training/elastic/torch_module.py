@@ -118,6 +118,11 @@ class TorchModule(MiniBatches):
         assert isinstance(self.module, str)
         return self.module
 
+    @property
+    def tells_classes(self) -> bool:
+        """Whether the loss is one of classes."""
+        return self.loss in CLASS_LOSSES
+
     def begin(self, profile: Profile) -> TorchState:
         import torch
 

@@ -163,6 +163,9 @@ class TurnJob:
     def stop(self) -> None:
         self._post(self._end)
 
+    def end_by_plan(self) -> None:
+        self.stop()
+
     def wait(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the end. Return whether it came. Raises the error that the gang ended with."""
         if not self._ended.wait(timeout_seconds):

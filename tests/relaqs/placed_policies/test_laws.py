@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from relaqs.parts.load import Load
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.load_control import LoadControl
+from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.priority import PartPriority
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
@@ -81,7 +81,7 @@ def test_the_order_of_jobs_parts_and_nodes_changes_nothing(name: str, view: Plac
 @given(view=any_placed_view())
 @settings(max_examples=25, deadline=None)
 def test_jobs_stop_only_where_they_may_and_have_what_is_needed(name: str, view: PlacedView) -> None:
-    plan = LoadControl(make_placed_policy(name)).plan(view)
+    plan = PlacedLoadControl(make_placed_policy(name)).plan(view)
     jobs = view.jobs
     assert not (plan.stops & ~(jobs.may_stop & (jobs.accuracy >= jobs.accuracy_required))).any()
 

@@ -14,7 +14,7 @@ from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.descendants import with_descendants
 from relaqs.placed_policies.ideal import host_distances, mover_distances
-from relaqs.placed_policies.load_control import LoadControl
+from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.overload import cluster_load, take_movers
 from relaqs.placed_policies.priority import PartPriority
@@ -276,5 +276,5 @@ def test_jobs_stop_early(waits: bool, accuracy: float, gain: float, may: bool, s
     jobs = jobs_of(
         count, accuracy=[accuracy, 0.1][:count], accuracy_gain=gain, may_stop=may, accuracy_required=0.85
     )
-    plan = LoadControl(MlfH()).plan(PlacedView(0.0, NodeResources.equal(1, 1), jobs, parts))
+    plan = PlacedLoadControl(MlfH()).plan(PlacedView(0.0, NodeResources.equal(1, 1), jobs, parts))
     assert bool(plan.stops[0]) is stops

@@ -26,6 +26,8 @@ RESERVING = (
     "utility",
     "shortest_remaining_time",
     "weighted_fair",
+    "deadlines",
+    "load_control",
 )
 
 everyone = pytest.mark.parametrize("policy", every_policy(), ids=lambda policy: policy.name)

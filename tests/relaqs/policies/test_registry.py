@@ -23,6 +23,8 @@ def test_the_policies() -> None:
         "index",
         "milestones",
         "utility",
+        "deadlines",
+        "load_control",
     ]
     assert all(isinstance(policy, Policy) for policy in every_policy())
 

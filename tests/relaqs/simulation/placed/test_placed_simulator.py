@@ -11,7 +11,7 @@ import pytest
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
-from relaqs.placed_policies.load_control import LoadControl
+from relaqs.placed_policies.load_control import PlacedLoadControl
 from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.simulation.placed.curves import LearningCurve
 from relaqs.simulation.placed.models import ALGORITHMS, Algorithm
@@ -161,7 +161,7 @@ def test_a_rule_of_stopping_ends_a_job_that_has_what_it_needs() -> None:
     big = job(BY_NAME["MLP"], 32, name="too big")
     rules = replace(STILL, until_seconds=3000.0)
     outcome = simulated(
-        LoadControl(make_placed_policy("tiresias")), job(BY_NAME["MLP"], 1), big, rules=rules, nodes=1
+        PlacedLoadControl(make_placed_policy("tiresias")), job(BY_NAME["MLP"], 1), big, rules=rules, nodes=1
     )
     assert outcome.stopped.tolist() == [True, False]
     assert outcome.end_seconds[0] == pytest.approx(600.0)
