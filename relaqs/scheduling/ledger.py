@@ -107,7 +107,6 @@ class Account:
             accuracy_required=goals.accuracy,
             is_best=accuracy.is_best,
             work_needed=accuracy.work_needed,
-            stop=goals.stop,
             may_stop_best=goals.may_end(Stop.BEST),
             may_stop_required=goals.may_end(Stop.REQUIRED),
         )

@@ -12,7 +12,6 @@ import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.prediction.curves import Curves
-from relaqs.sharing.goals import Stop
 from relaqs.sharing.history import History
 
 
@@ -54,7 +53,6 @@ class JobView:
         accuracy_required: the accuracy that the user wants.
         is_best: the run expects no better accuracy than it has had (`AccuracySoFar`).
         work_needed: the work after which the run expects the required accuracy; inf: never.
-        stop: when the run stops by itself, a `Stop`.
         may_stop_best, may_stop_required: whether it stops so by itself, or may be stopped so when there are
             too few cores.
 
@@ -81,7 +79,6 @@ class JobView:
     accuracy_required: float = math.nan
     is_best: bool = False
     work_needed: float = math.nan
-    stop: Stop = Stop.ITERATIONS
     may_stop_best: bool = False
     may_stop_required: bool = False
 
@@ -128,7 +125,6 @@ class Jobs:
     accuracy_required: FloatArray
     is_best: BoolArray
     work_needed: FloatArray
-    stop: IntArray
     may_stop_best: BoolArray
     may_stop_required: BoolArray
     count: IntArray
@@ -189,7 +185,6 @@ class Jobs:
 _NUMBERS = tuple(each.name for each in fields(JobView) if each.name not in ("id", "kind", "history"))
 _TYPES: dict[str, type] = {
     "is_best": bool,
-    "stop": np.int64,
     "may_stop_best": bool,
     "may_stop_required": bool,
 }

@@ -167,7 +167,6 @@ class JobColumns:
             spent_core_seconds=np.maximum(self.attained_core_seconds[jobs] - paid, 0.0),
             attained_core_seconds=self.attained_core_seconds[jobs],
             target=unknown,
-            stop=np.zeros(len(jobs), dtype=np.int64),
             **self._goal_columns(jobs),
             count=self.step[jobs],
             first_quality=self._first_quality[jobs],

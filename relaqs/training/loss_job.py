@@ -121,8 +121,13 @@ class LossJob:
         sums = in_pairs([summed.sums for summed in values], add_sums)
         if self._unreported is not None:
             made, self._unreported = self._unreported, None
-            right, rows = sums
-            self.accuracy = float(right) / max(float(rows), 1.0)
+            right, rows = (float(each) for each in sums)
+            if not rows:
+                raise DataError(
+                    f"the {len(self._data.reads) - self._trained} partitions held out have no rows of "
+                    "the SELECT; give a larger held_out, or a SELECT of more rows"
+                )
+            self.accuracy = right / rows
             return self._reported(step, made, made.core_seconds + core_seconds)
         self._per_task = self._grouped(core_seconds, values)
         fold = self._training.fold(sums)

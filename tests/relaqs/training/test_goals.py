@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relaqs import ArgumentError, Session, connect
+from relaqs import ArgumentError, DataError, Session, connect
 from relaqs.jobs.stopping import StopReason
 from relaqs.policies import Fair, LoadControl
 from relaqs.sharing.goals import Goals, Stop
@@ -168,6 +168,18 @@ def test_what_cannot_be_meant_is_refused(db: Session, goals: dict[str, Any], say
 def test_algorithms_without_an_accuracy_refuse_one(db: Session, job: Any, says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
         db.train(job, accuracy=0.9)
+
+
+def test_held_out_partitions_without_rows_are_an_error(training_warehouse: Path) -> None:
+    with connect(training_warehouse, threads=2) as db:
+        probe = db.train(LogisticRegression("SELECT x0, y FROM cancer", "y"), held_out=0.1, max_steps=1)
+        probe.result()
+        reads = probe._progress.job._data.reads  # type: ignore[attr-defined]
+        held_out = reads[-1].rows("test").features[:, 0].tolist()
+        sql = f"SELECT x0, y FROM cancer WHERE x0 NOT IN ({', '.join(map(repr, held_out))})"
+        run = db.train(LogisticRegression(sql, "y"), held_out=0.1)
+        with pytest.raises(DataError, match="the 1 partitions held out have no rows"):
+            run.result()
 
 
 def test_a_stop_by_the_plan_has_no_reason_where_the_user_allowed_none() -> None:
