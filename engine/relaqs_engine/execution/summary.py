@@ -7,7 +7,7 @@ ends of their intervals are text as well: those of a date are dates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import numpy as np
@@ -27,10 +27,10 @@ from relaqs_engine.plans.summary import SummarizedColumn, SummaryPlan
 from relaqs_engine.plans.times import TIME_TYPES, time_sql
 
 SKETCH_ERROR = 0.033
-"""The standard error of DuckDB's approximate count, of 64 registers twice: 0.032 of 150 sets was measured."""
+"""The standard error of DuckDB's approximate count. Of 150 sets of 20,000 values 0.032 was measured."""
 
 _TWO_SIDED = 1.96
-_FEWEST_UNITS = 10  # as for any cell that is certified
+_FEWEST_ROWS = 10  # as for any cell that is certified
 _HALF_A_STEP = 0.005  # of percentages, which have two decimals
 _QUANTILES = ("q25", "q50", "q75")
 _TEXTS = ("min", "max", "avg", "std", *_QUANTILES)
@@ -77,9 +77,8 @@ def summary_so_far(plan: SummaryPlan, wide: Estimate, cursor: Cursor, confidence
     rows = [source.row(i, column) for i, column in enumerate(plan.columns)]
     known = [i for i, output in enumerate(plan.outputs) if output.kind is not OutputKind.KEY]
     names = [output.name for output in plan.outputs]
-    approximate = approximate_columns(names, known)
+    approximate = approximate_columns(tuple(names), known)
     arrays = [_own(output, rows, plan.columns) for output in plan.outputs]
-    names = list(names)
     for column in approximate:
         cells = [row[column.name] for row in rows]
         end = pa.float64() if column.name in _TYPES else pa.string()
@@ -181,14 +180,7 @@ class _Wide:
         if name not in self._places:
             return _Cell(value, value, value, certified=True)
         place = self._places[name]
-        return _Cell(
-            value,
-            low,
-            high,
-            float(self._wide.values[0, place]),
-            float(self._wide.half_widths[0, place]),
-            bool(self._wide.certified[0, place]),
-        )
+        return _Cell(value, low, high, *self._numbers(place))
 
     def _sized(self, cell: _Cell, i: int) -> _Cell:
         """Return the cell with what its error is relative to. Near zero that is the column's spread."""
@@ -200,13 +192,11 @@ class _Wide:
             size = output.time.span_microseconds
         elif output.sign is Sign.EITHER and f"std_{i}" in self._places:
             size = np.fmax(abs(cell.number), float(self._wide.values[0, self._places[f"std_{i}"]]))
-        return _Cell(
-            *(cell.value, cell.low, cell.high, cell.number, cell.half_width, cell.certified), float(size)
-        )
+        return replace(cell, size=float(size))
 
     def _count(self) -> _Cell:
         cell = self._double("rows")
-        return _Cell(round(cell.number), cell.low, cell.high, cell.number, cell.half_width, cell.certified)
+        return replace(cell, value=round(cell.number))
 
     def _nulls(self, i: int, column: SummarizedColumn) -> _Cell:
         if column.null_percentage is not None:
@@ -217,36 +207,35 @@ class _Wide:
             return _Cell()
         if cell.low is None and cell.number in (0.0, 100.0):
             cell = self._one_sided(cell.number)
-        low = None if cell.low is None else max(0.0, cell.low - _HALF_A_STEP)
-        high = None if cell.high is None else min(100.0, cell.high + _HALF_A_STEP)
-        return _Cell(_percent(cell.number), low, high, cell.number, cell.half_width, cell.certified, 100.0)
+        low = max(0.0, cell.low - _HALF_A_STEP) if isinstance(cell.low, float) else None
+        high = min(100.0, cell.high + _HALF_A_STEP) if isinstance(cell.high, float) else None
+        return replace(cell, value=_percent(cell.number), low=low, high=high, size=100.0)
 
-    def _one_sided(self, seen: float) -> _Double:
-        """Return the percentage of what was seen in all rows or in none.
+    def _numbers(self, place: int) -> tuple[float, float, bool]:
+        """Return the value of an output of the sample, its half-width, and whether it is certified."""
+        wide = self._wide
+        return float(wide.values[0, place]), float(wide.half_widths[0, place]), bool(wide.certified[0, place])
 
-        If p of all units are unlike, n units at random are alike with a chance of at most (1 − p)ⁿ. So p is
-        at most 1 − (α/2)^(1/n) (Clopper and Pearson 1934, The use of confidence or fiducial limits).
+    def _one_sided(self, seen: float) -> _Cell:
+        """Return the percentage of what was seen in all rows or in none, where rows are the sampling units.
+
+        If a share p of all rows is unlike, n rows at random are alike with a chance of at most (1 − p)ⁿ. So p
+        is at most 1 − (α/2)^(1/n) (Clopper and Pearson 1934, The use of confidence or fiducial limits).
         """
         plan, alpha = self._plan, 1.0 - self._confidence
         rows = 0.0 if self._wide.group_rows is None else float(self._wide.group_rows[0])
-        units = rows / plan.part.max_unit_rows
-        if len(plan.sample.streams) > 1 or plan.sample.hoists or units < _FEWEST_UNITS:
-            return _Double(seen, None, None, np.nan, False)
-        most = 100.0 * (1.0 - (alpha / 2) ** (1.0 / units))
+        are_units = len(plan.sample.streams) == 1 and not plan.sample.hoists and plan.part.max_unit_rows == 1
+        if not are_units or rows < _FEWEST_ROWS:
+            return _Cell(number=seen)
+        most = 100.0 * (1.0 - (alpha / 2) ** (1.0 / rows))
         low, high = (0.0, most) if seen == 0.0 else (100.0 - most, 100.0)
-        return _Double(seen, low, high, most / 2, True)
+        return _Cell(None, low, high, seen, most / 2, certified=True)
 
-    def _double(self, name: str) -> _Double:
-        column = self._wide.approximate[self._places[name]]
-        low, high = (self._wide.table.column(end)[0].as_py() for end in (column.low, column.high))
+    def _double(self, name: str) -> _Cell:
         place = self._places[name]
-        return _Double(
-            float(self._wide.values[0, place]),
-            low,
-            high,
-            float(self._wide.half_widths[0, place]),
-            bool(self._wide.certified[0, place]),
-        )
+        column = self._wide.approximate[place]
+        low, high = (self._wide.table.column(end)[0].as_py() for end in (column.low, column.high))
+        return _Cell(None, low, high, *self._numbers(place))
 
     def _distinct(self, column: SummarizedColumn) -> _Cell:
         """Return how many distinct values DuckDB will say there are, by those seen."""
@@ -269,15 +258,6 @@ class _Wide:
         share = once / count if count else 0.0
         value = seen / (1.0 - (1.0 - fraction) * share)  # the jackknife of `_distinct_sql` in estimator.py
         return _Cell(round(value), *ends, value, (ends[1] - ends[0]) / 2, True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Double:
-    number: float
-    low: float | None
-    high: float | None
-    half_width: float
-    certified: bool
 
 
 def _is_null(measure: str, column: SummarizedColumn) -> bool:
