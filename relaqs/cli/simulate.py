@@ -17,20 +17,13 @@ if TYPE_CHECKING:
 RECORDS = "simulate.jsonl"
 POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
-OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elastic jobs on machines
-    "gangs": ("nodes", "slots", "rescale"),
-    "cores": (
-        "cores",
-        "servers",
-        "jobs",
-        "arrivals",
-        "core_seconds",
-        "training",
-        "traces",
-        "cost_scale",
-        "most_cores",
-        "validate",
-    ),
+WORLDS = {"cores": "shared cores", "gangs": "elastic jobs", "grouped": "jobs in groups"}
+OF_SOME_WORLDS = {  # the worlds of each option that says nothing about the others
+    **dict.fromkeys(("nodes", "slots", "rescale"), ("gangs",)),
+    **dict.fromkeys(("cores", "servers", "jobs", "arrivals", "core_seconds", "training"), ("cores",)),
+    **dict.fromkeys(("traces", "cost_scale", "most_cores", "validate"), ("cores",)),
+    **dict.fromkeys(("epoch", "epochs_only", "until"), ("cores", "gangs")),
+    "machines": ("grouped",),
 }
 
 
@@ -39,13 +32,28 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "--policies",
     metavar="NAMES",
     help="Comma-separated; compared with `fair` where it is one of them. Default: fair,relaqs,max_sum; with "
-    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate.",
+    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate; with --grouped, group policies, "
+    "compared with the first: isolated,shortest_first,colocated,muri,harmony.",
 )
 @click.option(
     "--gangs",
     metavar="JOBS",
     help="Elastic jobs on machines instead: `table2`, the 50 jobs of ONES's evaluation, or `adaptdl:DIR`, "
     "the workloads in the folder `simulator` of AdaptDL's artifact, each one seed.",
+)
+@click.option(
+    "--grouped",
+    metavar="JOBS",
+    help="Jobs that take turns on machines instead: `harmony`, the 80 jobs of Harmony's evaluation at once; "
+    "`harmony:poisson` or `harmony:bursts`, as they come; `harmony:computing` or `harmony:communicating`, "
+    "the 60 that do most of it; `harmony:paper`, each figure of the paper beside ours.",
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="With 16 GB for rows and a disk of 125 MB/s each, for --grouped.",
 )
 @click.option(
     "--nodes", type=click.IntRange(min=1), default=16, show_default=True, help="Machines, for --gangs."
@@ -79,7 +87,7 @@ OF_ONE_WORLD = {  # options by what they are for: cores that are shared, or elas
     "--arrival",
     metavar="SECONDS",
     help="Mean time between Poisson arrivals; several are several studies. Default: 10,40,120; with --gangs "
-    "table2, that at which Tiresias's jobs queue as long as in the paper.",
+    "table2, that at which Tiresias's jobs queue as long as in the paper; 480 with --grouped.",
 )
 @click.option(
     "--arrivals",
@@ -149,6 +157,8 @@ def simulate(
     context: click.Context,
     policies: str | None,
     gangs: str | None,
+    grouped: str | None,
+    machines: int,
     nodes: int,
     slots: int,
     rescale: float,
@@ -174,10 +184,21 @@ def simulate(
 
     Jobs are made up from theory (errors √((N−i)/(iN)), two kinds of convergence), or replay recorded runs.
     The policies and predictions are those of a real run. The same seeds give the same results. With --gangs,
-    slot policies share simulated machines among elastic jobs.
+    slot policies share simulated machines among elastic jobs. With --grouped, group policies say which jobs
+    take turns on the same machines.
     """
-    _refuse_what_does_not_belong(context, "gangs" if gangs is not None else "cores")
+    if gangs is not None and grouped is not None:
+        raise click.UsageError("--gangs and --grouped are two simulations; give one of them")
+    world = "gangs" if gangs is not None else "grouped" if grouped is not None else "cores"
+    _refuse_what_does_not_belong(context, world)
     records = None if out is None else out / RECORDS
+    if grouped is not None:
+        from relaqs.cli.grouped import GroupedOptions, simulate_grouped
+
+        simulate_grouped(
+            GroupedOptions(grouped, policies, machines, arrival, seeds), records, processes, output
+        )
+        return
     if gangs is not None:
         from relaqs.cli.gangs import GangOptions, simulate_gangs
 
@@ -240,14 +261,12 @@ def simulate(
 
 def _refuse_what_does_not_belong(context: click.Context, world: str) -> None:
     """Raise UsageError for an option that was given and would change nothing."""
-    other = "gangs" if world == "cores" else "cores"
-    for name in OF_ONE_WORLD[other]:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            option = "--" + name.replace("_", "-")
-            raise click.UsageError(
-                f"{option} says nothing about {'elastic jobs' if world == 'gangs' else 'shared cores'}; "
-                f"{'leave it out, or leave --gangs out' if world == 'gangs' else 'give --gangs too'}"
-            )
+    for name, worlds in OF_SOME_WORLDS.items():
+        if world in worlds or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+            continue
+        advice = f"give --{worlds[0]} too" if world == "cores" else f"leave it out, or leave --{world} out"
+        option = "--" + name.replace("_", "-")
+        raise click.UsageError(f"{option} says nothing about {WORLDS[world]}; {advice}")
 
 
 def policy_names(text: str) -> list[str]:
