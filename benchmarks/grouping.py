@@ -21,7 +21,7 @@ from rich.table import Table
 
 from relaqs.group_policies.arrangement import Arrangement
 from relaqs.group_policies.considered import considered
-from relaqs.group_policies.group_model import GroupModel
+from relaqs.group_policies.group_model import Bound, GroupModel
 from relaqs.group_policies.harmony import Harmony
 from relaqs.group_policies.machines import apportioned
 from relaqs.group_policies.prefixes import PrefixSearch
@@ -129,7 +129,15 @@ def oracle(workloads: int, count: int) -> Table:
 def timed() -> Table:
     """Return the CPU time of a plan without groups, and of one that changes nothing."""
     table = Table(title=f"One plan, ms of CPU time; {BUDGET_SECONDS * 1e3:.0f} for the largest")
-    for heading in ("jobs × machines", "first plan", "same view again", "jobs in groups", "groups", "u"):
+    for heading in (
+        "jobs × machines",
+        "first plan",
+        "same view again",
+        "jobs in groups",
+        "groups",
+        "bound by",
+        "u",
+    ):
         table.add_column(heading, justify="right")
     for count, machines in SIZES:
         jobs = some_jobs(count, seed=0)
@@ -139,7 +147,9 @@ def timed() -> Table:
         again, _ = cpu_ms(policy, GroupView(1.0, fleet, jobs, plan.groups))
         found = policy.rules.regrouped(view, considered(jobs))
         assert found is not None
-        cells = (f"{first:.0f}", f"{again:.0f}", f"{len(plan.running):,}", f"{len(plan.groups):,}")
+        bound = np.bincount(found.times.bound, minlength=len(Bound))
+        words = ", ".join(f"{Bound(i).name} {each}" for i, each in enumerate(bound.tolist()) if each)
+        cells = (f"{first:.0f}", f"{again:.0f}", f"{len(plan.running):,}", f"{len(plan.groups):,}", words)
         table.add_row(f"{count:,} × {machines:,}", *cells, f"{found.score:.3f}")
     return table
 
