@@ -24,7 +24,7 @@ FEWEST_MOVES = 8  # answers that are exact early, or never certified, leave noth
 class EngineCurve:
     """One run of a query. fraction: scanned after each step but the last, which ends it; progress: P_i there.
 
-    CurveShape (steps,) each; the progress is NaN where no cell was followed.
+    Shape (steps,) each; the progress is NaN where no cell was followed.
     """
 
     name: str

@@ -21,6 +21,7 @@ STUDIES = {  # options that begin a study of its own, and what it is about
     "gangs": "elastic jobs",
     "placed": "placed jobs",
     "goals": "runs with goals",
+    "grouped": "jobs in groups",
 }
 WORLDS = {"cores": "shared cores", **STUDIES}
 ONLY_FOR = {  # an option says something in these worlds alone
@@ -28,7 +29,10 @@ ONLY_FOR = {  # an option says something in these worlds alone
     **dict.fromkeys(("failures", "repair", "stragglers", "spike"), ("gangs",)),
     **dict.fromkeys(("philly",), ("placed",)),
     **dict.fromkeys(("stop",), ("goals", "placed")),
-    **dict.fromkeys(("arrival", "epochs_only"), ("cores", "gangs", "goals")),
+    **dict.fromkeys(("machines",), ("grouped",)),
+    **dict.fromkeys(("arrival",), ("cores", "gangs", "goals", "grouped")),
+    **dict.fromkeys(("epochs_only",), ("cores", "gangs", "goals")),
+    **dict.fromkeys(("epoch", "until"), ("cores", "gangs", "goals", "placed")),
     **dict.fromkeys(("cores", "servers", "jobs", "core_seconds"), ("cores", "goals")),
     **dict.fromkeys(
         ("arrivals", "training", "traces", "cost_scale", "most_cores", "validate"),
@@ -43,13 +47,28 @@ ONLY_FOR = {  # an option says something in these worlds alone
     metavar="NAMES",
     help="Comma-separated; compared with `fair` where it is one of them. Default: fair,relaqs,max_sum; with "
     "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate; with --placed, placed policies: "
-    "mlfs,mlf_h,tiresias,fair.",
+    "mlfs,mlf_h,tiresias,fair; with --grouped, group policies, compared with the first: "
+    "isolated,shortest_first,colocated,muri,harmony.",
 )
 @click.option(
     "--gangs",
     metavar="JOBS",
     help="Elastic jobs on machines instead: `table2`, the 50 jobs of ONES's evaluation, or `adaptdl:DIR`, "
     "the workloads in the folder `simulator` of AdaptDL's artifact, each one seed.",
+)
+@click.option(
+    "--grouped",
+    metavar="JOBS",
+    help="Jobs that take turns on machines instead: `harmony`, the 80 jobs of Harmony's evaluation at once; "
+    "`harmony:poisson` or `harmony:bursts`, as they come; `harmony:computing` or `harmony:communicating`, "
+    "the 60 that do most of it; `harmony:paper`, each figure of the paper beside ours.",
+)
+@click.option(
+    "--machines",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="With 16 GB for rows and a disk of 125 MB/s each, for --grouped.",
 )
 @click.option(
     "--placed",
@@ -144,7 +163,7 @@ ONLY_FOR = {  # an option says something in these worlds alone
     "--arrival",
     metavar="SECONDS",
     help="Mean time between Poisson arrivals; several are several studies. Default: 10,40,120; with --gangs "
-    "table2, that at which Tiresias's jobs queue as long as in the paper.",
+    "table2, that at which Tiresias's jobs queue as long as in the paper; 480 with --grouped.",
 )
 @click.option(
     "--arrivals",
@@ -218,6 +237,8 @@ def simulate(
     placed: str | None,
     stop: str | None,
     philly: Path | None,
+    grouped: str | None,
+    machines: int,
     nodes: int,
     slots: int,
     rescale: float,
@@ -249,13 +270,20 @@ def simulate(
     Jobs are made up from theory (errors √((N−i)/(iN)), two kinds of convergence), or replay recorded runs.
     The policies and predictions are those of a real run. The same seeds give the same results. With --gangs,
     slot policies share simulated machines among elastic jobs. With --placed, policies place the parts of
-    models on devices.
+    models on devices. With --grouped, group policies say which jobs take turns on the same machines.
     """
     studies = [name for name in STUDIES if _is_given(context, name)]
     if len(studies) > 1:
         raise click.UsageError(f"--{studies[0]} and --{studies[1]} are two studies; give one of them")
     _refuse_what_does_not_belong(context, studies[0] if studies else "cores")
     records = None if out is None else out / RECORDS
+    if grouped is not None:
+        from relaqs.cli.grouped import GroupedOptions, simulate_grouped
+
+        simulate_grouped(
+            GroupedOptions(grouped, policies, machines, arrival, seeds), records, processes, output
+        )
+        return
     if placed is not None:
         from relaqs.cli.placed import PlacedOptions, simulate_placed_jobs
         from relaqs.cli.studies import stop_rules

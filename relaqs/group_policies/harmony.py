@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from relaqs.group_policies.considered import QueueOrder, considered
 from relaqs.group_policies.group_model import GroupModel
-from relaqs.group_policies.prefixes import PrefixSearch
+from relaqs.group_policies.prefixes import PrefixSearch, StopRule
 from relaqs.group_policies.regroup import Regrouping
 from relaqs.groups.plan import GroupPlan, TurnTaking
 from relaqs.groups.view import GroupView
@@ -24,8 +24,12 @@ class Harmony:
 
     Args:
         order: who is considered first within a phase: "arrival" as in the paper, or "shortest".
-        turns: how jobs of a group take turns.
-        regrouping, cpu_weight, literal, stop, tolerance, spills: the readings of what the paper leaves open.
+        turns: how the jobs of a group take turns.
+        spills: rows may lie on disk.
+        cpu_weight, literal: as in `GroupModel`.
+        stop, tolerance: as in `PrefixSearch`.
+        gain, similar: as in `Regrouping`.
+        profiles: a job's times are not known before it has made some iterations. If not, they are told.
 
     Source: Lee et al., Harmony, ICDCS 2021.
 
@@ -39,28 +43,30 @@ class Harmony:
 
     order: QueueOrder = "arrival"
     turns: TurnTaking = "pull_first"
-    regrouping: Regrouping = field(default_factory=Regrouping)
+    spills: bool = True
+    cpu_weight: float = 2 / 3
+    literal: bool = False
+    stop: StopRule = "best"
+    tolerance: float = 0.01
+    gain: float = 0.05
+    similar: float = 0.05
+    profiles: bool = True
     name: ClassVar[str] = "harmony"
-    profiles: ClassVar[bool] = True
 
-    @classmethod
-    def reading(
-        cls,
-        *,
-        cpu_weight: float = 2 / 3,
-        literal: bool = False,
-        spills: bool = True,
-        order: QueueOrder = "arrival",
-        turns: TurnTaking = "pull_first",
-    ) -> Harmony:
-        """Return the policy by other readings of what the paper leaves open."""
-        search = PrefixSearch(model=GroupModel(cpu_weight, literal), spills=spills)
-        return cls(order, turns, Regrouping(search))
+    def __post_init__(self) -> None:
+        _ = self.rules  # which refuse what they do not accept
+
+    @property
+    def rules(self) -> Regrouping:
+        """By which groups are made and changed."""
+        model = GroupModel(self.cpu_weight, self.literal)
+        search = PrefixSearch(model, self.stop, self.tolerance, self.spills)
+        return Regrouping(search, self.gain, self.similar)
 
     def plan(self, view: GroupView) -> GroupPlan:
         if not len(view.subtasks):
             return GroupPlan.of(view, (), turns=self.turns)
-        found = self.regrouping.regrouped(view, considered(view.subtasks, self.order))
+        found = self.rules.regrouped(view, considered(view.subtasks, self.order))
         if found is None:
             return GroupPlan.of(view, (), turns=self.turns)
         return GroupPlan.of(view, found.groups(), found.spilled_by_id(), self.turns)

@@ -10,7 +10,8 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs.group_policies.group_model import GroupModel, summed
 from relaqs.groups.subtasks import Subtasks
 
-_HALVINGS = 60
+_TRIES = 60  # of λ, where the interval that it is in is halved each time or made smaller
+_BY_ONE = 8  # machines that are given one by one at the end, where there are few groups
 
 
 def apportioned(jobs: Subtasks, group: IntArray, least: IntArray, total: int, model: GroupModel) -> IntArray:
@@ -38,19 +39,21 @@ def apportioned(jobs: Subtasks, group: IntArray, least: IntArray, total: int, mo
     """
     assert least.sum() <= total, (least, total)
     ratio = Ratio.of(jobs, group, len(least), model)
-    low, high = 0.0, ratio.bound(least)
-    machines = np.maximum(least, ratio.least_machines(high, total))
-    if machines.sum() > total:
-        machines = least.copy()
-    for _ in range(_HALVINGS):
-        if total - machines.sum() <= max(8, len(least) // 50):
-            break
-        middle = (low + high) / 2
-        tried = np.maximum(least, ratio.least_machines(middle, total))
-        if tried.sum() > total:
-            low = middle
+    low, high, machines = 0.0, ratio.bound(least), least.copy()
+    guess = min(ratio.of_equal(total), high)
+    for _ in range(_TRIES):
+        tried = np.maximum(least, ratio.least_machines(guess, total))
+        spare = total - int(tried.sum())
+        if spare < 0:
+            low = guess
         else:
-            high, machines = middle, tried
+            high, machines = guess, tried
+            if spare <= max(_BY_ONE, len(least) // 50):
+                break
+        # ratios are about inverse to machines, which are rounded up by a half of one on average
+        half = len(least) / 2
+        aimed = guess * (total - spare - half) / max(total - half, 1.0)
+        guess = aimed if low < aimed < high else (low + high) / 2
     for _ in range(total - int(machines.sum())):
         machines[int(np.argmax(ratio.at(machines)))] += 1
     return machines
@@ -88,6 +91,12 @@ class Ratio:
         """Return a finite ratio that no group exceeds with one machine more than its least."""
         ratios = np.concatenate([self.at(least), self.at(least + 1)])
         return float(max(ratios[np.isfinite(ratios)].max(initial=0.0), 1e-300))
+
+    def of_equal(self, total: int) -> float:
+        """Return the mean ratio if all groups have equal machines; 0 where none is finite."""
+        ratios = self.at(np.full(len(self.work), max(total // len(self.work), 1)))
+        finite = ratios[np.isfinite(ratios)]
+        return float(finite.mean()) if len(finite) else 0.0
 
     def least_machines(self, ratio: float, most: int) -> IntArray:
         """Return the fewest machines of each group with this ratio or less; most + 1 where there are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from relaqs.group_policies.spill import least_machines
 from relaqs.groups.subtasks import Subtasks
 from relaqs.groups.view import Fleet
 
-_REFINED_JOBS = 200  # of more, the prefixes beside the best one are not tried
+StopRule: TypeAlias = Literal["best", "first"]
+"""When the loop over prefixes ends: after all of them, or at the first that is no better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,18 @@ class PrefixSearch:
         tolerance: of the prefixes with a u within this of the best, the one with the fewest jobs is taken.
         spills: rows may lie on disk. If not, a group has the machines that keep all rows in memory.
         band, swaps: as in `filled` and `exchanged`.
-        prefixes: how many are tried where there are more jobs; those beside the best one are tried, too.
+        prefixes: how many are tried where there are more jobs, geometrically spaced.
 
     Source: Lee et al., Harmony, ICDCS 2021, Algorithm 1.
     """
 
     model: GroupModel = field(default_factory=GroupModel)
-    stop: Literal["best", "first"] = "best"
+    stop: StopRule = "best"
     tolerance: float = 0.01
     spills: bool = True
     band: int = 8
     swaps: int = 200
-    prefixes: int = 40
+    prefixes: int = 16
 
     def __post_init__(self) -> None:
         if self.stop not in ("best", "first"):
@@ -86,20 +87,11 @@ class PrefixSearch:
         if len(jobs) > self.prefixes:
             counts = np.unique(np.round(np.geomspace(1, len(jobs), self.prefixes)).astype(np.int64))
         tried: dict[int, Arrangement] = {}
-        self._try(counts.tolist(), jobs, fleet, tried)
-        if self.prefixes < len(jobs) <= _REFINED_JOBS and tried:
-            best = self.preferred(tried)
-            assert best is not None
-            at = int(np.searchsorted(counts, len(best.jobs)))
-            low, high = counts[max(at - 1, 0)], counts[min(at + 1, len(counts) - 1)]
-            self._try([count for count in range(low, high) if count not in tried], jobs, fleet, tried)
-        return tried
-
-    def _try(self, counts: list[int], jobs: Subtasks, fleet: Fleet, tried: dict[int, Arrangement]) -> None:
-        for count in counts:
+        for count in counts.tolist():
             found = self.arranged(jobs.of_jobs(np.arange(count)), fleet)
             if found is not None:
                 tried[count] = found
+        return tried
 
     def _until_no_better(self, jobs: Subtasks, fleet: Fleet) -> Arrangement | None:
         best: Arrangement | None = None

@@ -39,7 +39,7 @@ class Regrouping:
     search: PrefixSearch = field(default_factory=PrefixSearch)
     gain: float = 0.05
     similar: float = 0.05
-    subsets: int = 8
+    subsets: int = 4
 
     def __post_init__(self) -> None:
         for name in ("gain", "similar"):

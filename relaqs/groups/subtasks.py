@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -36,8 +37,6 @@ class SubtaskTimes:
     arrival_seconds: float = 0.0
     phase: Phase = Phase.PROFILED
     iterations_left: float = np.nan
-    loss_rate: float = np.nan
-    weight: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,8 +54,6 @@ class Subtasks:
         decode_seconds_per_byte: what it takes to use a byte that comes from the disk.
         phase: one of `Phase`.
         iterations_left: to the end, NaN where no one knows.
-        loss_rate: the part of its loss, relative to the first one, that the next iteration takes away.
-        weight: how much a job counts.
 
     Raises:
         ValueError: two jobs have one name, the columns have different lengths, or a value is negative.
@@ -68,7 +65,6 @@ class Subtasks:
 
     ids: tuple[str, ...]
     arrival_seconds: FloatArray
-    weight: FloatArray
     phase: IntArray
     comp_machine_seconds: FloatArray
     comp_fixed_seconds: FloatArray
@@ -78,7 +74,6 @@ class Subtasks:
     model_bytes: FloatArray
     decode_seconds_per_byte: FloatArray
     iterations_left: FloatArray
-    loss_rate: FloatArray
 
     def __post_init__(self) -> None:
         count = len(self.ids)
@@ -98,12 +93,13 @@ class Subtasks:
     @classmethod
     def of(cls, rows: list[SubtaskTimes]) -> Subtasks:
         """Return the columns of some rows."""
-        columns = {
-            name: np.array([getattr(row, name) for row in rows], dtype=np.int64 if name == "phase" else None)
+        columns: dict[str, Any] = {
+            name: np.array(
+                [getattr(row, name) for row in rows], dtype=np.int64 if name == "phase" else np.float64
+            )
             for name in _columns()
         }
-        floats = {name: column.astype(np.float64) for name, column in columns.items() if name != "phase"}
-        return cls(ids=tuple(row.id for row in rows), phase=columns["phase"].astype(np.int64), **floats)
+        return cls(ids=tuple(row.id for row in rows), **columns)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -26,7 +26,7 @@ class AccuracyAhead:
 
     Attributes:
         is_best: no better accuracy is to be expected; where one is required and not reached yet, not that
-            one. CurveShape (J,).
+            one. Shape (J,).
         passes_needed: after which the required accuracy is expected, shape (J,); inf: not before the end,
             NaN: none is required, or nothing can be said.
     """

@@ -9,8 +9,9 @@ settings of each. The times of iterations and their split are in a picture only.
 - A job makes 120 iterations in the median, lognormal with 0.6, so that isolated jobs take more than 1,000
   minutes in all: 80 arrivals 8 minutes apart take 640, and a gain in the last end was still measured there.
 - PULL is 40 to 60 % of COMM, uniformly.
-- Half of a machine's 32 GB is for rows and parameters (`PAPER_FLEET`): with that, the α that is needed is on
-  average near the paper's 0.34. A disk reads 125 MB/s, which is what that machine's volumes do at most.
+- Half of a machine's 32 GB is for rows and parameters (`PAPER_FLEET`), as objects of Java need about twice
+  the bytes. With all of it hardly any rows would lie on disk. A disk reads 125 MB/s, which is what the
+  volumes of that machine do at most.
 
 Source: Lee et al., Harmony, ICDCS 2021, Table I and section V; the calibration is ours.
 """

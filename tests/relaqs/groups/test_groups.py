@@ -26,7 +26,7 @@ def test_two_jobs_of_one_name_are_refused() -> None:
         Subtasks.of([SubtaskTimes("a"), SubtaskTimes("a")])
 
 
-@pytest.mark.parametrize("name", ["comp_machine_seconds", "comm_seconds", "input_bytes", "weight"])
+@pytest.mark.parametrize("name", ["comp_machine_seconds", "comm_seconds", "input_bytes", "iterations_left"])
 def test_negative_values_are_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} of job 'b' is -1; give 0 or more"):
         Subtasks.of([SubtaskTimes("a"), SubtaskTimes("b", **{name: -1.0})])

@@ -1,0 +1,106 @@
+"""A study of group policies: cases of policy, workload and seed, each simulated to its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from relaqs.group_policies.registry import make_group_policy
+from relaqs.groups.policy import GroupPolicy
+from relaqs.records.grouped_run import GroupedRun
+from relaqs.simulation.grouped.simulator import GroupedRules, simulate_groups
+from relaqs.simulation.grouped.workload import PAPER_FLEET, Arrivals, GroupedJob, Mix, harmony_jobs
+
+
+@dataclass(frozen=True, slots=True)
+class HarmonyJobs:
+    """The jobs of Harmony's evaluation. Fields as in `harmony_jobs`.
+
+    >>> str(HarmonyJobs(arrivals="poisson"))
+    'the 80 jobs of Harmony, one every 480 s'
+    """
+
+    arrivals: Arrivals = "at once"
+    mix: Mix = "all"
+    arrival_seconds: float = 480.0
+
+    def __str__(self) -> str:
+        chosen = "the 80 jobs of Harmony" if self.mix == "all" else f"the 60 most {self.mix} jobs of Harmony"
+        every = f"one every {self.arrival_seconds:g} s"
+        return f"{chosen}, {every if self.arrivals == 'poisson' else self._others(every)}"
+
+    def _others(self, every: str) -> str:
+        return "all at once" if self.arrivals == "at once" else f"{every} in bursts"
+
+    def jobs(self, seed: int) -> tuple[GroupedJob, ...]:
+        return harmony_jobs(seed, arrivals=self.arrivals, arrival_seconds=self.arrival_seconds, mix=self.mix)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedCase:
+    """One simulation. parameters: those of the policy that differ from its defaults."""
+
+    policy: str
+    seed: int
+    mix: HarmonyJobs = field(default_factory=HarmonyJobs)
+    machines: int = PAPER_FLEET.machines
+    rules: GroupedRules = field(default_factory=GroupedRules)
+    parameters: tuple[tuple[str, Any], ...] = ()
+
+    def made(self) -> GroupPolicy:
+        return make_group_policy(self.policy, **dict(self.parameters))
+
+    @property
+    def label(self) -> str:
+        """The policy's name, and what differs from its defaults."""
+        differs = ", ".join(f"{name}={value}" for name, value in self.parameters)
+        return f"{self.policy} ({differs})" if differs else self.policy
+
+    @property
+    def workload(self) -> str:
+        """The jobs and the rules, in words."""
+        words = [str(self.mix)]
+        words += [f"{self.rules.noise:.0%} noise"] if self.rules.noise else []
+        words += [f"told times up to {self.rules.misled:.1%} off"] if self.rules.misled else []
+        return ", ".join(words)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """As in `GroupedRun.key`, known before it has run."""
+        return (self.workload, self.machines, self.label, self.seed)
+
+
+def run_grouped_case(
+    case: GroupedCase, circumstances: dict[str, Any], stopwatch: Callable[[], float]
+) -> GroupedRun:
+    """Return the record of one case. The same case gives the same record but for the time of decisions."""
+    outcome = simulate_groups(
+        case.mix.jobs(case.seed),
+        case.made(),
+        replace(PAPER_FLEET, machines=case.machines),
+        case.rules,
+        seed=case.seed,
+        stopwatch=stopwatch,
+    )
+    errors = outcome.model_errors
+    return GroupedRun(
+        policy=case.label,
+        seed=case.seed,
+        workload=case.workload,
+        machines=case.machines,
+        arrival_seconds=outcome.arrival_seconds,
+        completion_seconds=outcome.completion_seconds,
+        cpu_share=outcome.cpu_share,
+        net_share=outcome.net_share,
+        jobs_mean=outcome.jobs_mean,
+        groups_mean=outcome.groups_mean,
+        spilled_mean=outcome.spilled_mean,
+        moving_share=outcome.moving_share,
+        model_error_mean=float(errors.mean()) if len(errors) else np.nan,
+        model_error_p95=float(np.percentile(errors, 95)) if len(errors) else np.nan,
+        decision_ms_mean=float(outcome.decision_seconds.mean() * 1e3),
+        circumstances=circumstances,
+    )
