@@ -21,9 +21,9 @@ from relaqs.cli.studies import WIDTH, kept_or_computed
 from relaqs.records.comparison import Figure
 from relaqs.records.goal_run import NUMBERS, GoalRun
 from relaqs.records.store import json_value
+from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.goal_study import CONTROL, DeadlineRule, GoalCase, run_goal_case
 from relaqs.simulation.simulator import Options
-from relaqs.simulation.stop_rules import StopRule
 
 POLICIES = "fair,index,shortest_remaining_time,deadlines,load_control:index,load_control:deadlines"
 ARRIVAL = "150"
@@ -55,7 +55,7 @@ class GoalOptions:
 
     deadlines: str
     policies: Sequence[str]
-    stops: Sequence[StopRule]
+    stops: Sequence[EarlyStops]
     jobs: int
     arrival: str | None
     core_seconds: float

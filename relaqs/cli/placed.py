@@ -22,11 +22,11 @@ from relaqs.records.comparison import Figure
 from relaqs.records.placed_comparison import PlacedRow, compare_placed, settings_of_placed
 from relaqs.records.placed_run import PlacedRun
 from relaqs.records.store import json_value
+from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.placed.moves import MoveCosts
 from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
 from relaqs.simulation.placed.simulator import PlacedRules
 from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
-from relaqs.simulation.stop_rules import StopRule
 
 PLACED_POLICY_NAMES = "mlfs,mlf_h,tiresias,fair"
 PERIOD_SECONDS, RESTART_SECONDS, NODES = 60.0, 5.0, 20
@@ -54,7 +54,7 @@ class PlacedOptions:
 
     placed: str
     policies: str | None
-    stops: Sequence[StopRule]
+    stops: Sequence[EarlyStops]
     philly: Path | None
     nodes: int | None
     devices: int

@@ -23,7 +23,7 @@ from relaqs.executors.threads import usable_cores
 from relaqs.records import RecordFile, ScheduleRun, circumstances
 from relaqs.records.comparison import compare, settings
 from relaqs.records.store import json_value
-from relaqs.simulation.stop_rules import StopRule
+from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.study import Case, run_case
 
 WIDTH = 120  # columns of a table where no terminal says how many there are
@@ -149,10 +149,10 @@ def print_runs(runs: Sequence[ScheduleRun], output: str) -> None:
             click.echo(json.dumps(json_value({"setting": setting, **plain(row)}), allow_nan=False))
 
 
-def stop_rules(text: str) -> list[StopRule]:
+def stop_rules(text: str) -> list[EarlyStops]:
     """Return the stop rules named in a comma-separated list, each once. Raises BadParameter."""
     words = list(dict.fromkeys(word.strip() for word in text.split(",")))
     for word in words:
-        if word not in get_args(StopRule):
+        if word not in get_args(EarlyStops):
             raise click.BadParameter(f"{word!r} is none of own, same and none", param_hint="--stop")
-    return cast("list[StopRule]", words)
+    return cast("list[EarlyStops]", words)

@@ -21,10 +21,10 @@ from relaqs.policies.registry import make_policy
 from relaqs.records.goal_run import GoalRun
 from relaqs.records.trace import Trace
 from relaqs.sharing.goals import MOST_URGENCY
+from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.families import training_trace
 from relaqs.simulation.job_goals import JobGoals
 from relaqs.simulation.simulator import Options, Run, simulate
-from relaqs.simulation.stop_rules import StopRule
 from relaqs.simulation.workload import Workload, poisson_arrivals, workload_of
 
 DeadlineRule: TypeAlias = Literal["paper", "tight"]
@@ -53,7 +53,7 @@ class GoalCase:
     core_seconds: float
     capacity_cores: float
     deadlines: DeadlineRule
-    stop: StopRule
+    stop: EarlyStops
     options: Options
 
     @property

@@ -14,9 +14,9 @@ from relaqs.parts.resources import NodeResources
 from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.records.placed_run import PlacedRun, PlacedTimes
+from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
 from relaqs.simulation.placed.workload import Scenario
-from relaqs.simulation.stop_rules import StopRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class PlacedCase:
     policy: str
     seed: int
     scenario: Scenario
-    stop: StopRule = "own"
+    stop: EarlyStops = "own"
     nodes: int = 20
     node_devices: int = 4
     rules: PlacedRules = field(default_factory=PlacedRules)

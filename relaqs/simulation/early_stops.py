@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-StopRule: TypeAlias = Literal["own", "same", "none"]
+EarlyStops: TypeAlias = Literal["own", "same", "none"]
 """`own`: only a policy that has such a rule itself. `same`: every policy, by that rule. `none`: nobody."""
