@@ -61,6 +61,7 @@ class AroundEstimator:
         with self._cursor.registered(**tables):
             return present_exact(self._plan, self._cursor.table(self._plan.texts.final))
 
+    @np.errstate(invalid="ignore", over="ignore")  # ratios may be infinite, and nothing is known then
     def estimate(self, sources: Sequence[PartSource], fraction: float) -> Estimate:
         """Return the answer so far. `fraction` is the share of the streamed rows that the sources saw."""
         plan = self._plan
@@ -69,7 +70,7 @@ class AroundEstimator:
             point = self._cursor.table(plan.texts.estimate)
         found, decided = self._intervals(parts, point)
         fits = self._fits(parts, point) & (plan.rows.are_certain | (plan.rows.have_margins & decided))
-        settled = not as_seen and bool(fits.all())
+        settled = not as_seen and plan.rows.are_certain and bool(fits.all())
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
             self._plan,

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from sqlglot import exp
@@ -38,6 +38,7 @@ class Value:
         sources: the (part, output) of each answer that it is taken over from, with its interval.
         columns: the (part, output) of each answer that its rows come from. A UNION ALL has several.
         is_scaled: whether it depends on an estimate that grows with what was read, before it is scaled.
+        is_rounded: whether its last value may be rounded, which its estimate is not.
     """
 
     trust: Trust
@@ -45,6 +46,7 @@ class Value:
     sources: tuple[tuple[int, int], ...] = ()
     columns: frozenset[tuple[int, int]] = frozenset()
     is_scaled: bool = True
+    is_rounded: bool = False
 
 
 # By the alias of its table, and its own name in lower case.
@@ -67,13 +69,14 @@ def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value
     """
     may_decide = may_decide and not any(map(_rounds, _conditions_in(item)))
     smooth = item.unalias().copy()
+    rounds = _rounds(smooth)
     for node in list(smooth.find_all(exp.Round, exp.Cast)):
         if isinstance(node, exp.Round) or is_number(node.args["to"].sql(DIALECT)):
             smooth = _without(smooth, node)
     value = value_of(smooth, names, may_decide=may_decide)
     if value.trust in (Trust.OWN, Trust.WHOLE):
         item.unalias().replace(smooth)
-        return value
+        return replace(value, is_rounded=value.is_rounded or rounds)
     return value_of(item.unalias(), names)
 
 
@@ -92,7 +95,8 @@ def value_of(expression: exp.Expr, names: Names, *, may_decide: bool = False) ->
     if isinstance(bare, exp.Column):
         return names.get((bare.table, bare.name.lower()), UNSURE)
     trust, is_total = trust_in(expression, names, may_decide=may_decide), _is_total(bare, names)
-    return Value(trust, is_total, is_scaled=_is_scaled(expression, names))
+    scaled, rounded = _is_scaled(expression, names), _reads_rounded(expression, names)
+    return Value(trust, is_total, is_scaled=scaled, is_rounded=rounded)
 
 
 def value_over_groups(expression: exp.Expr, names: Names) -> Value:
@@ -100,7 +104,8 @@ def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     trust = trust_in(expression, names, grouped=True)
     bare = expression.unnest()
     is_total = isinstance(bare, exp.Sum) and trust is not Trust.NONE and _is_total(bare.this, names)
-    return Value(trust, is_total, is_scaled=_is_scaled(expression, names))
+    scaled, rounded = _is_scaled(expression, names), _rounds(expression) or _reads_rounded(expression, names)
+    return Value(trust, is_total, is_scaled=scaled, is_rounded=rounded)
 
 
 def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide: bool = False) -> Trust:
@@ -178,8 +183,9 @@ def margins_in(condition: exp.Expr, names: Names) -> list[exp.Expr] | None:
     found: list[exp.Expr] = [
         exp.Sub(this=exp.paren(a.copy()), expression=exp.paren(b.copy())) for a, b in pairs
     ]
-    smooth = all(not _rounds(each) and trust_in(each, names) is Trust.OWN for each in found)
-    return found if smooth else None
+    if any(_rounds(each) or _reads_rounded(each, names) for each in found):
+        return None
+    return found if all(trust_in(each, names) is Trust.OWN for each in found) else None
 
 
 def _conditions_in(item: exp.Expr) -> list[exp.Expr]:
@@ -190,6 +196,11 @@ def _conditions_in(item: exp.Expr) -> list[exp.Expr]:
 def _rounds(expression: exp.Expr) -> bool:
     """Whether the expression may move in steps."""
     return expression.find(exp.Round, exp.Cast) is not None
+
+
+def _reads_rounded(expression: exp.Expr, names: Names) -> bool:
+    columns = expression.find_all(exp.Column)
+    return any(names.get((column.table, column.name.lower()), UNSURE).is_rounded for column in columns)
 
 
 def _compares_with_zero(condition: exp.Expr) -> bool:
