@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import log, log1p
+
 import numpy as np
 
 from relaqs_bootstrap.arrays import FloatArray, IntArray
@@ -67,6 +69,23 @@ def most_unseen_groups(singletons: IntArray, fraction: float, tail: float) -> Fl
     most = np.ceil(nbdtrik(1.0 - tail, distinct + 1.0, fraction) - _ROUNDING)
     found: FloatArray = np.maximum(most, 0.0)[place]
     return found
+
+
+def enough_to_be_met(fraction: float, tail: float) -> float:
+    """Return how many scanned units the smallest group must have, for a group of its size not to be missed.
+
+    Args:
+        fraction: f, the scanned share of the table.
+        tail: how often such a group is missed.
+
+    A group with n scanned units has about n/f, which are all missed with probability (1−f)ⁿᐟᶠ. At most 14
+    units are needed for one in a million, and fewer the more was read:
+
+    >>> round(enough_to_be_met(0.001, 1e-6), 2), round(enough_to_be_met(0.125, 1e-6), 2)
+    (13.81, 12.93)
+    """
+    check_fraction(fraction)
+    return 0.0 if fraction == 1.0 else fraction * log(tail) / log1p(-fraction)
 
 
 def most_in_all(seen: FloatArray, fraction: float, tail: float) -> FloatArray:

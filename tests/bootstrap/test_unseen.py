@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from relaqs_bootstrap import most_unseen_groups, unseen_groups
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.unseen import enough_to_be_met
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,12 @@ def test_more_groups_are_seldom_missed_than_is_said(sizes: FloatArray) -> None:
     seen = rng.binomial(sizes, 0.125, (4_000, len(sizes)))
     most = most_unseen_groups((seen == 1).sum(axis=1), 0.125, 0.025)
     assert ((seen == 0).sum(axis=1) > most).mean() <= 0.025 + 3 * np.sqrt(0.025 / 4_000)
+
+
+@pytest.mark.parametrize("fraction", [0.01, 0.12, 0.6])
+def test_a_group_as_large_as_the_smallest_is_missed_as_seldom_as_is_said(fraction: float) -> None:
+    """A hundred of 10,000 draws miss it, and 32 more are 3.2 standard deviations. Units come as wholes."""
+    units = round(enough_to_be_met(fraction, 0.01) / fraction)
+    missed = int((np.random.default_rng(2).binomial(units, fraction, 10_000) == 0).sum())
+    assert missed <= 10_000 * (1.0 - fraction) ** (units - 0.5) + 3.2 * 10
+    assert enough_to_be_met(1.0, 0.01) == 0.0

@@ -208,6 +208,8 @@ def one_row_values(draw: st.DrawFn, source: From) -> Generated:
     calls = ["count(*)", f"sum({n})", f"avg({n})", f"max({name})", f"count(DISTINCT {name})", f"median({n})"]
     values = [f"(SELECT {draw(st.sampled_from(calls))} {draw(base(source))})" for _ in range(2)]
     values += [f"EXISTS (SELECT * {draw(base(source))})", f"(SELECT count(*) {draw(base(source))}) * 100"]
+    compared = draw(st.sampled_from([f"{values[3]} > 50000", f"NOT {values[3]} BETWEEN 100 AND 30000"]))
+    values.append(f"CASE WHEN {compared} THEN {values[3]} ELSE (SELECT count(*) FROM {source.sql}) END")
     chosen = draw(st.lists(st.sampled_from(values), min_size=1, max_size=3, unique=True))
     outputs = ", ".join(f"{value} AS v{i}" for i, value in enumerate(chosen))
     ratio = f", {values[3]} / nullif((SELECT count(*) FROM {source.sql}), 0) AS share"

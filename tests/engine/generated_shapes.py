@@ -137,10 +137,15 @@ def combined(draw: st.DrawFn, source: From) -> Generated:
     column = draw(st.sampled_from([field for field in source.fields if field.kind in EXACT])).sql
     operator = draw(st.sampled_from(["UNION ALL", "UNION ALL", "UNION", "EXCEPT", "INTERSECT"]))
     rows = f"SELECT {column} AS a, {key} AS b {draw(_base(source))} ORDER BY 1, 2 LIMIT 30"
+    subtotals_by_union = (
+        f"SELECT a, b, 0 AS level, n FROM ({groups}) AS t UNION SELECT a, NULL, 1, sum(n) "
+        f"FROM ({groups}) AS t GROUP BY a UNION SELECT NULL, NULL, 2, count(*) {draw(_base(source))}"
+    )
     forms = [
         f"SELECT n, s FROM ({groups}) AS t {operator} SELECT n, s FROM ({others}) AS u",
         f"SELECT a, b, n FROM ({groups}) AS t UNION ALL SELECT NULL, NULL, count(*) {draw(_base(source))}",
         f"({rows}) {operator} ({rows})",
+        subtotals_by_union,
         f"SELECT n FROM ({groups}) AS t {operator} SELECT s FROM ({groups}) AS t",
     ]
     return Generated(draw(st.sampled_from(forms)))

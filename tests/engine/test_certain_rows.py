@@ -252,6 +252,9 @@ def test_a_limit_that_may_leave_rows_out_leaves_none_certain(zipf: World, sql: s
     [
         # The total of all groups is the first row, and each of the others has a place of its own by its key.
         ("SELECT k, sum(s) AS s FROM ({}) GROUP BY ROLLUP (k) ORDER BY k NULLS FIRST LIMIT 40", 1),
+        ("SELECT k, sum(x) AS s FROM z GROUP BY ROLLUP (k) ORDER BY k NULLS FIRST, grouping(k) LIMIT 15", 1),
+        # The side with one row is always seen.
+        ("SELECT k, s FROM ({} UNION ALL SELECT NULL, sum(x) FROM z) ORDER BY k NULLS FIRST LIMIT 40", 1),
         ("SELECT k, s, rank() OVER (ORDER BY s) AS place FROM ({}) ORDER BY k LIMIT 200", 20),
         (
             "SELECT k, s / sum(s) OVER () AS share FROM ({}) ORDER BY s LIMIT 200",

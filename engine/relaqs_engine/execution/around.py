@@ -10,6 +10,7 @@ import pyarrow as pa
 from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance, sum_of_variances
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
+from relaqs_bootstrap.unseen import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
 from relaqs_engine.duck import Cursor
@@ -18,7 +19,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.estimator import MIN_ROWS_TO_SCALE_RANKED
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.execution.membership import UNSEEN_ROWS
+from relaqs_engine.execution.membership import FEW_ROWS_TAIL, STRICT_CONFIDENCE
 from relaqs_engine.execution.parts import Part, PartSource, estimated_positions, parts_so_far
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.room import room_of
@@ -48,7 +49,8 @@ class AroundEstimator:
         self._plan = plan
         self._cursor = cursor
         self._request = request
-        self._positions = estimated_positions(plan)
+        self._shown = estimated_positions(plan)
+        self._positions = [*self._shown, *(len(plan.outputs) + i for i in range(len(plan.rows.margins)))]
 
     def exact(self, answers: Sequence[pa.Table]) -> Estimate:
         """Return the answer from the parts' final ones."""
@@ -59,15 +61,16 @@ class AroundEstimator:
         with self._cursor.registered(**tables):
             return present_exact(self._plan, self._cursor.table(self._plan.texts.final))
 
+    @np.errstate(invalid="ignore", over="ignore")  # ratios may be infinite, and nothing is known then
     def estimate(self, sources: Sequence[PartSource], fraction: float) -> Estimate:
         """Return the answer so far. `fraction` is the share of the streamed rows that the sources saw."""
         plan = self._plan
         parts, as_seen = self._parts_so_far(sources)
         with self._cursor.registered(**{f"part_{i}": part.table() for i, part in enumerate(parts)}):
             point = self._cursor.table(plan.texts.estimate)
-        found = self._intervals(parts, point)
-        fits = self._fits(parts, point) & plan.rows.are_certain
-        settled = not as_seen and bool(fits.all())
+        found, decided = self._intervals(parts, point)
+        fits = self._fits(parts, point) & (plan.rows.are_certain | (plan.rows.have_margins & decided))
+        settled = not as_seen and plan.rows.are_certain and bool(fits.all())
         known = [part.so_far for part in parts if part.so_far is not None]
         return present_estimate(
             self._plan,
@@ -145,18 +148,39 @@ class AroundEstimator:
             found.append(f"{', '.join(names)}: not certified, groups not yet seen could change it")
         return tuple(found)
 
-    def _intervals(self, parts: Sequence[Part], point: pa.Table) -> CellIntervals:
-        """Return the intervals of the estimated outputs, by leaving blocks out or from an answer."""
+    def _intervals(self, parts: Sequence[Part], point: pa.Table) -> tuple[CellIntervals, BoolArray]:
+        """Return the intervals of the estimated outputs, and which rows the margins leave as they are.
+
+        They come from leaving blocks out, or from an answer.
+        """
         values = [doubles(point.column(f"v{i}")) for i in self._positions]
         found = CellIntervals.unknown(np.stack(values, axis=1) if values else np.empty((point.num_rows, 0)))
         if not self._plan.rows.have_identity or not point.num_rows or not values:
-            return found
+            return found.of_columns(len(self._shown)), np.full(point.num_rows, not self._plan.rows.margins)
+        strict = found
         if self._plan.draws:
-            found = self._by_draws(parts, point, found)
-        for place, i in enumerate(self._positions):
+            found, strict = self._by_draws(parts, point, found)
+        decided = self._decided(found, strict)
+        found = found.of_columns(len(self._shown))
+        for place, i in enumerate(self._shown):
             for part, output in self._plan.sources[i]:
                 _take_over(parts[part], output, self._rows_of(parts[part], point), found, place)
-        return found
+        return found, decided
+
+    def _decided(self, found: CellIntervals, strict: CellIntervals) -> BoolArray:
+        """Return the rows that no comparison may change. Cells that one may change are not certified.
+
+        A margin is far from zero if its interval at STRICT_CONFIDENCE is.
+        """
+        rows = np.ones(len(found.value), dtype=bool)
+        first = len(self._shown)
+        away = strict.certified & ((strict.low > 0.0) | (strict.high < 0.0))
+        for margin, output in enumerate(self._plan.rows.margins):
+            if output is None:
+                rows &= away[:, first + margin]
+            elif output in self._shown:
+                found.certified[:, self._shown.index(output)] &= away[:, first + margin]
+        return rows
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:
         """Return the ends of each COUNT(DISTINCT) and quantile that is taken over from an answer."""
@@ -184,17 +208,27 @@ class AroundEstimator:
         rows = np.flatnonzero((own >= 0) & (own < part.rows.num_rows))
         return rows, own[rows]
 
-    def _by_draws(self, parts: Sequence[Part], point: pa.Table, found: CellIntervals) -> CellIntervals:
-        """Return the intervals by the delete-a-block jackknife through the whole query, draw by draw."""
+    def _by_draws(
+        self, parts: Sequence[Part], point: pa.Table, found: CellIntervals
+    ) -> tuple[CellIntervals, CellIntervals]:
+        """Return the intervals by the delete-a-block jackknife through the whole query, draw by draw.
+
+        The second ones are at STRICT_CONFIDENCE.
+        """
         rows = integers(point.column(GROUP_ROWS))
         spreads = []
         for draw in (draw for draw in self._plan.draws if not is_final(draw, parts)):
             drawn = variants_of(self._plan, draw, parts, point.num_rows)
             if drawn is None:
-                return found
+                return found, found
             moved = self._moved(draw, drawn, parts, point)
             spreads.append(_spread(found.value, moved, drawn, rows))
-        return self._of_spreads(found, spreads, rows, self._one_row_moves(parts, point)) if spreads else found
+        if not spreads:
+            return found, found
+        moves = self._one_row_moves(parts, point)
+        levels = (self._request.confidence, STRICT_CONFIDENCE)
+        usual, strict = (self._of_spreads(found, spreads, rows, moves, each) for each in levels)
+        return usual, strict
 
     def _moved(self, draw: Draw, drawn: DrawnVariants, parts: Sequence[Part], point: pa.Table) -> FloatArray:
         """Return the estimated outputs in each variant of a draw, shape (variants, rows, outputs)."""
@@ -223,7 +257,12 @@ class AroundEstimator:
         return moves
 
     def _of_spreads(
-        self, found: CellIntervals, spreads: Sequence[_Spread], rows: np.ndarray, moves: FloatArray
+        self,
+        found: CellIntervals,
+        spreads: Sequence[_Spread],
+        rows: np.ndarray,
+        moves: FloatArray,
+        confidence: float,
     ) -> CellIntervals:
         """Return the intervals of a value that varies with several independent draws.
 
@@ -236,7 +275,7 @@ class AroundEstimator:
             found.value,
             variance,
             fraction=fraction,
-            confidence=self._request.confidence,
+            confidence=confidence,
             anytime=self._request.anytime,
             rows_matched=rows,
             nonnegative_total=np.zeros(found.value.shape[1], dtype=bool),
@@ -248,7 +287,7 @@ class AroundEstimator:
         influence = np.sqrt(sum(each.influence**2 for each in spreads))
         bounded = np.where(np.isfinite(moves), moves, influence) <= MAX_UNSEEN_ERRORS * error
         varies = variance.variance > (_ROUNDING * found.value) ** 2
-        whole = np.array([self._plan.whole[i] for i in self._positions])
+        whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
         supported = bounded & (rows >= MIN_ROWS)[:, None]
         return CellIntervals(
             found.value,
@@ -279,8 +318,11 @@ def _has_all_groups(part: Part) -> bool:
     """Whether a group of the part that was not seen would be far smaller than any that was."""
     if not part.plan.is_estimated or part.plan.has_one_row:
         return True
-    seen = part.so_far is not None and part.plan.shows_every_group and not part.plan.groups_are_local
-    return seen and bool((part.row_counts >= UNSEEN_ROWS).all())
+    seen = part.plan.shows_every_group and not part.plan.groups_are_local
+    if part.so_far is None or not seen:
+        return False
+    enough = enough_to_be_met(part.so_far.scan.fraction, FEW_ROWS_TAIL)
+    return bool((part.row_counts >= enough).all())
 
 
 def _has_tiny_groups(parts: Sequence[Part]) -> bool:

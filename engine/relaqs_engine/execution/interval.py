@@ -58,6 +58,17 @@ class CellIntervals:
         influence = None if self.influence is None else self.influence[:count]
         return CellIntervals(value, low, high, sure, self.standard_error[:count], influence)
 
+    def of_columns(self, count: int) -> CellIntervals:
+        """Return the first columns."""
+        return CellIntervals(
+            self.value[:, :count],
+            self.low[:, :count],
+            self.high[:, :count],
+            self.certified[:, :count],
+            self.standard_error[:, :count],
+            None if self.influence is None else self.influence[:, :count],
+        )
+
     def within(self, column: int, least: FloatArray, most: FloatArray) -> None:
         """Cut the intervals of a column at the known ends of its values, each of shape (rows,)."""
         self.low[:, column] = np.maximum(self.low[:, column], np.minimum(least, self.value[:, column]))

@@ -54,6 +54,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from relaqs_bootstrap import most_in_all
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+from relaqs_bootstrap.unseen import enough_to_be_met
 
 from relaqs_engine.execution.interval import CellIntervals
 from relaqs_engine.execution.interval_request import IntervalRequest
@@ -72,11 +73,9 @@ MIN_ROWS = 30
 STRICT_CONFIDENCE = 0.9999
 # How often groups that are decided leave more of the confidence to those that are still open.
 MOST_ROUNDS = 4
-# How often the bound fails on the total of a group that is too small to be judged, or was not seen yet.
+# How often the bound fails on the total of a group that is too small to be judged, or was not seen yet. And
+# how often a group is missed that is as large as the smallest one seen, where that one is large enough.
 FEW_ROWS_TAIL = 1e-6
-# Where there is no bound: if the smallest group seen has this many rows, a group of its size is missed once
-# in a million.
-UNSEEN_ROWS = 14
 # A group that was hardly seen may be one large sampling unit, and a join may multiply its rows. The bound
 # allows for units of this many times the average rows, and for joins that multiply unseen rows so much.
 UNIT_FACTOR = 10.0
@@ -194,17 +193,17 @@ class Membership:
     def fits(self, candidates: Candidates, fraction: float) -> BoolArray:
         """Return which groups LIMIT surely lets through by the keys of ORDER BY alone, shape (groups,)."""
         rules, count = self._rules, len(candidates.rows)
-        if not rules.has_limit or self._all_fit(candidates):
+        if not rules.has_limit or self._all_fit(candidates, fraction):
             return np.ones(count, dtype=bool)
         if candidates.room is None or rules.rows_may_leave or rules.most_rows is None:
-            seen = rules.ranks_by_key and not rules.deciders and self._all_are_seen(candidates)
+            seen = rules.ranks_by_key and not rules.deciders and self._all_are_seen(candidates, fraction)
             return np.full(count, seen)
         return candidates.room.fits(
             rules.most_rows,
             sets=max(1, self._plan.groups.sets),
             fraction=fraction,
             confidence=self._confidence,
-            all_are_seen=self._all_are_seen(candidates),
+            all_are_seen=self._all_are_seen(candidates, fraction),
         )
 
     @np.errstate(divide="ignore", invalid="ignore")  # what is known exactly has no width
@@ -341,11 +340,12 @@ class Membership:
         assert column.highest is not None
         return column.highest * self._rows_of_unit * most_in_all(rows, fraction, FEW_ROWS_TAIL)
 
-    def _all_are_seen(self, candidates: Candidates) -> bool:
+    def _all_are_seen(self, candidates: Candidates, fraction: float) -> bool:
         """Whether a group that was not seen would be far smaller than any that was."""
-        return not self._plan.groups_are_local and candidates.least_rows >= UNSEEN_ROWS
+        enough = enough_to_be_met(fraction, FEW_ROWS_TAIL)
+        return not self._plan.groups_are_local and candidates.least_rows >= enough
 
-    def _all_fit(self, candidates: Candidates) -> bool:
+    def _all_fit(self, candidates: Candidates, fraction: float) -> bool:
         """Whether all groups are among the rows that LIMIT lets through, in whatever order."""
         rules = self._rules
         if rules.most_rows is None or rules.rows_may_leave:
@@ -356,13 +356,13 @@ class Membership:
         few = len(candidates.rows) < rules.most_rows and not rules.has_having
         if not few or not self._plan.columns.keys or self._plan.groups_are_local:
             return False
-        return bool((candidates.rows >= UNSEEN_ROWS).all())
+        return bool((candidates.rows >= enough_to_be_met(fraction, FEW_ROWS_TAIL)).all())
 
     def _hidden(self, candidates: Candidates, ends: _Ends, out: BoolArray, fraction: float) -> float:
         """Return the best value that a group beyond the candidates may have, -inf if there is none."""
         best, decider = -np.inf, self._rules.ranking
         assert decider is not None
-        if not self._all_are_seen(candidates) and not self._unseen_fail(fraction):
+        if not self._all_are_seen(candidates, fraction) and not self._unseen_fail(fraction):
             best = self._most_unseen(decider, candidates, fraction)
         comparable = decider.value.total is not None or candidates.least_rows >= MIN_ROWS
         passing = int(candidates.passes.sum())

@@ -64,6 +64,11 @@ class AroundRows:
             is not known, or where none is sampled.
         so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
             parts have few rows, they are computed from totals that are not scaled.
+        have_margins: which rows there are depends on no estimate but the margins. False where LIMIT picks
+            among them.
+        margins: of each comparison of estimates, which output depends on it, None where the row does. It is
+            estimated as how far apart its sides are. As long as that is far from zero, nothing changes. In
+            the texts a margin is an estimated output after the last one.
     """
 
     have_identity: bool
@@ -72,6 +77,8 @@ class AroundRows:
     keep_groups: bool
     so_far: bool
     sets: int = 0
+    have_margins: bool = False
+    margins: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

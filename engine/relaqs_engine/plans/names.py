@@ -48,3 +48,8 @@ def outlier_column(name: str) -> str:
 def moves_column(position: int) -> str:
     """Return the column with the most that one sampled row could move the output at a position."""
     return f"relaqs_moves_{position}"
+
+
+def margin_column(index: int) -> str:
+    """Return the column with how far apart the sides of a comparison are, around answers."""
+    return f"relaqs_margin_{index}"

@@ -13,6 +13,7 @@ and these modules hold the rest:
         unions          moves aggregates below a UNION ALL, for `carve`
         undecided       aggregates before other answers decide which rows count, for `carve`
         above           merges what was aggregated below, for those two
+        told_apart      makes a UNION whose sides differ in a constant a UNION ALL, for `carve`
         late_conditions finds rows before the subqueries that they are compared with, for `carve`
         one_row         makes one query of inner aggregates over the same rows, for `carve`
         levels          says what is known of the query around the answers

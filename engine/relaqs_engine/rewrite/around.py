@@ -12,7 +12,15 @@ from relaqs_engine.duck import quote_name
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST, moves_column
+from relaqs_engine.plans.names import (
+    BEFORE,
+    BEFORE_ONCE,
+    GROUP,
+    GROUP_ROWS,
+    IS_FIRST,
+    margin_column,
+    moves_column,
+)
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.sign import Sign, sign_of
@@ -42,15 +50,16 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
     """
     parts = carved.parts
     _check_parts(draft, carved)
-    level = level_of(carved.outer, parts)
+    level = level_of(carved.outer, parts, may_decide=True)
     items = _items(carved.outer, len(level.values))
     outputs = tuple(
         _output(name, type_, value, item, parts)
         for (name, type_), value, item in zip(draft.schema, level.values, items, strict=True)
     )
-    draws = _draws(draft, carved, level, outputs)
-    moves = _moves(level.query, outputs, Answers(parts, draft.catalog)) if draws else ""
-    texts = replace(_texts(draft, carved, level, outputs), moves=moves)
+    estimated = (*outputs, *map(_margin, range(len(level.margins))))
+    draws = _draws(draft, carved, level, estimated)
+    moves = _moves(level.query, estimated, Answers(parts, draft.catalog)) if draws else ""
+    texts = replace(_texts(draft, carved, level, estimated), moves=moves)
     _check_binds(draft, texts, draws, parts)
     streams = dict.fromkeys(stream for part in parts for stream in part.streams)
     leading = max((part for part in parts if part.leading), key=lambda part: _row_count(draft, part))
@@ -72,6 +81,10 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
     )
 
 
+def _margin(index: int) -> OutputColumn:
+    return OutputColumn(margin_column(index), OutputKind.ESTIMATE, "DOUBLE", "")
+
+
 def _row_count(draft: Draft, part: PartPlan) -> int:
     return draft.catalog.table(part.leading).row_count
 
@@ -82,8 +95,8 @@ def _draws(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
     Layouts with the same seed and number of partitions are read in one order and hashed alike. So what is
     read of one says something about what is read of the other.
     """
-    pairs = zip(outputs, level.values, strict=True)
-    if not any(output.kind is OutputKind.ESTIMATE and not value.sources for output, value in pairs):
+    own = [not value.sources for value in level.values] + [True] * len(level.margins)
+    if not any(output.kind is OutputKind.ESTIMATE and own[i] for i, output in enumerate(outputs)):
         return ()
     together: dict[tuple[int, int], list[int]] = {}
     for index, part in enumerate(carved.parts):
@@ -170,21 +183,24 @@ def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
     if (placed := with_places(level, max(units))) is not None:
         query, hidden = placed, (*hidden, BEFORE, BEFORE_ONCE, IS_FIRST)
     return AroundTexts(
-        final=_final(carved.outer, outputs, parts),
+        final=_final(carved.outer, outputs[: len(level.values)], parts),
         estimate=_estimate(query, outputs, parts, hidden),
     )
 
 
 def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
     pairs = zip(outputs, level.values, strict=True)
+    most = _most_rows(_query(carved, level), level)
     so_far = any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs)
     return AroundRows(
         have_identity=level.query is not None,
         are_certain=level.is_certain,
-        most=_most_rows(_query(carved, level), level),
+        most=most,
         keep_groups=level.keeps_groups,
         so_far=so_far or not level.is_certain,  # a total that is scaled would pick rows by chance
         sets=level.sets or 0,
+        have_margins=level.has_margins and most is None,  # rows that enter would take places
+        margins=level.margins,
     )
 
 

@@ -19,6 +19,7 @@ from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.late_conditions import ROWS, listing_of
 from relaqs_engine.rewrite.members import members_and_asking
 from relaqs_engine.rewrite.one_row import with_one_row_tables
+from relaqs_engine.rewrite.told_apart import without_distinct
 from relaqs_engine.rewrite.undecided import before_it_is_decided
 from relaqs_engine.rewrite.unions import below_union
 from relaqs_engine.sql.columns import Describe
@@ -108,6 +109,7 @@ class _Carver:
     def cut(self, query: exp.Expr) -> exp.Query:
         """Return the query over answers. Changes it in place."""
         if isinstance(query, exp.SetOperation):
+            without_distinct(query, self._types_of)
             for side in ("this", "expression"):
                 operand = query.args[side]
                 if query.args.get("distinct"):

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from relaqs_engine.plans.around import PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST
+from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST, margin_column
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.carve import aggregates, answer_index, sources_of
 from relaqs_engine.rewrite.draft import NotOnlineError
@@ -26,6 +26,8 @@ from relaqs_engine.rewrite.trust import (
     Names,
     Trust,
     Value,
+    margins_in,
+    margins_of_choices,
     smoothed,
     trust_in,
     value_of,
@@ -50,6 +52,9 @@ class Level:
             them is seen as soon as one row of it is. None where that is not known.
         keys: the expressions whose values tell its rows apart, within each of its grouping sets. () where
             they are not known.
+        margins: of each margin, which output depends on it, None where all of the row does. Margins stand in
+            the query between its columns and the identity of the row.
+        has_margins: whether the set of its rows depends on no estimate but those margins.
     """
 
     values: tuple[Value, ...]
@@ -61,10 +66,15 @@ class Level:
     added: tuple[frozenset[tuple[int, int]], ...] = ()
     sets: int | None = None
     keys: tuple[exp.Expr, ...] = ()
+    margins: tuple[int | None, ...] = ()
+    has_margins: bool = False
 
 
-def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
+def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = False) -> Level:
     """Return what is known of a query over the answers of the parts. The query itself stays as it is.
+
+    With `may_decide`, comparisons of estimates may decide about its rows, and its CASEs: the level has their
+    margins.
 
     The plan shows what follows from it. A share of a total is smooth, and a rank is not:
 
@@ -95,11 +105,40 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan]) -> Level:
     joined = _joined(query, names, below)
     if aggregates(query):
         return _grouped(query, names, joined, _rows(sources, below))
-    values = tuple(smoothed(item, names) for item in query.expressions)
+    values = tuple(smoothed(item, names, may_decide=may_decide) for item in query.expressions)
+    margins = _margins(query, values, names) if may_decide else []
     identity = [exp.column(GROUP, source.alias_or_name) for source in sources]
     one = identity[0] if len(identity) == 1 else exp.Anonymous(this="row", expressions=identity)
-    query = query.select(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS))
-    return replace(joined, values=values, query=query)
+    query = query.select(
+        *(exp.alias_(margin, margin_column(i)) for i, (_, margin) in enumerate(margins)),
+        *(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS)),
+    )
+    of_outputs = tuple(output for output, _ in margins)
+    decided = (
+        may_decide and all(level.is_certain for level in below) and _margins_of_rows(query, names) is not None
+    )
+    return replace(joined, values=values, query=query, margins=of_outputs, has_margins=decided)
+
+
+def _margins(query: exp.Select, values: Sequence[Value], names: Names) -> list[tuple[int | None, exp.Expr]]:
+    """Return each margin of a query, with the output that depends on it, None where the row does."""
+    found: list[tuple[int | None, exp.Expr]] = [
+        (i, margin)
+        for i, (item, value) in enumerate(zip(query.expressions, values, strict=True))
+        if value.trust in (Trust.OWN, Trust.WHOLE)
+        for margin in margins_of_choices(item, names)
+    ]
+    return found + [(None, margin) for margin in _margins_of_rows(query, names) or ()]
+
+
+def _margins_of_rows(query: exp.Select, names: Names) -> list[exp.Expr] | None:
+    """Return the margins of what chooses the rows, None where estimates choose them in another way."""
+    conditions = [query.args["where"].this] if query.args.get("where") else []
+    conditions += [join.args["on"] for join in query.args.get("joins") or [] if join.args.get("on")]
+    if query.args.get("having") or query.args.get("qualify"):
+        return None
+    found = [margins_in(condition, names) for condition in conditions]
+    return None if None in found else [margin for each in found for margin in each or ()]
 
 
 def _blind(values: Iterable[Value]) -> Level:
@@ -183,6 +222,8 @@ def _sets(plan: PartPlan) -> int | None:
     """Return into how many groups of an answer a sampled row may fall, None where that is not known."""
     if not plan.is_estimated:
         return 0
+    if plan.has_one_row:
+        return 0
     certifiable = any(o.certifiable for o in plan.outputs if o.kind is OutputKind.ESTIMATE)
     return plan.groups_of_a_row if certifiable else None
 
@@ -195,7 +236,8 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
     estimated = output.kind is OutputKind.ESTIMATE and plan.method is Method.REPLICATES
     if not estimated or not plan.shows_every_group:
         return Value(Trust.NONE, sources=(source,), is_scaled=not output.side)
-    return Value(Trust.OWN, output.total is not None, (source,), frozenset({source}))
+    rounded = bool(output.unrounded_sql) or output.moves_in_steps
+    return Value(Trust.OWN, output.total is not None, (source,), frozenset({source}), is_rounded=rounded)
 
 
 def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
@@ -216,7 +258,7 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     sum_of_rows = exp.Coalesce(this=exp.Sum(this=rows), expressions=[exp.Literal.number(0)])
     query = query.select(exp.alias_(identity, GROUP), exp.alias_(sum_of_rows, GROUP_ROWS))
     added = tuple(dict.fromkeys(each for each in columns if len(each) > 1))
-    times = max(1, sum(len(each) > 1 for each in sets))
+    times = sum(len(each) > 1 for each in sets) if sets else int(bool(keys))
     each_set = None if below.sets is None else below.sets * times
     below = replace(below, keeps_groups=False, has_one_row=False, sets=each_set)
     known = keys[:-1] if sets else keys
@@ -297,7 +339,8 @@ def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
     # Only its answer tells a row apart, so all rows of one answer must take over the same output.
     if not keeps_groups or not taken_over or len({part for part, _ in sources}) < len(sources):
         sources = set()
-    return Value(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled)
+    columns, is_rounded = left.columns | right.columns, left.is_rounded or right.is_rounded
+    return Value(trust, is_total, tuple(sorted(sources)), columns, is_scaled, is_rounded)
 
 
 def with_places(level: Level, rows_of_unit: int) -> exp.Select | None:
@@ -320,8 +363,9 @@ def with_places(level: Level, rows_of_unit: int) -> exp.Select | None:
     once = exp.Case().when(exp.LTE(this=rows.copy(), expression=exp.Literal.number(rows_of_unit)), "1")
     over_once = over.copy()
     over_once.set("this", exp.Sum(this=once.else_("0")))
-    ordered = {each.this for each in order}
-    first = bool(level.keys) and ordered == set(level.keys) and all(e.args["nulls_first"] for e in order)
+    leading = order[: len(level.keys)]
+    first = bool(level.keys) and {each.this for each in leading} == set(level.keys)
+    first &= all(each.args["nulls_first"] for each in leading)
     nulls = [exp.Is(this=key.copy(), expression=exp.Null()) for key in level.keys]
     is_first = exp.and_(*nulls) if first else exp.false()
     places = ((over, BEFORE), (over_once, BEFORE_ONCE), (is_first, IS_FIRST))

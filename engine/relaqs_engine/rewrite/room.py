@@ -56,10 +56,13 @@ def _rows_of_unit(draft: Draft) -> int:
 
 
 def _is_first(draft: Draft) -> str:
-    """Return SQL that says whether all keys are NULL and NULL comes first, as in the total of a ROLLUP."""
-    order = draft.membership.first_by
+    """Return SQL that says whether all keys are NULL and NULL comes first, as in the total of a ROLLUP.
+
+    What the answer is ordered by after all of its keys tells only rows apart that have the same keys.
+    """
     keys = draft.keys[:-1] if draft.grouping_sets else draft.keys
     names = [f"k{i}" for i in range(len(keys))]
+    order = draft.membership.first_by[: len(names)]
     ordered = {each.removesuffix(" NULLS FIRST").removesuffix(" DESC").strip('"') for each in order}
     if ordered != set(names) or not all(each.endswith(" NULLS FIRST") for each in order):
         return "FALSE"

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from sqlglot import exp
@@ -38,6 +38,7 @@ class Value:
         sources: the (part, output) of each answer that it is taken over from, with its interval.
         columns: the (part, output) of each answer that its rows come from. A UNION ALL has several.
         is_scaled: whether it depends on an estimate that grows with what was read, before it is scaled.
+        is_rounded: whether its last value may be rounded, which its estimate is not.
     """
 
     trust: Trust
@@ -45,6 +46,7 @@ class Value:
     sources: tuple[tuple[int, int], ...] = ()
     columns: frozenset[tuple[int, int]] = frozenset()
     is_scaled: bool = True
+    is_rounded: bool = False
 
 
 # By the alias of its table, and its own name in lower case.
@@ -56,19 +58,25 @@ _SMOOTH = (
     *(exp.Coalesce, exp.Nullif, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow),
 )
 _RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber, exp.PercentRank, exp.CumeDist, exp.Ntile)
+_COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
 _NEIGHBOURS = (exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue)
 
 
-def smoothed(item: exp.Expr, names: Names) -> Value:
-    """Return what is known of an output. If it has an interval, its rounding is taken off, in place."""
+def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value:
+    """Return what is known of an output. If it has an interval, its rounding is taken off, in place.
+
+    With `may_decide`, CASE may compare estimates: margins of it tell which branch it takes.
+    """
+    may_decide = may_decide and not any(map(_rounds, _conditions_in(item)))
     smooth = item.unalias().copy()
+    rounds = _rounds(smooth)
     for node in list(smooth.find_all(exp.Round, exp.Cast)):
         if isinstance(node, exp.Round) or is_number(node.args["to"].sql(DIALECT)):
             smooth = _without(smooth, node)
-    value = value_of(smooth, names)
+    value = value_of(smooth, names, may_decide=may_decide)
     if value.trust in (Trust.OWN, Trust.WHOLE):
         item.unalias().replace(smooth)
-        return value
+        return replace(value, is_rounded=value.is_rounded or rounds)
     return value_of(item.unalias(), names)
 
 
@@ -81,13 +89,14 @@ def _without(expression: exp.Expr, node: exp.Expr) -> exp.Expr:
     return expression
 
 
-def value_of(expression: exp.Expr, names: Names) -> Value:
+def value_of(expression: exp.Expr, names: Names, *, may_decide: bool = False) -> Value:
     """Return what is known of an expression over columns."""
     bare = expression.unnest()
     if isinstance(bare, exp.Column):
         return names.get((bare.table, bare.name.lower()), UNSURE)
-    trust, is_total = trust_in(expression, names), _is_total(bare, names)
-    return Value(trust, is_total, is_scaled=_is_scaled(expression, names))
+    trust, is_total = trust_in(expression, names, may_decide=may_decide), _is_total(bare, names)
+    scaled, rounded = _is_scaled(expression, names), _reads_rounded(expression, names)
+    return Value(trust, is_total, is_scaled=scaled, is_rounded=rounded)
 
 
 def value_over_groups(expression: exp.Expr, names: Names) -> Value:
@@ -95,11 +104,19 @@ def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     trust = trust_in(expression, names, grouped=True)
     bare = expression.unnest()
     is_total = isinstance(bare, exp.Sum) and trust is not Trust.NONE and _is_total(bare.this, names)
-    return Value(trust, is_total, is_scaled=_is_scaled(expression, names))
+    scaled, rounded = _is_scaled(expression, names), _rounds(expression) or _reads_rounded(expression, names)
+    return Value(trust, is_total, is_scaled=scaled, is_rounded=rounded)
 
 
-def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False) -> Trust:
-    """Return the trust in an expression. With `grouped`, aggregates stand for sums over groups."""
+def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide: bool = False) -> Trust:
+    """Return the trust in an expression.
+
+    Args:
+        node: it.
+        names: what is known of its columns.
+        grouped: whether aggregates stand for sums over groups.
+        may_decide: whether CASE may compare estimates (see `margins_in`).
+    """
     if isinstance(node, exp.Column):
         return names.get((node.table, node.name.lower()), UNSURE).trust if not grouped else Trust.KEY
     if isinstance(node, exp.Window):
@@ -111,24 +128,79 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False) -> Trust:
     if isinstance(node, exp.Query):
         return Trust.NONE
     if isinstance(node, exp.Case):
-        return _chosen(node, names, grouped)
-    inner = [trust_in(child, names, grouped=grouped) for child in node.iter_expressions()]
+        return _chosen(node, names, grouped, may_decide)
+    inner = [
+        trust_in(child, names, grouped=grouped, may_decide=may_decide) for child in node.iter_expressions()
+    ]
     worst = max(inner, default=Trust.KEY)
     if worst is Trust.KEY and isinstance(node, exp.AggFunc):
         return Trust.NONE
     return worst if worst is Trust.KEY or isinstance(node, _SMOOTH) else Trust.NONE
 
 
-def _chosen(case: exp.Case, names: Names, grouped: bool) -> Trust:
+def _chosen(case: exp.Case, names: Names, grouped: bool, may_decide: bool) -> Trust:
     """Return the trust in CASE, where keys choose between values, or a test that spares a division by 0."""
     given = [case.this, case.args.get("default")]
     for when in case.args["ifs"]:
         given.append(when.args["true"])
         given.append(when.this.unnest().left if _compares_with_zero(when.this) else None)
-        if given[-1] is None and trust_in(when.this, names, grouped=grouped) is not Trust.KEY:
+        by_keys = given[-1] is not None or trust_in(when.this, names, grouped=grouped) is Trust.KEY
+        by_margins = may_decide and not case.this and margins_in(when.this, names) is not None
+        if not by_keys and not by_margins:
             return Trust.NONE
-    found = [trust_in(each, names, grouped=grouped) for each in given if each is not None]
+    found = [
+        trust_in(each, names, grouped=grouped, may_decide=may_decide) for each in given if each is not None
+    ]
     return Trust.NONE if case.this and found[0] is not Trust.KEY else max(found)
+
+
+def margins_of_choices(item: exp.Expr, names: Names) -> list[exp.Expr]:
+    """Return the margins of all comparisons of estimates by which the CASEs of an output choose."""
+    asked = (each for each in _conditions_in(item) if not _compares_with_zero(each))
+    return [margin for each in asked for margin in margins_in(each, names) or ()]
+
+
+def margins_in(condition: exp.Expr, names: Names) -> list[exp.Expr] | None:
+    """Return how far apart the two sides are of each comparison of estimates in a condition.
+
+    As long as no margin crosses zero, the condition stays as it is. None where estimates decide about it in
+    another way.
+    """
+    condition = condition.unnest()
+    if trust_in(condition, names) is Trust.KEY:
+        return []
+    if isinstance(condition, exp.And | exp.Or):
+        sides = [margins_in(side, names) for side in (condition.left, condition.right)]
+        return None if None in sides else [margin for side in sides for margin in side or ()]
+    if isinstance(condition, exp.Not):
+        return margins_in(condition.this, names)
+    if isinstance(condition, exp.Between):
+        pairs = [(condition.this, condition.args[end]) for end in ("low", "high")]
+    elif isinstance(condition, _COMPARISONS):
+        pairs = [(condition.left, condition.right)]
+    else:
+        return None
+    found: list[exp.Expr] = [
+        exp.Sub(this=exp.paren(a.copy()), expression=exp.paren(b.copy())) for a, b in pairs
+    ]
+    if any(_rounds(each) or _reads_rounded(each, names) for each in found):
+        return None
+    return found if all(trust_in(each, names) is Trust.OWN for each in found) else None
+
+
+def _conditions_in(item: exp.Expr) -> list[exp.Expr]:
+    """Return by what the CASEs of an expression choose."""
+    return [when.this for case in item.find_all(exp.Case) for when in case.args["ifs"]]
+
+
+def _rounds(expression: exp.Expr) -> bool:
+    """Whether the expression may move in steps."""
+    return expression.find(exp.Round, exp.Cast) is not None
+
+
+def _reads_rounded(expression: exp.Expr, names: Names) -> bool:
+    columns = expression.find_all(exp.Column)
+    return any(names.get((column.table, column.name.lower()), UNSURE).is_rounded for column in columns)
 
 
 def _compares_with_zero(condition: exp.Expr) -> bool:
