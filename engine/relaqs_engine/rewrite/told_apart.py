@@ -62,8 +62,8 @@ def _rows_differ(side: exp.Select, query: exp.Union, types_of: TypesOf) -> bool:
     identity = _identity(side)
     if identity is None:
         return False
-    columns = zip(side.named_selects, types_of(side), types_of(query), strict=True)
-    return all(own == common for name, own, common in columns if name.lower() in identity)
+    columns = zip(side.expressions, types_of(side), types_of(query), strict=True)
+    return all(own == common for item, own, common in columns if item.alias_or_name.lower() in identity)
 
 
 def _value(item: exp.Expr, select: exp.Select) -> exp.Expr:
