@@ -106,29 +106,26 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = 
     if aggregates(query):
         return _grouped(query, names, joined, _rows(sources, below))
     values = tuple(smoothed(item, names, may_decide=may_decide) for item in query.expressions)
-    margins = _margins(query, values, names) if may_decide else []
+    of_rows = _margins_of_rows(query, names) if may_decide else None
+    margins = [*_margins_of_outputs(query, values, names), *((None, each) for each in of_rows or ())]
     identity = [exp.column(GROUP, source.alias_or_name) for source in sources]
     one = identity[0] if len(identity) == 1 else exp.Anonymous(this="row", expressions=identity)
     query = query.select(
         *(exp.alias_(margin, margin_column(i)) for i, (_, margin) in enumerate(margins)),
         *(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS)),
     )
-    of_outputs = tuple(output for output, _ in margins)
-    decided = (
-        may_decide and all(level.is_certain for level in below) and _margins_of_rows(query, names) is not None
-    )
-    return replace(joined, values=values, query=query, margins=of_outputs, has_margins=decided)
+    outputs = tuple(output for output, _ in margins)
+    decided = of_rows is not None and all(level.is_certain for level in below)
+    return replace(joined, values=values, query=query, margins=outputs, has_margins=decided)
 
 
-def _margins(query: exp.Select, values: Sequence[Value], names: Names) -> list[tuple[int | None, exp.Expr]]:
-    """Return each margin of a query, with the output that depends on it, None where the row does."""
-    found: list[tuple[int | None, exp.Expr]] = [
-        (i, margin)
-        for i, (item, value) in enumerate(zip(query.expressions, values, strict=True))
-        if value.trust in (Trust.OWN, Trust.WHOLE)
-        for margin in margins_of_choices(item, names)
-    ]
-    return found + [(None, margin) for margin in _margins_of_rows(query, names) or ()]
+def _margins_of_outputs(
+    query: exp.Select, values: Sequence[Value], names: Names
+) -> Iterator[tuple[int | None, exp.Expr]]:
+    """Yield the margins of what the CASEs of a query compare, each with the output that depends on it."""
+    for i, (item, value) in enumerate(zip(query.expressions, values, strict=True)):
+        if value.trust in (Trust.OWN, Trust.WHOLE):
+            yield from ((i, margin) for margin in margins_of_choices(item, names))
 
 
 def _margins_of_rows(query: exp.Select, names: Names) -> list[exp.Expr] | None:
@@ -220,9 +217,7 @@ def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
 
 def _sets(plan: PartPlan) -> int | None:
     """Return into how many groups of an answer a sampled row may fall, None where that is not known."""
-    if not plan.is_estimated:
-        return 0
-    if plan.has_one_row:
+    if not plan.is_estimated or plan.has_one_row:
         return 0
     certifiable = any(o.certifiable for o in plan.outputs if o.kind is OutputKind.ESTIMATE)
     return plan.groups_of_a_row if certifiable else None
