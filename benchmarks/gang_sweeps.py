@@ -21,7 +21,6 @@ from benchmarks.gang_setups import (
     mean_seconds,
 )
 from relaqs.cli.gangs import both_parts
-from relaqs.records.comparison import Figure
 from relaqs.records.gang_comparison import compare_gangs
 from relaqs.records.gang_run import GangRun
 from relaqs.simulation.machines.faults import Faults
@@ -145,8 +144,6 @@ def _labels(runs: Runs, ending: str) -> list[str]:
 
 
 def _under(group: Sequence[GangRun], calm: Sequence[GangRun]) -> str:
-    times = {run.seed: run.jobs.completion_seconds.mean() for run in calm}
-    ratio = Figure.of([run.jobs.completion_seconds.mean() / times[run.seed] - 1 for run in group])
     lost = compare_gangs(group)[0].figures["lost_share"]
     again = f", {both_parts(lost, 100, '.1f')} % again" if lost.mean > 0 else ""
-    return f"{mean_seconds(group)} ({both_parts(ratio, 100, '+.0f')} %{again})".replace("-", "−")
+    return f"{mean_seconds(group)} ({change(group, calm)}{again})"
