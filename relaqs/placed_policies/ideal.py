@@ -53,7 +53,7 @@ def host_distances(
     ...     np.array([[0.5, 0.4, 0.2, 0.6], [0.3, 0.6, 0.1, 0.7]]),
     ...     np.array([150e6, 0.0]), np.zeros(2), np.array([True, True])
     ... ).round(3).tolist()
-    [0.224, 1.022]
+    [0.224, 1.025]
     """
     ideal = utilisation[underloaded].min(axis=0)
     most = exchanged[underloaded].max()
