@@ -43,8 +43,8 @@ def accuracy_ahead(accuracies: FloatArray, required: FloatArray, passes_most: Fl
         required: shape (J,), NaN where none is.
         passes_most: at the end of each run, shape (J,); inf where that is unknown.
 
-    >>> flat, rising = np.full(20, 0.8), 0.9 - 0.4 / np.arange(1.0, 21.0) ** 0.3
-    >>> ahead = accuracy_ahead(np.array([flat, rising]), np.array([np.nan, 0.76]), np.array([100.0, 100.0]))
+    >>> flat, rising = np.full(90, 0.8), 0.9 - 0.4 / np.arange(1.0, 91.0) ** 0.3
+    >>> ahead = accuracy_ahead(np.array([flat, rising]), np.array([np.nan, 0.81]), np.array([100.0, 200.0]))
     >>> ahead.is_best.tolist(), np.isfinite(ahead.passes_needed).tolist()
     ([True, False], [False, True])
     """
