@@ -45,6 +45,7 @@ PLAN_TYPES = {
     "WholePlan",
     "RowGroupPlan",
     "FirstPartPlan",
+    "SummaryPlan",
 }
 
 

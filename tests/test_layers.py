@@ -18,11 +18,11 @@ from benchmarks.house import (
 # From the ground up. A room may import those on lower floors, and no other on its own.
 FLOORS = {
     "relaqs": (
-        {"arguments", "gangs", "groups", "laying_out", "old_paths", "plugins", "python_values"},
+        {"arguments", "gangs", "groups", "laying_out", "old_paths", "parts", "plugins", "python_values"},
         {"memory", "prediction", "progress"},
         {"sharing"},
         {"jobs", "policies"},
-        {"group_policies", "rendering", "scheduling", "slot_policies"},
+        {"group_policies", "placed_policies", "rendering", "scheduling", "slot_policies"},
         {"executors"},
         {"dask"},
         {"records"},

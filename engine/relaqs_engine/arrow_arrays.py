@@ -14,6 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
+_MICROSECONDS_A_DAY = 86_400_000_000
+_MOST_MICROSECONDS = 9e18  # nearly the largest BIGINT: some 285,000 years
+
 
 def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> FloatArray:
     """Return a numeric column as doubles, with `null` where it is NULL."""
@@ -24,6 +27,13 @@ def doubles(column: pa.ChunkedArray | pa.Array, *, null: float = np.nan) -> Floa
     if not array.null_count:
         return values
     return np.where(_validity(array), values, null)
+
+
+def microseconds(column: pa.ChunkedArray | pa.Array) -> FloatArray:
+    """Return dates and timestamps as microseconds since 1970, times of day since midnight; NULL is NaN."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("us"))
+    return doubles(column.cast(pa.int64()))
 
 
 def integers(column: pa.ChunkedArray | pa.Array, *, null: int = 0) -> NDArray[np.int64]:
@@ -47,6 +57,27 @@ def arrow_or_null(values: FloatArray) -> pa.Array:
     """Return the doubles as an Arrow array, NULL where they are NaN."""
     plain = np.ascontiguousarray(values)
     return pa.Array.from_buffers(pa.float64(), plain.size, [_bits(~np.isnan(plain)), pa.py_buffer(plain)])
+
+
+def arrow_moments(values: FloatArray, origin: int, kind: pa.DataType) -> pa.Array:
+    """Return microseconds from an origin as moments, NULL where they are NaN or no such moment is known.
+
+    Args:
+        values: the microseconds.
+        origin: in microseconds since 1970, for times of day since midnight.
+        kind: timestamp[us] with or without a zone, date32, or time64[us]. A date is the day of the moment.
+    """
+    with np.errstate(invalid="ignore"):
+        known = np.abs(values) < _MOST_MICROSECONDS
+    whole = np.where(known, np.rint(values), 0.0).astype(np.int64) + origin
+    if pa.types.is_time(kind):
+        known &= (whole >= 0) & (whole < _MICROSECONDS_A_DAY)
+        whole = np.where(known, whole, 0)
+    counted = whole
+    if pa.types.is_date(kind):
+        counted = (whole // _MICROSECONDS_A_DAY).astype(np.int32)
+    plain = np.ascontiguousarray(counted)
+    return pa.Array.from_buffers(kind, plain.size, [_bits(known), pa.py_buffer(plain)])
 
 
 def arrow_booleans(values: BoolArray) -> pa.Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +21,10 @@ from relaqs.records.comparison import Figure
 from relaqs.records.gang_comparison import GangRow, compare_gangs, settings_of_gangs
 from relaqs.records.gang_run import GangRun
 from relaqs.records.store import json_value
+from relaqs.simulation.machines.faults import Faults
 from relaqs.simulation.machines.gang_study import AdaptDl, GangCase, Table2, run_gang_case
 from relaqs.simulation.machines.simulator import Timing
+from relaqs.simulation.machines.table2 import ARRIVAL_SECONDS
 from relaqs.slot_policies.registry import make_slot_policy
 
 SLOT_POLICY_NAMES = "tiresias,optimus,ones,sia,completion_rate"
@@ -41,6 +43,9 @@ COLUMNS = {
     "rescales": "rescales",
     "ms a plan": "decision_ms",
 }
+LOST = {"lost": "lost_share"}  # a column where machines failed
+LOST_CAPTION = " lost: of all rows processed, those that were processed again."
+IN_PERCENT = ("used_share", "lost_share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class GangOptions:
     epoch_seconds: float | None
     at_events: bool
     until_seconds: float
+    spike_jobs: int
+    faults: Faults | None
 
 
 def simulate_gangs(options: GangOptions, records: Path | None, processes: int | None, output: str) -> None:
@@ -68,7 +75,7 @@ def simulate_gangs(options: GangOptions, records: Path | None, processes: int | 
         options.until_seconds,
     )
     cases = [
-        GangCase(name, seed, mix, options.nodes, options.slots, timing)
+        GangCase(name, seed, mix, options.nodes, options.slots, timing, faults=options.faults)
         for mix in mixes(options)
         for seed in range(options.seeds)
         for name in slot_policy_names(options.policies or SLOT_POLICY_NAMES)
@@ -80,14 +87,17 @@ def mixes(options: GangOptions) -> list[Table2 | AdaptDl]:
     """Return the workloads that are asked for. Raises BadParameter, naming what is accepted."""
     kind, sign, folder = options.gangs.partition(":")
     if kind == "table2" and not sign:
-        given = options.arrival
-        return [Table2()] if given is None else [Table2(each) for each in numbers("--arrival", given)]
+        given, spike = options.arrival, options.spike_jobs
+        every = [ARRIVAL_SECONDS] if given is None else numbers("--arrival", given)
+        return [Table2(each, spike_jobs=spike) for each in every]
     if kind != "adaptdl" or not folder:
         raise click.BadParameter(
             f"{options.gangs!r} are no elastic jobs; write table2, or adaptdl:DIR", param_hint="--gangs"
         )
-    if options.arrival is not None:
-        raise click.UsageError("the workloads of AdaptDL say when jobs arrive; leave --arrival out")
+    if options.arrival is not None or options.spike_jobs:
+        raise click.UsageError(
+            "the workloads of AdaptDL say when jobs arrive; leave --arrival and --spike out"
+        )
     mix = AdaptDl(Path(folder))
     try:
         mix.check(options.seeds)
@@ -131,20 +141,28 @@ def title_of_gangs(runs: Sequence[GangRun]) -> str:
 
 def gang_table(rows: Sequence[GangRow], title: str) -> Table:
     """Return a table of a row for each policy."""
-    table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, caption_justify="left", padding=(0, 1, 0, 0))
+    has_lost = any(row.figures["lost_share"].mean > 0 for row in rows)
+    columns = COLUMNS | LOST if has_lost else COLUMNS
+    caption = CAPTION + LOST_CAPTION if has_lost else CAPTION
+    table = Table(title=title, box=SIMPLE_HEAD, caption=caption, caption_justify="left", padding=(0, 1, 0, 0))
     table.add_column("policy", no_wrap=True)
-    for heading in COLUMNS:
+    for heading in columns:
         table.add_column(heading, justify="right")
     for row in rows:
-        table.add_row(row.policy, *(_cell(name, row.figures[name]) for name in COLUMNS.values()))
+        table.add_row(*gang_cells(row, columns))
     return table
+
+
+def gang_cells(row: GangRow, columns: Mapping[str, str] = COLUMNS) -> tuple[str, ...]:
+    """Return the cells of a policy's row, its name first. columns: measures by their headings."""
+    return (row.policy, *(_cell(name, row.figures[name]) for name in columns.values()))
 
 
 def _cell(name: str, figure: Figure) -> str:
     if figure.mean != figure.mean:
         return "–"
-    if name == "used_share":
-        return both_parts(figure, 100.0, ".0f") + " %"
+    if name in IN_PERCENT:
+        return both_parts(figure, 100.0, ".0f" if name == "used_share" else ".1f") + " %"
     return both_parts(figure, 1.0, ".1f" if name in ("rescales", "decision_ms") else ",.0f")
 
 

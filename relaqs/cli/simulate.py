@@ -17,13 +17,35 @@ if TYPE_CHECKING:
 RECORDS = "simulate.jsonl"
 POLICIES, ARRIVAL = "fair,relaqs,max_sum", "10,40,120"
 MANY_JOBS = 1000  # of more, plans are made each epoch alone
-WORLDS = {"cores": "shared cores", "gangs": "elastic jobs", "grouped": "jobs in groups"}
-OF_SOME_WORLDS = {  # the worlds of each option that says nothing about the others
-    **dict.fromkeys(("nodes", "slots", "rescale"), ("gangs",)),
-    **dict.fromkeys(("cores", "servers", "jobs", "arrivals", "core_seconds", "training"), ("cores",)),
-    **dict.fromkeys(("traces", "cost_scale", "most_cores", "validate"), ("cores",)),
-    **dict.fromkeys(("epoch", "epochs_only", "until"), ("cores", "gangs")),
+WORLDS = {
+    "cores": "shared cores",
+    "gangs": "elastic jobs",
+    "placed": "placed jobs",
+    "grouped": "jobs in groups",
+}
+ONLY_FOR = {  # an option says something in these worlds alone
+    **dict.fromkeys(("nodes", "slots", "rescale"), ("gangs", "placed")),
+    **dict.fromkeys(("failures", "repair", "stragglers", "spike"), ("gangs",)),
+    **dict.fromkeys(("stop", "philly"), ("placed",)),
     "machines": ("grouped",),
+    "arrival": ("cores", "gangs", "grouped"),
+    "epochs_only": ("cores", "gangs"),
+    **dict.fromkeys(("epoch", "until"), ("cores", "gangs", "placed")),
+    **dict.fromkeys(
+        (
+            "cores",
+            "servers",
+            "jobs",
+            "arrivals",
+            "core_seconds",
+            "training",
+            "traces",
+            "cost_scale",
+            "most_cores",
+            "validate",
+        ),
+        ("cores",),
+    ),
 }
 
 
@@ -32,8 +54,9 @@ OF_SOME_WORLDS = {  # the worlds of each option that says nothing about the othe
     "--policies",
     metavar="NAMES",
     help="Comma-separated; compared with `fair` where it is one of them. Default: fair,relaqs,max_sum; with "
-    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate; with --grouped, group policies, "
-    "compared with the first: isolated,shortest_first,colocated,muri,harmony.",
+    "--gangs, slot policies: tiresias,optimus,ones,sia,completion_rate; with --placed, placed policies: "
+    "mlfs,mlf_h,tiresias,fair; with --grouped, group policies, compared with the first: isolated,"
+    "shortest_first,colocated,muri,harmony.",
 )
 @click.option(
     "--gangs",
@@ -56,14 +79,40 @@ OF_SOME_WORLDS = {  # the worlds of each option that says nothing about the othe
     help="With 16 GB for rows and a disk of 125 MB/s each, for --grouped.",
 )
 @click.option(
-    "--nodes", type=click.IntRange(min=1), default=16, show_default=True, help="Machines, for --gangs."
+    "--placed",
+    metavar="SCENARIO",
+    help="Models that are cut into parts, which policies place on devices, instead: `paper` and `tight` are "
+    "made up as in MLFS's evaluation, `network` has a tenth of the network, `trace` is as on the Philly "
+    "cluster of Microsoft. `paper:1240` says how many jobs; without it, 620.",
+)
+@click.option(
+    "--stop",
+    type=click.Choice(["own", "same", "none"]),
+    default="own",
+    show_default=True,
+    help="Who may end a job before its last iteration, for --placed: policies that have a rule of their own, "
+    "every policy by the same rule, or none.",
+)
+@click.option(
+    "--philly",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Durations and arrivals from the trace of Philly as CSV, with columns timestamp and duration, for "
+    "--placed.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(min=1),
+    default=16,
+    show_default=True,
+    help="Machines, for --gangs; with --placed, 20 where it is not given.",
 )
 @click.option(
     "--slots",
     type=click.IntRange(min=1),
     default=4,
     show_default=True,
-    help="Of each machine, such as GPUs, for --gangs.",
+    help="Of each machine, such as GPUs, for --gangs and --placed.",
 )
 @click.option(
     "--rescale",
@@ -71,7 +120,37 @@ OF_SOME_WORLDS = {  # the worlds of each option that says nothing about the othe
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long an elastic job pauses when it starts or its slots change, for --gangs.",
+    help="How long an elastic job pauses when it starts or its slots change, for --gangs; with --placed, "
+    "when a part of it starts or moves, 5 where it is not given.",
+)
+@click.option(
+    "--failures",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="RATE",
+    help="How often each machine fails in an hour, for --gangs.",
+)
+@click.option(
+    "--repair",
+    type=click.FloatRange(min=0, min_open=True),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a machine that failed is away on average, for --gangs.",
+)
+@click.option(
+    "--stragglers",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="RATE",
+    help="How often each machine computes three times as long for a minute, in an hour, for --gangs.",
+)
+@click.option(
+    "--spike",
+    type=click.IntRange(min=0, max=50),
+    default=0,
+    metavar="JOBS",
+    help="So many of the 50 jobs come at once, for --gangs table2.",
 )
 @click.option("--cores", type=click.FloatRange(min=0, min_open=True), default=256.0, show_default=True)
 @click.option(
@@ -130,7 +209,7 @@ OF_SOME_WORLDS = {  # the worlds of each option that says nothing about the othe
     "--epoch",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs.",
+    help="Between plans. Default: 1, where a real run plans every half second; 60 with --gangs and --placed.",
 )
 @click.option(
     "--epochs-only/--at-once",
@@ -159,9 +238,16 @@ def simulate(
     gangs: str | None,
     grouped: str | None,
     machines: int,
+    placed: str | None,
+    stop: str,
+    philly: Path | None,
     nodes: int,
     slots: int,
     rescale: float,
+    failures: float,
+    repair: float,
+    stragglers: float,
+    spike: int,
     cores: float,
     jobs: int,
     arrival: str | None,
@@ -184,13 +270,14 @@ def simulate(
 
     Jobs are made up from theory (errors √((N−i)/(iN)), two kinds of convergence), or replay recorded runs.
     The policies and predictions are those of a real run. The same seeds give the same results. With --gangs,
-    slot policies share simulated machines among elastic jobs. With --grouped, group policies say which jobs
-    take turns on the same machines.
+    slot policies share simulated machines among elastic jobs. With --placed, policies place the parts of
+    models on devices. With --grouped, group policies say which jobs take turns on the same machines.
     """
-    if gangs is not None and grouped is not None:
-        raise click.UsageError("--gangs and --grouped are two simulations; give one of them")
-    world = "gangs" if gangs is not None else "grouped" if grouped is not None else "cores"
-    _refuse_what_does_not_belong(context, world)
+    asked = {"gangs": gangs, "placed": placed, "grouped": grouped}
+    worlds = [world for world, jobs_of in asked.items() if jobs_of is not None]
+    if len(worlds) > 1:
+        raise click.UsageError(f"--{worlds[0]} and --{worlds[1]} are two studies; give one of them")
+    _refuse_what_does_not_belong(context, worlds[0] if worlds else "cores")
     records = None if out is None else out / RECORDS
     if grouped is not None:
         from relaqs.cli.grouped import GroupedOptions, simulate_grouped
@@ -199,8 +286,32 @@ def simulate(
             GroupedOptions(grouped, policies, machines, arrival, seeds), records, processes, output
         )
         return
+    if placed is not None:
+        from relaqs.cli.placed import PlacedOptions, simulate_placed_jobs
+
+        simulate_placed_jobs(
+            PlacedOptions(
+                placed=placed,
+                policies=policies,
+                stop=stop,
+                philly=philly,
+                nodes=nodes if _is_given(context, "nodes") else None,
+                devices=slots,
+                restart_seconds=rescale if _is_given(context, "rescale") else None,
+                seeds=seeds,
+                period_seconds=epoch,
+                until_seconds=until,
+            ),
+            records,
+            processes,
+            output,
+        )
+        return
     if gangs is not None:
         from relaqs.cli.gangs import GangOptions, simulate_gangs
+        from relaqs.simulation.machines.faults import Faults
+
+        faults = Faults(failures, repair, stragglers) if failures or stragglers else None
 
         simulate_gangs(
             GangOptions(
@@ -214,6 +325,8 @@ def simulate(
                 epoch_seconds=epoch,
                 at_events=not epochs_only,
                 until_seconds=until,
+                spike_jobs=spike,
+                faults=faults,
             ),
             records,
             processes,
@@ -261,12 +374,15 @@ def simulate(
 
 def _refuse_what_does_not_belong(context: click.Context, world: str) -> None:
     """Raise UsageError for an option that was given and would change nothing."""
-    for name, worlds in OF_SOME_WORLDS.items():
-        if world in worlds or context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
-            continue
-        advice = f"give --{worlds[0]} too" if world == "cores" else f"leave it out, or leave --{world} out"
-        option = "--" + name.replace("_", "-")
-        raise click.UsageError(f"{option} says nothing about {WORLDS[world]}; {advice}")
+    for name, worlds in ONLY_FOR.items():
+        if world not in worlds and _is_given(context, name):
+            option = "--" + name.replace("_", "-")
+            hint = f"give --{worlds[0]} too" if world == "cores" else f"leave it out, or leave --{world} out"
+            raise click.UsageError(f"{option} says nothing about {WORLDS[world]}; {hint}")
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def policy_names(text: str) -> list[str]:

@@ -40,6 +40,7 @@ class Gang:
         batch_rows: the batch now, or the last one while it waits; 0 before it first runs.
         noise_rows: the gradient's noise scale in rows: a batch beyond it gains little a row.
         rescales: how often its slots have changed since it first ran.
+        pause_seconds: how long it stood still when its slots changed, on average; NaN: it was never measured.
         slots_seen_most: the most slots that it has been measured with.
         slots_asked: the slots that its user asked for; 0 if none were.
         rows_asked: the batch that its user asked for.
@@ -74,6 +75,7 @@ class Gang:
     batch_rows: float = 0.0
     noise_rows: float = math.nan
     rescales: float = 0.0
+    pause_seconds: float = math.nan
     slots_seen_most: int = 0
     slots_asked: int = 0
     rows_asked: float = math.nan
@@ -132,6 +134,7 @@ class Gangs:
     batch_rows: FloatArray
     noise_rows: FloatArray
     rescales: FloatArray
+    pause_seconds: FloatArray
     slots_seen_most: IntArray
     slots_asked: IntArray
     rows_asked: FloatArray
@@ -188,6 +191,22 @@ class Gangs:
     def slots_most(self) -> FloatArray:
         """The most slots that each job can use with its largest batch, shape (E,), at least 1."""
         return np.asarray(np.maximum(np.floor(self.rows_most / self.slot_rows_least + 1e-9), 1.0))
+
+    def pauses(self, unmeasured_seconds: float) -> FloatArray:
+        """Return how long each job would stand still if its slots changed, in seconds, shape (E,).
+
+        It is what was measured of the job itself, else the mean of the other jobs.
+
+        Args:
+            unmeasured_seconds: what is taken where no job has been measured.
+
+        >>> gangs = Gangs.of([Gang("a", pause_seconds=0.5), Gang("b")], nodes=1)
+        >>> gangs.pauses(30.0).tolist(), gangs.of_gangs([False, True]).pauses(30.0).tolist()
+        ([0.5, 0.5], [30.0])
+        """
+        unknown = np.isnan(self.pause_seconds)
+        others = unmeasured_seconds if unknown.all() else float(self.pause_seconds[~unknown].mean())
+        return np.where(unknown, others, self.pause_seconds)
 
     def of_gangs(self, chosen: BoolArray | IntArray) -> Gangs:
         """Return the columns of some of the jobs: a mask of shape (E,), or their positions."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 
 class Work(Protocol):
@@ -19,6 +19,23 @@ class Work(Protocol):
 
         Runs on a worker's thread. owner: the name by which this run can be interrupted.
         """
+        ...
+
+
+@runtime_checkable
+class CommonWork(Work, Protocol):
+    """Work that holds what all tasks of its step have in common, such as a model of megabytes.
+
+    An executor that sends tasks away may send that once, and the rest of each task without it.
+    """
+
+    @property
+    def common(self) -> object:
+        """The same object in all tasks of the step, which nothing changes."""
+        ...
+
+    def with_common(self, common: object) -> Self:
+        """Return the same work with another common part."""
         ...
 
 

@@ -8,6 +8,7 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import Cursor, DatabaseConfig
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.plans.first_part import FirstPartPlan
+from relaqs_engine.plans.summary import SummaryPlan
 
 from relaqs.jobs.job import Step, StepReport, TaskResult
 from relaqs.queries.mergeable import MergeableQueryJob
@@ -24,7 +25,9 @@ class FirstPartJob:
         whole: gives the exact answer.
     """
 
-    def __init__(self, plan: FirstPartPlan, sample: MergeableQueryJob, whole: WholeQueryJob) -> None:
+    def __init__(
+        self, plan: FirstPartPlan | SummaryPlan, sample: MergeableQueryJob, whole: WholeQueryJob
+    ) -> None:
         self.id = sample.id
         self._sample = sample
         self._whole = whole

@@ -106,6 +106,7 @@ def _estimating_job(
     from relaqs_engine.plans.refined import RefinedPlan
     from relaqs_engine.plans.row_groups import RowGroupPlan
     from relaqs_engine.plans.rows import RowsPlan
+    from relaqs_engine.plans.summary import SummaryPlan
 
     match plan:
         case MergePlan():
@@ -124,6 +125,10 @@ def _estimating_job(
             from relaqs.queries.first_part import first_part_job
 
             return first_part_job(id, plan, catalog, asked, state_cursor, exact_config)
+        case SummaryPlan():
+            from relaqs.queries.summary import summary_job
+
+            return summary_job(id, plan, catalog, asked, state_cursor, exact_config)
         case RefinedPlan():
             from relaqs.queries.refined import RefinedQueryJob
 

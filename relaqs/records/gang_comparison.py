@@ -15,10 +15,12 @@ MEASURES: dict[str, Callable[[GangRun], float]] = {
     "completion_seconds": lambda run: float(run.jobs.completion_seconds.mean()),
     "completion_seconds_median": lambda run: float(np.median(run.jobs.completion_seconds)),
     "completion_seconds_p99": lambda run: float(np.percentile(run.jobs.completion_seconds, 99)),
+    "longest_seconds": lambda run: float(run.jobs.completion_seconds.max()),
     "executed_seconds": lambda run: float(run.jobs.executed_seconds.mean()),
     "queuing_seconds": lambda run: float(run.jobs.queuing_seconds.mean()),
     "makespan_seconds": lambda run: run.makespan_seconds,
     "used_share": lambda run: run.used_share,
+    "lost_share": lambda run: run.lost_share,
     "rescales": lambda run: float(run.jobs.rescales.mean()),
     "decision_ms": lambda run: run.decision_ms_mean,
 }
@@ -59,6 +61,23 @@ def relative(
     of = MEASURES[measure]
     theirs = {run.seed: of(run) for run in reference}
     return _figure([of(run) / theirs[run.seed] for run in runs if run.seed in theirs])
+
+
+def share_within(runs: Sequence[GangRun], seconds: float) -> Figure:
+    """Return the share of the jobs that ended so many seconds after they came at most."""
+    return Figure.of([float((run.jobs.completion_seconds <= seconds).mean()) for run in runs])
+
+
+def wilcoxon_p(runs: Sequence[GangRun], reference: Sequence[GangRun]) -> float:
+    """Return the two-sided p of the signed-rank test over a seed's jobs, the middle one of all seeds.
+
+    A pair is a job's time from arrival to end under both. NaN where no seed has both, or a job did not end.
+    """
+    from scipy.stats import wilcoxon
+
+    theirs = {run.seed: run.jobs.completion_seconds for run in reference}
+    pairs = [(run.jobs.completion_seconds, theirs[run.seed]) for run in runs if run.seed in theirs]
+    return float(np.median([wilcoxon(a, b).pvalue for a, b in pairs])) if pairs else math.nan
 
 
 def _figure(values: Sequence[float]) -> Figure:

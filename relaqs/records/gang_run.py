@@ -54,13 +54,38 @@ class GangTimes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class SlotSeries:
+    """The slots that all jobs held together, in spans of time one after another, shape (S,) each.
+
+    Attributes:
+        until_seconds: the end of each span, from the first arrival on. The first begins there.
+        held: the mean number of slots.
+    """
+
+    until_seconds: FloatArray
+    held: FloatArray
+
+    @classmethod
+    def of_record(cls, content: Mapping[str, Any]) -> SlotSeries:
+        series = cls(read.column(content, "until_seconds"), read.column(content, "held"))
+        if len(series.until_seconds) != len(series.held):
+            raise ValueError("the columns of the slots over time have different lengths")
+        return series
+
+    def as_record(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class GangRun:
     """Elastic jobs that shared slots of machines under one policy.
 
     Attributes:
         policy: its name, and what differs from its defaults.
         workload: the jobs and the rules of time, in words.
-        used_share: of all slots, from the first arrival to the last end.
+        used_share: of all slots that were there, from the first arrival to the last end.
+        lost_share: of all rows processed, those that were processed again after machines failed.
+        slots: held over time; None: not recorded.
         decision_ms_mean, decision_ms_most: of the plans.
     """
 
@@ -78,6 +103,8 @@ class GangRun:
     decision_ms_mean: float
     decision_ms_most: float
     circumstances: Mapping[str, Any]
+    lost_share: float = 0.0
+    slots: SlotSeries | None = None
 
     @property
     def setting(self) -> tuple[object, ...]:
@@ -109,12 +136,15 @@ class GangRun:
             jobs=GangTimes.of_record(content["jobs"]),
             plans=int(content["plans"]),
             circumstances=dict(content["circumstances"]),
+            lost_share=float(content.get("lost_share", 0.0)),
+            slots=SlotSeries.of_record(slots) if (slots := content.get("slots")) is not None else None,
             **{name: read.number(content, name) for name in _NUMBERS},
         )
 
     def as_record(self) -> dict[str, Any]:
         record = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {**record, "jobs": self.jobs.as_record()}
+        slots = None if self.slots is None else self.slots.as_record()
+        return {**record, "jobs": self.jobs.as_record(), "slots": slots}
 
 
 _NUMBERS = ("used_share", "decision_ms_mean", "decision_ms_most")

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+
+from relaqs.rendering.moments import show_moment
 
 UNKNOWN = "±?"
 _EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to its last digit shown
@@ -131,6 +133,9 @@ class _Spread:
 def _show(cell: Cell, unit: Unit) -> Shown:
     if _is_exact(cell):
         return Shown(show_value(cell.value, group_from=1_000))
+    cell = _read(cell)
+    if (moment := _moment(cell)) is not None:
+        return Shown(*moment, cell.certified)
     if _is_observed(cell.low, cell.value):
         return Shown(f"≥ {show_value(cell.value)}", _beyond("≤", cell.value, cell.high), cell.certified)
     if _is_observed(cell.high, cell.value):
@@ -138,6 +143,40 @@ def _show(cell: Cell, unit: Unit) -> Shown:
     if (spread := _spread(cell)) is not None:
         return _show_spread(spread, _fitting(spread, unit), cell.certified)
     return Shown(_show_unbounded(cell.value), _show_range(cell), cell.certified)
+
+
+_READERS: tuple[Callable[[str], object], ...] = (
+    Decimal,
+    datetime.date.fromisoformat,
+    datetime.datetime.fromisoformat,
+    datetime.time.fromisoformat,
+)
+
+
+def _read(cell: Cell) -> Cell:
+    """Return a cell of text with the numbers or moments that its value and ends are, as SUMMARIZE gives them.
+
+    A cell without both ends stays: its value may be any text.
+    """
+    texts = [part for part in (cell.value, cell.low, cell.high) if isinstance(part, str)]
+    if len(texts) < 3:
+        return cell
+    for reads in _READERS:
+        try:
+            value, low, high = map(reads, texts)
+            return Cell(value, low, high, cell.certified)
+        except (ValueError, ArithmeticError):
+            continue
+    return cell
+
+
+def _moment(cell: Cell) -> tuple[str, str] | None:
+    """Return a date or a time with an interval as text, and its margin; None for what is no such."""
+    kinds = (datetime.date, datetime.time)
+    value, low, high = cell.value, cell.low, cell.high
+    if isinstance(value, kinds) and isinstance(low, kinds) and isinstance(high, kinds):
+        return show_moment(value, low, high)
+    return None
 
 
 def _show_spread(cell: _Spread, unit: Unit, certified: bool) -> Shown:

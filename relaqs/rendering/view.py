@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from relaqs_engine.execution.estimate import ApproximateColumn
 
 from relaqs.python_values import python_values
 from relaqs.rendering.drawable import DrawableAnswer
+from relaqs.rendering.moments import seconds_of
 from relaqs.rendering.rounding import Cell, Shown, show_column, show_percent, show_value, visible
 
 
@@ -155,10 +157,17 @@ def _bars(rows: Sequence[Cell]) -> tuple[Bar | None, ...]:
 
 def _span(cell: Cell) -> tuple[float, float, float] | None:
     try:
-        low, value, high = (float(part) for part in (cell.low, cell.value, cell.high))  # type: ignore[arg-type]
+        low, value, high = (_place(part) for part in (cell.low, cell.value, cell.high))
     except (TypeError, ValueError):
         return None
     return (low, value, high) if math.isfinite(low + value + high) else None
+
+
+def _place(part: object) -> float:
+    """Return where a number or a moment stands on a scale. Texts have none, even those of numbers."""
+    if isinstance(part, datetime.date | datetime.time):
+        return seconds_of(part)
+    return math.nan if isinstance(part, str) else float(part)  # type: ignore[arg-type]
 
 
 def _notes(snapshot: DrawableAnswer, columns: Sequence[Column]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from relaqs_engine.errors import (
     StoreError,
     UnsupportedError,
 )
+from relaqs_engine.sql.written import offset_of
 
 from relaqs.arguments import ArgumentError
 from relaqs.queries.publisher import QueryTimeoutError
@@ -78,8 +79,8 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
     if isinstance(error, SqlError):
         if error.candidates:
             fields["H"] = f"did you mean {' or '.join(map(repr, error.candidates))}?"
-        if error.position is not None and (place := _place(sql, *error.position)):
-            fields["P"] = str(place)
+        if error.position is not None and (offset := offset_of(sql, error.position)) is not None:
+            fields["P"] = str(offset + 1)  # Postgres counts characters from 1
     return {key: value.replace("\0", " ") for key, value in fields.items()}
 
 
@@ -103,11 +104,3 @@ def _message(error: BaseException) -> str:
         return str(error)
     traceback.print_exception(error, file=sys.stderr)
     return "the server failed at this statement; its log has the reason"
-
-
-def _place(sql: str, line: int, column: int) -> int:
-    """Return a place as Postgres counts it, in characters from 1; 0 where the text has no such place."""
-    lines = sql.split("\n")
-    if line > len(lines) or column > len(lines[line - 1]) + 1:
-        return 0
-    return sum(len(each) + 1 for each in lines[: line - 1]) + column

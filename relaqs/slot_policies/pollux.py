@@ -50,7 +50,7 @@ class Pollux:
     Args:
         population: how many schedules are kept.
         generations: of the search in each plan.
-        pause_seconds: what a change costs.
+        pause_seconds: what a change costs, until pauses have been measured.
         seed: of the draws.
 
     Source: Qiao et al., Pollux, OSDI 2021, section 4.2.
@@ -129,7 +129,8 @@ class _Contest:
         total = int(view.nodes.usable_slots.sum())
         self.most = _most_slots(gangs, total)
         age = np.maximum(view.time_seconds - gangs.arrival_seconds, 0.0)
-        kept = np.maximum(age - gangs.rescales * pause_seconds, 0.0) / (age + max(pause_seconds, 1e-9))
+        pause = gangs.pauses(pause_seconds)
+        kept = np.maximum(age - gangs.rescales * pause, 0.0) / (age + np.maximum(pause, 1e-9))
         self.kept_share = np.maximum(kept, LEAST_KEPT)
         self.speedup = _speedups(gangs, goodput, total, len(view.nodes))
 

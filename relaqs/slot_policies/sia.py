@@ -34,7 +34,7 @@ class Sia:
 
     r is 1 for the configuration that a job has now, and for a job that waits. Another one discounts what the
     job would have: r = (T − N·S) / (T + S), at least 0, where T is its age, N how often it has changed, and S
-    the seconds that a change takes. A job that has come just now is left as it is.
+    the seconds that a change takes, as measured. A job that has come just now is left as it is.
 
     A job that waits begins on one slot. In a plan it at most doubles the slots that it holds.
 
@@ -46,7 +46,7 @@ class Sia:
         fairness: p. Below 0, a job with few slots gains most by one more; the lower, the more so.
         waiting_cost: λ, that of a job without slots. At 1.1 a second slot for one job, where it helps, is
             worth more than the first slot for another. So jobs may wait while others have several.
-        pause_seconds: S.
+        pause_seconds: S, until pauses have been measured.
 
     Source: Jayaram Subramanya et al., Sia, SOSP 2023, section 3; p = −0.5 and λ = 1.1 are those of its
     evaluation.
@@ -101,7 +101,7 @@ class Sia:
 
     def _kept_share(self, view: SlotView) -> FloatArray:
         """Return r of each job, shape (E,): of its age, what one more change would leave."""
-        gangs, pause = view.gangs, self.pause_seconds
+        gangs, pause = view.gangs, view.gangs.pauses(self.pause_seconds)
         age = np.maximum(view.time_seconds - gangs.arrival_seconds, 0.0)
         left = np.maximum(age - gangs.rescales * pause, 0.0)
         return np.where(age + pause > 0, left / np.where(age + pause > 0, age + pause, 1.0), 1.0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from relaqs_engine.errors import DataError
@@ -121,6 +121,13 @@ class PassWork:
     cut: int
     first: int
     end: int
+
+    @property
+    def common(self) -> Any:
+        return self.model
+
+    def with_common(self, common: Any) -> PassWork:
+        return replace(self, model=common)
 
     def run(self, owner: str) -> Summed:
         reads = 0

@@ -352,11 +352,16 @@ class Aggregate:
 
 @st.composite
 def aggregates(draw: st.DrawFn, fields: Sequence[Field]) -> Aggregate:
-    name = draw(st.sampled_from(["count(*)", "count", "sum", "sum", "avg", "avg", "min", "max", "spread"]))
+    names = ["count(*)", "count", "sum", "sum", "avg", "avg", "min", "max", "spread", "mean time"]
+    name = draw(st.sampled_from(names))
     condition = f" FILTER (WHERE {draw(predicates(fields))})" if draw(st.integers(0, 3)) == 0 else ""
     if name == "count(*)":
         return Aggregate(f"count(*){condition}", True)
-    if name in ("min", "max", "count"):
+    if name == "mean time" and (dates := [field.sql for field in fields if field.kind == "date"]):
+        as_day = draw(st.sampled_from(["", "", "::DATE"]))
+        return Aggregate(f"avg({draw(st.sampled_from(dates))}){condition}{as_day}", False)
+    if name in ("min", "max", "count", "mean time"):
+        name = "count" if name == "mean time" else name
         field = draw(st.sampled_from(fields))
         return Aggregate(f"{name}({field.sql}){condition}", field.kind in EXACT or name == "count")
     expression, kind = draw(numbers(fields))

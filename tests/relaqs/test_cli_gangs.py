@@ -54,12 +54,22 @@ def test_what_did_not_end_has_no_figure() -> None:
     assert json.loads(output[: output.index("}") + 1])["completion_seconds"] is None
 
 
+def test_machines_that_fail_and_jobs_that_come_at_once_are_told() -> None:
+    code, output = run(*SMALL[:-4], "--seeds", "1", "--failures", "20", "--repair", "30", "--spike", "20")
+    assert code == 0
+    assert "20 of them at once" in output
+    assert "a node fails 20 times an hour, for 30 s" in output
+    assert "lost: of all rows processed" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--gangs", "table3"), "'table3' are no elastic jobs; write table2, or adaptdl:DIR"),
         (("--gangs", "adaptdl:/nowhere"), "/nowhere has no files workloads/workload-1.csv"),
         (("--gangs", "table2", "--cores", "3"), "--cores says nothing about elastic jobs"),
+        (("--failures", "3"), "--failures says nothing about shared cores; give --gangs too"),
+        (("--gangs", "adaptdl:/nowhere", "--spike", "3"), "leave --arrival and --spike out"),
         (("--nodes", "3"), "--nodes says nothing about shared cores; give --gangs too"),
         (("--gangs", "table2", "--policies", "onez"), "did you mean 'ones'"),
         (("--gangs", "table2", "--policies", ","), "no policy is named"),

@@ -110,7 +110,7 @@ def test_workloads_are_told_apart_in_words() -> None:
         (("--grouped", "harmony", "--epoch", "3"), "--epoch says nothing about jobs in groups"),
         (("--machines", "3"), "--machines says nothing about shared cores; give --grouped too"),
         (("--gangs", "table2", "--machines", "3"), "--machines says nothing about elastic jobs"),
-        (("--gangs", "table2", "--grouped", "harmony"), "are two simulations; give one of them"),
+        (("--gangs", "table2", "--grouped", "harmony"), "are two studies; give one of them"),
         (("--grouped", "harmony", "--policies", "harmonie"), "did you mean 'harmony'"),
         (("--grouped", "harmony", "--policies", ","), "no policy is named"),
         (("--grouped", "harmony:paper", "--policies", "muri"), "harmony:paper says the policies"),

@@ -47,6 +47,14 @@ MAY_IMPORT = {
         "relaqs.plugins",
         "relaqs.policies.registry",
     },
+    "parts": {"relaqs.parts", "relaqs_bootstrap.arrays"},
+    "placed_policies": {
+        "relaqs.placed_policies",
+        "relaqs.parts",
+        "relaqs_bootstrap.arrays",
+        "relaqs.plugins",
+        "relaqs.policies.registry",
+    },
     "scheduling": {
         "relaqs.scheduling",
         "relaqs.policies",

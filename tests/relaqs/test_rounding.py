@@ -14,6 +14,7 @@ from relaqs.rendering.rounding import Cell, show_column, show_percent, show_valu
 
 NAN, INF = float("nan"), float("inf")
 DAY = datetime.date(1998, 8, 2)
+NOON, MINUTE = datetime.datetime(2020, 5, 16, 12), datetime.timedelta(minutes=1)
 
 # value, low, high, certified → what is shown when the cell stands alone in its column
 ALONE = [
@@ -77,11 +78,21 @@ ALONE = [
     ((None, -51.234, 3.2, True), "NULL in -52 … 4"),
     ((None, 0.0, INF, False), "NULL ±?"),
     ((None, "a", "b", False), "NULL in a … b ?"),
-    # an interval of something that is no number
+    # an interval of a date or a time
+    ((DAY, datetime.date(1998, 7, 1), datetime.date(1998, 9, 1), True), "1998-08-02 ± 31 days"),
+    ((NOON, NOON - 90 * MINUTE, NOON + 90 * MINUTE, True), "2020-05-16 12:00 ± 1.5 h"),
+    ((NOON, NOON - 20 * MINUTE, NOON + 10 * MINUTE, False), "2020-05-16 12:00 +10/−20 min ?"),
+    ((NOON, NOON - MINUTE / 600, NOON + MINUTE / 600, True), "2020-05-16 12:00:00.000 ± 100 ms"),
+    ((datetime.time(9), datetime.time(8), datetime.time(10), True), "09:00 ± 1.0 h"),
     (
-        (DAY, datetime.date(1998, 7, 1), datetime.date(1998, 9, 1), True),
-        "1998-08-02 in 1998-07-01 … 1998-09-01",
+        (NOON, NOON + MINUTE, NOON + 2 * MINUTE, True),
+        "2020-05-16 12:00:00 in 2020-05-16 12:01:00 … 2020-05-16 12:02:00",
     ),
+    # numbers and moments as text, as SUMMARIZE gives them; a text without both ends is no number
+    (("25.00412", "24.11", "25.9", True), "25.00 ± 0.90"),
+    (("2020-05-16 12:00:00", "2020-05-15", "2020-05-18", True), "2020-05-16 12:00 ± 1.5 days"),
+    (("12345", "12345", None, True), "≥ 12345"),
+    (("b", "a", "c", True), "b in a … c"),
 ]
 
 

@@ -53,6 +53,22 @@ def day_bounds(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     return Bounds(_days(column.minimum), _days(column.maximum))
 
 
+def microsecond_bounds(expression: exp.Expr, duckdb_type: str, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of moments in microseconds since 1970, of times of day since midnight.
+
+    Args:
+        expression: the moments.
+        duckdb_type: their type.
+        column_of: gives a column's statistics.
+    """
+    if duckdb_type == "TIME":
+        return Bounds(0.0, _SECONDS_A_DAY * 1e6)
+    days = day_bounds(expression, column_of)
+    if duckdb_type.endswith("TIME ZONE"):  # whose offset the statistics may have left out
+        days = days.widened(1.0)
+    return (days - Bounds.exactly(_days("1970-01-01") or 0.0)) * Bounds.exactly(_SECONDS_A_DAY * 1e6)
+
+
 def _days(text: object) -> float | None:
     try:
         moment = datetime.fromisoformat(str(text)).replace(tzinfo=None)
@@ -83,7 +99,16 @@ def date_part(expression: exp.Expr, column_of: ColumnLookup) -> Bounds:
     if name == "epoch" and argument is not None:
         since_1970 = day_bounds(argument, column_of) - Bounds.exactly(_days("1970-01-01") or 0.0)
         return since_1970.widened(1.0) * Bounds.exactly(_SECONDS_A_DAY)
+    if name == "epoch_us" and argument is not None:
+        return _epoch_microseconds(argument.unnest(), column_of)
     return _DATE_PARTS.get(name, UNKNOWN) if _is_moment(argument, column_of) else UNKNOWN
+
+
+def _epoch_microseconds(argument: exp.Expr, column_of: ColumnLookup) -> Bounds:
+    """Return the bounds of EPOCH_US(x) and EPOCH_US(CAST(x AS TIMESTAMP)), for an x of whatever precision."""
+    moment = argument.this if isinstance(argument, exp.Cast) else argument
+    column = column_of(moment) if isinstance(moment, exp.Column) else None
+    return microsecond_bounds(moment, "" if column is None else column.type, column_of)
 
 
 def _is_moment(expression: exp.Expr | None, column_of: ColumnLookup) -> bool:

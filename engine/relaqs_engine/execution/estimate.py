@@ -45,6 +45,7 @@ class Estimate:
         fraction: the share of the streamed rows that was folded, in (0, 1].
         is_exact: whether this is the final answer.
         values: shape (rows, approximate columns), for progress metrics. NaN where a column is not a number.
+            A moment is its microseconds from an origin of the column.
         half_widths: of the intervals, in the same shape. NaN where nothing is known.
         certified: which cells are certified, in the same shape.
         unseen_groups: an estimate of the groups not seen yet, None where it is unknown.
@@ -58,6 +59,8 @@ class Estimate:
             `OutputColumn`. If left out, no column's may.
         certifiable: for each approximate column, whether it can be certified before the end. If left out,
             each can.
+        sizes: what the errors of cells are relative to that are not measured by their own value, in the shape
+            of `values`, and NaN for all others. None where there are no such cells.
         widths: how far off each cell may be, by `relative_widths`.
     """
 
@@ -76,6 +79,7 @@ class Estimate:
     group_rows: FloatArray | None = None
     either_sign: tuple[bool, ...] = ()
     certifiable: tuple[bool, ...] = ()
+    sizes: FloatArray | None = None
     widths: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +87,9 @@ class Estimate:
             raise ValueError(f"fraction is {self.fraction}; it must be in (0, 1]")
         count = len(self.approximate)
         either_sign = np.array(self.either_sign or [False] * count, dtype=bool)
-        widths = relative_widths(self.values, self.half_widths, self.certified, either_sign, self._rows)
+        widths = relative_widths(
+            self.values, self.half_widths, self.certified, either_sign, self._rows, self.sizes
+        )
         widths[:, ~np.array(self.certifiable or [True] * count, dtype=bool)] = np.nan
         object.__setattr__(self, "widths", widths)
 

@@ -65,6 +65,7 @@ def relative_widths(
     certified: BoolArray,
     either_sign: BoolArray,
     rows: FloatArray,
+    sizes: FloatArray | None = None,
 ) -> FloatArray:
     """Return each cell's half-width relative to its size: inf if it is not certified, NaN without a value.
 
@@ -76,10 +77,14 @@ def relative_widths(
             then be far off, whatever is known of it. So its size is at least the column's scale: the |value|
             that groups with 95 % of the rows are within.
         rows: behind each group, shape (rows,).
+        sizes: shape (rows, columns): the size of cells that are not measured by their own value, such as
+            dates, and NaN for all others. None: all are.
     """
     size = np.abs(values)
     for column in np.flatnonzero(either_sign):
         size[:, column] = np.fmax(size[:, column], _scale(size[:, column], rows))
+    if sizes is not None:
+        size = np.where(np.isnan(sizes), size, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = np.where(half_widths == 0.0, 0.0, half_widths / size)
     relative[~certified | np.isnan(relative)] = np.inf

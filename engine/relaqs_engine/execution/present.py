@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
-from relaqs_engine.arrow_arrays import arrow_booleans, arrow_or_null, doubles
+from relaqs_engine.arrow_arrays import arrow_booleans, arrow_moments, arrow_or_null, doubles, microseconds
 from relaqs_engine.execution.estimate import ApproximateColumn, Estimate
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
@@ -130,7 +130,8 @@ def present_estimate(
             certified.append(np.zeros(point.num_rows, dtype=bool))
             continue
         sure = sure & certain_rows
-        sides.append((arrow_or_null(low), arrow_or_null(high), arrow_booleans(sure)))
+        kind = point.column(i).type
+        sides.append((_end(output, low, kind), _end(output, high, kind), arrow_booleans(sure)))
         values.append(value)
         with np.errstate(invalid="ignore"):  # between infinities
             halves.append((high - low) / 2)
@@ -192,6 +193,7 @@ def _assemble(
         group_rows=np.ones(answer.num_rows) if group_rows is None else group_rows,
         either_sign=tuple(output.sign is Sign.EITHER for _, output in outputs),
         certifiable=tuple(output.certifiable for _, output in outputs),
+        sizes=_sizes([output for _, output in outputs], answer.num_rows),
     )
 
 
@@ -199,12 +201,31 @@ def _approximate(plan: OnlinePlan) -> list[tuple[int, OutputColumn]]:
     return [(i, output) for i, output in enumerate(plan.outputs) if output.kind is not OutputKind.KEY]
 
 
+def _sizes(outputs: Sequence[OutputColumn], count: int) -> FloatArray | None:
+    """Return what the errors of moments are relative to, NaN in all other columns; None without moments."""
+    if all(output.time is None for output in outputs):
+        return None
+    spans = [np.nan if output.time is None else output.time.span_microseconds for output in outputs]
+    return np.tile(spans, (count, 1))
+
+
+def _end(output: OutputColumn, ends: FloatArray, kind: pa.DataType) -> pa.Array:
+    """Return the ends of intervals, moments as moments of that kind."""
+    if output.time is None:
+        return arrow_or_null(ends)
+    return arrow_moments(ends, output.time.origin_microseconds, kind)
+
+
 def _as_side(output: OutputColumn, column: pa.ChunkedArray) -> pa.ChunkedArray:
-    if output.kind not in _NUMBERS:
+    if output.kind not in _NUMBERS or not _is_number(column.type):
         return column
     if pa.types.is_decimal(column.type):  # Arrow's own cast divides, and may miss the nearest double
         column = column.cast(pa.string())
     return column.cast(pa.float64(), safe=False)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _bound_sides(
@@ -221,8 +242,10 @@ def _bound_sides(
 
 
 def _numbers(output: OutputColumn, column: pa.ChunkedArray) -> FloatArray:
-    if output.kind not in _NUMBERS:
+    if output.kind not in _NUMBERS or pa.types.is_string(column.type):
         return np.full(len(column), np.nan)
+    if output.time is not None:
+        return microseconds(column) - output.time.origin_microseconds
     return doubles(column)
 
 

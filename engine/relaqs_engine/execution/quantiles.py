@@ -22,7 +22,7 @@ from relaqs_engine.execution.variance import Scan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import BLOCK, STATE
-from relaqs_engine.plans.outputs import OutputKind, QuantileOf
+from relaqs_engine.plans.outputs import OutputKind
 
 # A quantile takes a few numpy calls for each group. With more groups than this there are no intervals.
 MOST_GROUPS = 20_000
@@ -68,14 +68,17 @@ def quantile_bounds(
 ) -> dict[int, CellBounds]:
     """Return the ends of each quantile of the groups shown, by position. `point` has keys and basis."""
     found = {}
+    listed: dict[str, _Lists] = {}  # several quantiles are of the same values
     for i, output in enumerate(plan.outputs):
         if output.quantile is not None and output.kind is OutputKind.QUANTILE:
             value = doubles(point.column(f"v{i}"))
             if plan.groups_are_final:
                 found[i] = CellBounds(value, value, np.isfinite(value))
             elif _is_known(plan, point, scan):
-                lists = _lists(plan, output.quantile, point, cursor)
-                found[i] = _between(plan, output.quantile.share, value, lists, scan, request)
+                values = output.quantile.values
+                if values not in listed:
+                    listed[values] = _lists(plan, values, point, cursor)
+                found[i] = _between(plan, output.quantile.share, value, listed[values], scan, request)
             else:
                 found[i] = CellBounds.unknown(point.num_rows)
     return found
@@ -108,13 +111,13 @@ def _between(
     return CellBounds(low, high, certified & np.isfinite(low) & np.isfinite(high))
 
 
-def _lists(plan: MergePlan, quantile: QuantileOf, point: pa.Table, cursor: Cursor) -> _Lists:
-    """Return as doubles the values that the groups shown have in the state."""
+def _lists(plan: MergePlan, listed: str, point: pa.Table, cursor: Cursor) -> _Lists:
+    """Return as doubles the values that the groups shown have in a column of the state."""
     shown = point.select(list(plan.columns.keys)).append_column("g", arrow(np.arange(point.num_rows)))
     same = (
         " AND ".join(f"{STATE}.{key} IS NOT DISTINCT FROM shown.{key}" for key in plan.columns.keys) or "true"
     )
-    values = f"coalesce(CAST({quantile.values} AS DOUBLE[]), [])"
+    values = f"coalesce(CAST({listed} AS DOUBLE[]), [])"
     with cursor.registered(shown=shown):
         table = cursor.table(f"SELECT g, {BLOCK}, {values} FROM {STATE} JOIN shown ON {same} ORDER BY g")
     lists = table.column(2).combine_chunks()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -16,8 +16,11 @@ from relaqs_engine.planning.layout_choice import rows_to_wait_for
 from relaqs_engine.planning.merge_plan import merge_plan
 from relaqs_engine.planning.row_group_rules import RowGroupRules
 from relaqs_engine.planning.rows_plan import rows_plan
+from relaqs_engine.planning.summary_shape import is_summary
 from relaqs_engine.planning.whole_plan import whole_plan
 from relaqs_engine.plans.merge import MergePlan
+from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING, Rule
 from relaqs_engine.rewrite.draft import AcrossPartitionsError, Draft, NotOnlineError, tables_in
@@ -31,10 +34,12 @@ from relaqs_engine.sql.parse import ParsedQuery
 if TYPE_CHECKING:
     from relaqs_engine.layouts.first_part import FirstPart
     from relaqs_engine.plans.around import AroundPlan, PartPlan
-    from relaqs_engine.plans.online_plan import OnlinePlan
     from relaqs_engine.plans.refined import RefinedPlan
+    from relaqs_engine.plans.summary import SummaryPlan
     from relaqs_engine.plans.whole import WholePlan
     from relaqs_engine.rewrite.carve import PlanPart
+
+_P = TypeVar("_P", bound=OnlinePlan)
 
 # A query reads so many rows of static tables at most beside answers so far, unless it aggregates them. How
 # many they are after their conditions is found while it runs.
@@ -43,6 +48,9 @@ MOST_STATIC_ROWS = 2_000_000
 
 def sampled_plan(draft: Draft, parsed: ParsedQuery) -> OnlinePlan:
     """Return the plan of the first kind that the query can have. Raises SqlError when the SQL is wrong."""
+    if is_summary(draft.tree):
+        whole = whole_plan(parsed, draft.catalog, draft.schema, "")
+        return _summary_or_whole(draft, whole, None)
     try:
         with _bound_by_duckdb():
             draft = qualified(draft)
@@ -79,9 +87,22 @@ def plain_plan(
     """
     from relaqs_engine.planning.first_part_plan import first_part_plan
 
+    if is_summary(draft.tree):
+        return whole if part is None else _summary_or_whole(draft, whole, part)
     if part is not None and (plan := first_part_plan(draft, part, whole, _aggregation)) is not None:
         return plan
     return whole if rules is None else _row_groups_or_whole(draft, parsed, whole, rules)
+
+
+def _summary_or_whole(draft: Draft, whole: WholePlan, part: FirstPart | None) -> SummaryPlan | WholePlan:
+    """Return the plan of SUMMARIZE, that of the whole where nothing of it is estimated."""
+    from relaqs_engine.planning.summary_plan import summary_plan
+
+    try:
+        with _bound_by_duckdb():
+            return summary_plan(draft, whole, part, _aggregation)
+    except NotOnlineError as reason:
+        return replace(whole, reasons=(str(reason),))
 
 
 def _row_groups_or_whole(
@@ -103,7 +124,9 @@ def _refined(draft: Draft, parsed: ParsedQuery) -> RefinedPlan | None:
         with _bound_by_duckdb():
             draft.binder.effort.spend(len(draft.sql))
             draft = replace(flatten(draft), may_read_outliers=False)
-            return plan_refined(draft, parsed.tables, plan_stage=_aggregation)
+            return plan_refined(
+                draft, parsed.tables, plan_stage=lambda stage: _with_numbers_alone(_aggregation(stage))
+            )
     except NotOnlineError:
         return None
 
@@ -176,6 +199,17 @@ def _online_or_over_derived_whole(draft: Draft, tables: frozenset[str]) -> Merge
         raise
 
 
+def _with_numbers_alone(plan: _P) -> _P:
+    """Return the plan of what others compute with: averages of moments are values so far, without bars."""
+    if all(output.time is None for output in plan.outputs):
+        return plan
+    outputs = (
+        output if output.time is None else OutputColumn(output.name, OutputKind.OPAQUE, output.type, "")
+        for output in plan.outputs
+    )
+    return replace(plan, outputs=tuple(outputs))
+
+
 def _each_once(plan_part: PlanPart) -> PlanPart:
     """Return the same, with a memory of the plans that it gave for each text."""
     known: dict[str, PartPlan | None] = {}
@@ -235,7 +269,7 @@ def _part(draft: Draft, query: exp.Query, sql: str) -> PartPlan | None:
         schema = tuple(draft.binder.describe(sql))
         part = replace(draft, sql=sql, tree=merged(query), schema=schema)
         if any(draft.catalog.table(name).is_sampled for name in tables):
-            return _online_or_over_derived_whole(part, tables)
+            return _with_numbers_alone(_online_or_over_derived_whole(part, tables))
     except (NotOnlineError, SqlError):
         return None
     rows = sum(draft.catalog.table(name).row_count for name in tables)

@@ -17,6 +17,7 @@ from relaqs_engine.plans.refined import OuterRows, OverStages, RefinedPlan
 from relaqs_engine.plans.row_groups import RowGroupPlan
 from relaqs_engine.plans.rows import RowsPlan
 from relaqs_engine.plans.streams import Hoist, Stream
+from relaqs_engine.plans.summary import SummaryPlan
 from relaqs_engine.plans.whole import WholePlan
 
 _KINDS = {
@@ -97,6 +98,14 @@ def _whole(plan: WholePlan) -> Iterator[str]:
 @_explained.register
 def _first_part(plan: FirstPartPlan) -> Iterator[str]:
     yield from _merge(plan.sample)
+    yield from _titled("exact SQL, over whole tables:", plan.sql)
+
+
+@_explained.register
+def _summary(plan: SummaryPlan) -> Iterator[str]:
+    yield from _columns(plan.outputs, map(_kind, plan.outputs))
+    yield from _titled("sample, of which each value becomes a cell:", plan.sample.sql)
+    yield from ("", explain(plan.sample).rstrip())
     yield from _titled("exact SQL, over whole tables:", plan.sql)
 
 

@@ -1,4 +1,4 @@
-"""OnlinePlan: what the plans of all queries share. There are seven kinds, each in a module beside this one.
+"""OnlinePlan: what the plans of all queries share. There are eight kinds, each in a module beside this one.
 
     MergePlan      one aggregation: partial results merge, and every mini-batch gives an estimate
     RowsPlan       no aggregates: the rows found so far are the answer so far
@@ -6,6 +6,7 @@
     RefinedPlan    an aggregate over all rows stands inside: it is estimated first, as a stage
     RowGroupPlan   estimates from row groups of plain files, then the query as a whole
     FirstPartPlan  estimates from the first part of a layout that is being made, then the query as a whole
+    SummaryPlan    SUMMARIZE: estimates from the first partitions, then the statement as a whole
     WholePlan      no sound estimate is known: the query runs once, exactly
 
 A query's plan is one of these, and `relaqs/queries/start.py` has one job for each. What the rest of the code

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relaqs_engine.plans.sign import Sign
+from relaqs_engine.plans.times import TimeScale
 
 
 class OutputKind(StrEnum):
@@ -53,6 +54,8 @@ class OutputColumn:
         sign: the sides of zero on which its values may lie.
         certifiable: False where no interval of it is ever certified before the end. The answer's error
             leaves such a column out.
+        time: how an estimated moment is counted as a number; its error bars are of that number. None where it
+            is a number itself.
     """
 
     name: str
@@ -67,6 +70,7 @@ class OutputColumn:
     moves_in_steps: bool = False
     sign: Sign = Sign.EITHER
     certifiable: bool = True
+    time: TimeScale | None = None
 
     @property
     def smooth_sql(self) -> str:

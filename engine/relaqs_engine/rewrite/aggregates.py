@@ -18,15 +18,19 @@ from sqlglot import exp
 from relaqs_engine.bounds.dates import ColumnLookup
 from relaqs_engine.bounds.interval_arithmetic import UNKNOWN, Bounds
 from relaqs_engine.bounds.values import value_bounds
+from relaqs_engine.errors import SqlError
 from relaqs_engine.layouts.manifest import Column
+from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, SCALE
+from relaqs_engine.rewrite.averaged_times import AveragedTime, time_to_average
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError, own_nodes
 from relaqs_engine.rewrite.grouping import group_keys, grouping_number
 from relaqs_engine.rewrite.kept_arguments import of_arguments
 from relaqs_engine.rewrite.listed_values import MergedValue, OfValues, merged_value
 from relaqs_engine.rewrite.moments import is_of_moments, value_of_moments
 from relaqs_engine.rewrite.quantiles import of_distinct, of_values
+from relaqs_engine.rewrite.scans import scan_of_tables
 from relaqs_engine.rewrite.so_far import FirstOrLast, first_or_last, value_so_far
 from relaqs_engine.rewrite.sources import groups_are_complete
 from relaqs_engine.sql.effort import STEPS_OF_A_VALUE
@@ -73,12 +77,14 @@ def split_aggregates(draft: Draft) -> Draft:
         basis=splitter.basis,
         distinct=splitter.distinct,
         of_values=splitter.of_values,
+        averaged_times=splitter.averaged_times,
         exact_tree=exact,
         estimate_tree=estimate,
     )
 
 
 _IN_ANY_ORDER = (exp.Sum, exp.Count, exp.Avg, exp.Min, exp.Max)
+_OF_NUMBERS = (exp.Binary, exp.Paren, exp.Literal, exp.Neg, exp.Boolean)
 _AGGREGATE_NODES = (exp.Filter, exp.WithinGroup, exp.IgnoreNulls, exp.AggFunc)
 
 
@@ -94,6 +100,7 @@ class _Splitter:
         self._plain_distinct = False
         self._has_moments = any(map(is_of_moments, draft.select.find_all(exp.AggFunc)))
         self._of_values_found: dict[tuple[str, str], MergedValue] = {}
+        self.averaged_times: tuple[AveragedTime, ...] = ()
         self._shared = {value.name: _Final(exp.column(value.name), value.estimate) for value in draft.shared}
 
     @property
@@ -217,6 +224,36 @@ class _Splitter:
 
         found = value_of_moments(aggregate, add, bounds_of)
         return None if found is None else _Final(*found)
+
+    def type_of_a_moment(self, value: exp.Expr) -> str:
+        """Return the type of dates, times and intervals, "" for numbers."""
+        if isinstance(value, exp.Column) and (column := self._statistics(value)) is not None:
+            type_ = column.type
+        elif all(isinstance(node, _OF_NUMBERS) or self._is_number(node) for node in value.walk()):
+            return ""
+        else:
+            typed = scan_of_tables(self._draft).select(exp.alias_(value.copy(), "v"))
+            try:
+                ((_, type_),) = self._draft.binder.describe(typed.sql(DIALECT))
+            except SqlError:  # it reads what is no table of the catalog
+                return ""
+        return type_ if type_.startswith(("DATE", "TIME", "INTERVAL")) else ""
+
+    def _is_number(self, node: exp.Expr) -> bool:
+        column = self._statistics(node) if isinstance(node, exp.Column) else None
+        return isinstance(node, exp.Identifier) or (column is not None and is_number(column.type))
+
+    def average_of_times(self, aggregate: exp.Expr, type_: str, condition: exp.Expr | None) -> _Final:
+        """Return AVG of dates or times; of what has no bounds, and of intervals, the value so far."""
+        found = time_to_average(aggregate.this, type_, self._statistics)
+        if found is None:
+            return self._of_values(of_arguments(aggregate), condition)
+        total = self.column(Basis.SUM, exp.Sum(this=found.microseconds), condition)
+        count = self.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
+        self.link_count(count, total)
+        merged = found.merged(total, count)
+        self.averaged_times = (*self.averaged_times, merged)
+        return _Final(merged.exact, merged.estimate)
 
     def _first(self, first: FirstOrLast, condition: exp.Expr | None) -> _Final:
         if first.condition is not None:
@@ -372,6 +409,8 @@ def _count_if(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | No
 
 
 def _avg(splitter: _Splitter, aggregate: exp.Expr, condition: exp.Expr | None) -> _Final:
+    if type_ := splitter.type_of_a_moment(aggregate.this):
+        return splitter.average_of_times(aggregate, type_, condition)
     total = splitter.column(Basis.SUM, exp.Sum(this=aggregate.this.copy()), condition)
     count = splitter.column(Basis.COUNT, exp.Count(this=aggregate.this.copy()), condition)
     splitter.link_count(count, total)

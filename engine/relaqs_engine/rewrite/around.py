@@ -9,6 +9,7 @@ from functools import reduce
 from sqlglot import exp
 
 from relaqs_engine.duck import quote_name
+from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST, moves_column
@@ -20,7 +21,6 @@ from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.levels import Level, level_of, with_places
 from relaqs_engine.rewrite.membership import most_rows
 from relaqs_engine.rewrite.one_row_moves import Answers, moves_of, with_moves
-from relaqs_engine.rewrite.outputs import is_number
 from relaqs_engine.rewrite.trust import Trust, Value
 from relaqs_engine.sql.parse import DIALECT
 

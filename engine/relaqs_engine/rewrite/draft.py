@@ -16,6 +16,7 @@ from relaqs_engine.plans.heavy_groups import HeavyGroups
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputColumn
 from relaqs_engine.plans.streams import Hoist
+from relaqs_engine.rewrite.averaged_times import AveragedTime
 from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.sql.binder import Binder
 
@@ -121,6 +122,8 @@ class Draft:
     returns_rows: bool = False
     # What quantiles and the like are in merged state.
     of_values: tuple[MergedValue, ...] = ()
+    # The averages of moments among the aggregates.
+    averaged_times: tuple[AveragedTime, ...] = ()
     notes: tuple[str, ...] = ()
     shared: tuple[SharedValue, ...] = ()
 

@@ -26,7 +26,10 @@ def check_kept_values(draft: Draft) -> Draft:
     lists = sum(column.kind is Basis.VALUES for column in draft.basis)
     if not lists:
         return draft
-    values = lists * max(s.layout.row_count for s in draft.streams if s.layout is not None)
+    rows = (
+        sum(each.row_count for each in s.layout.partitions) for s in draft.streams if s.layout is not None
+    )
+    values = lists * max(rows)
     if values > MOST_VALUES:
         raise NotOnlineError(f"it would keep {values:,} values; up to {MOST_VALUES:,} are kept")
     taken = values * _VALUE_BYTES + lists * draft.groups.expected * _GROUP_BYTES

@@ -14,11 +14,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from relaqs_engine.errors import SqlError
+from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.deciders import Decider, MembershipRules
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, SCALE, SHARED_SCALE
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.draft import Draft, conjuncts_of
-from relaqs_engine.rewrite.outputs import is_number, plain_total
+from relaqs_engine.rewrite.outputs import plain_total
 from relaqs_engine.rewrite.render import merged_columns
 from relaqs_engine.sql.parse import DIALECT
 

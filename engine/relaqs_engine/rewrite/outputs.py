@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator
 from dataclasses import replace
 
 from sqlglot import exp
 
+from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, ROWS, SCALE, SHARED_SCALE
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds
+from relaqs_engine.rewrite.averaged_times import AveragedTime, averaged_time_in
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.listed_values import MergedValue
 from relaqs_engine.rewrite.rounded import moves_in_steps, rounded
 from relaqs_engine.sql.parse import DIALECT
-
-_NUMBER = re.compile(r"^(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DECIMAL\(.*\)|DOUBLE|FLOAT|BIGNUM)$")
-
-
-def is_number(duckdb_type: str) -> bool:
-    return bool(_NUMBER.match(duckdb_type))
 
 
 def classify_outputs(draft: Draft) -> Draft:
@@ -45,8 +40,9 @@ def classify_outputs(draft: Draft) -> Draft:
         raise NotOnlineError("one of its outputs stands for several columns")
     basis = {column.name: column for column in (*draft.basis, *draft.shared_basis)}
     of_values = {value.name: value for value in draft.of_values}
+    times = {average.estimate.sql(DIALECT): average for average in draft.averaged_times}
     outputs = tuple(
-        _output(name, type_, item.unalias(), basis, of_values)
+        _output(name, type_, item.unalias(), basis, of_values, times)
         for (name, type_), item in zip(draft.schema, items, strict=True)
     )
     return replace(draft, outputs=outputs)
@@ -58,6 +54,7 @@ def _output(
     value: exp.Expr,
     basis: dict[str, BasisColumn],
     of_values: dict[str, MergedValue],
+    times: dict[str, AveragedTime],
 ) -> OutputColumn:
     if any(column.name == DISTINCT_ESTIMATE for column in _own_columns(value)):
         kind = OutputKind.DISTINCT if isinstance(value.unnest(), exp.Column) else OutputKind.OPAQUE
@@ -78,6 +75,14 @@ def _output(
     if isinstance(bare, exp.Column) and used[0].kind in (Basis.MIN, Basis.MAX):
         side = "most" if used[0].kind is Basis.MIN else "least"
         return OutputColumn(name, OutputKind.BOUND, type_, sql, side=side)
+    if (averaged := averaged_time_in(bare, times)) is not None:
+        average, rounding = averaged
+        return OutputColumn(
+            *(name, OutputKind.ESTIMATE, type_, sql),
+            unrounded_sql=average.number.sql(DIALECT),
+            rounding=rounding,
+            time=average.scale,
+        )
     if not is_number(type_) or not all(column.is_additive for column in used):
         return OutputColumn(name, OutputKind.OPAQUE, type_, sql)
     found = rounded(bare)

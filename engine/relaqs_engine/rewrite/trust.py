@@ -15,7 +15,7 @@ from enum import IntEnum
 
 from sqlglot import exp
 
-from relaqs_engine.rewrite.outputs import is_number
+from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.sql.parse import DIALECT
 
 

@@ -93,10 +93,27 @@ def position_of(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
+def offset_of(text: str, position: tuple[int, int]) -> int | None:
+    """Return the character, counted from 0, of a line and a column; None where the text has no such place.
+
+    >>> offset_of("SELECT 1,\\n  x", (2, 3)), offset_of("SELECT 1,\\n  x", (1, 11))
+    (12, None)
+    """
+    line, column = position
+    begin = 0
+    for _ in range(line - 1):
+        begin = text.find("\n", begin) + 1
+        if begin == 0:
+            return None
+    end = text.find("\n", begin)
+    offset = begin + column - 1
+    return offset if begin <= offset <= (len(text) if end < 0 else end) else None
+
+
 def _before(position: tuple[int, int], before: str, edits: tuple[Edit, ...]) -> tuple[int, int] | None:
     """Return where a place of the edited text was in the text before, None where it lies beyond the text."""
     after = WrittenSql(before).edited(edits).sql
-    offset = _offset(after, position)
+    offset = offset_of(after, position)
     if offset is None:
         return None
     moved = 0  # how much further to the right the part after an edit stands
@@ -108,15 +125,3 @@ def _before(position: tuple[int, int], before: str, edits: tuple[Edit, ...]) -> 
             return position_of(before, edit.begin)
         moved += len(edit.text) - (edit.end - edit.begin)
     return position_of(before, offset - moved)
-
-
-def _offset(text: str, position: tuple[int, int]) -> int | None:
-    """Return the place of a line and a column, in characters from 0."""
-    line, column = position
-    begin = 0
-    for _ in range(line - 1):
-        begin = text.find("\n", begin) + 1
-        if begin == 0:
-            return None
-    offset = begin + column - 1
-    return offset if begin <= offset <= len(text) else None

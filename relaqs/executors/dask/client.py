@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from dask.task_spec import Task as GraphTask
 from distributed import Client, Future, Security
 from distributed.protocol import pickle
 from relaqs_engine.errors import ClusterError
@@ -33,7 +32,8 @@ from relaqs.executors.dask.errors import (
     reason_of,
     seen_from_here,
 )
-from relaqs.executors.dask.flights import JobInFlight, Parcel
+from relaqs.executors.dask.flights import JobInFlight, Parcel, parcels_of
+from relaqs.executors.dask.graph import graph_of, key_of
 from relaqs.executors.dask.link import Link
 from relaqs.executors.dask.messages import (
     Answer,
@@ -60,7 +60,6 @@ from relaqs.executors.dask.messages import (
 )
 from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
 from relaqs.executors.dask.places import GangDriver, tell_driver
-from relaqs.executors.dask.task import run_task
 from relaqs.executors.leases import slots_of, worker_of
 from relaqs.gangs.gangs import Gang
 from relaqs.gangs.policy import SlotPolicy
@@ -165,8 +164,7 @@ class DaskExecutor:
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         self._check_open()
         if tasks:
-            parcels = [Parcel(task.key, pickle.dumps(task), done, task.place) for task in tasks]
-            self._do(self._submit, tasks[0].key.job, parcels)
+            self._do(self._submit, tasks[0].key.job, parcels_of(tasks, done))
 
     def report(self, job_id: str, report: StepReport) -> None:
         self._do(self._tell, job_id, StepFolded(self._name_there(job_id), report))
@@ -333,13 +331,8 @@ class DaskExecutor:
 
     def _send(self, flight: JobInFlight, parcels: Sequence[Parcel], place: str | None = None) -> None:
         """Submit tasks in one message, to the cluster or to one worker."""
-        versions = named_versions()
-        keys = [(flight.name, parcel.key.step, parcel.key.index) for parcel in parcels]
-        graph = {
-            # A data producer waits on the scheduler until a core is free, instead of in a worker's own queue.
-            key: GraphTask(key, run_task, versions, parcel.pickled, _data_producer=True)
-            for key, parcel in zip(keys, parcels, strict=True)
-        }
+        keys = [key_of(flight.name, parcel) for parcel in parcels]
+        graph = graph_of(flight.name, parcels, named_versions())
         try:
             # fifo_timeout: each step has a priority of its own, so that the job's steps keep their order.
             futures = self._client.get(

@@ -1,19 +1,26 @@
 """What a client keeps of a job while it is on the cluster: enough to send it again."""
 
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from distributed import Future
+from distributed.protocol import pickle
 
 from relaqs.executors.dask.messages import AskTurn, GangTold, Lease, Setting, StepFolded
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Stoppable
-from relaqs.jobs.job import TaskKey, TaskResult
+from relaqs.jobs.job import CommonWork, Task, TaskKey, TaskResult
 
 KEPT_REPORTS = 50  # a scheduler that comes back learns of so many
+
+
+LEAST_COMMON_BYTES = 50_000  # less is sent with each task: a worker that fetches it takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +28,44 @@ class Parcel:
     """A task without a result, as it is sent.
 
     Attributes:
+        pickled: the task, without what it has in common with others if that is sent by itself.
         done: takes the result.
         place: the worker that alone may run it. None: any.
+        common: what it has in common with the other tasks of its step, pickled. None: it stands in the task.
     """
 
     key: TaskKey
     pickled: bytes
     done: Done
     place: str | None = None
+    common: bytes | None = None
+
+
+def parcels_of(tasks: Sequence[Task], done: Done) -> list[Parcel]:
+    """Return tasks of one step as they are sent. What they have in common goes by itself if it is large."""
+    common = _common_part(tasks)
+    if common is None:
+        return [Parcel(task.key, pickle.dumps(task), done, task.place) for task in tasks]
+    return [
+        Parcel(task.key, pickle.dumps(with_common(task, None)), done, task.place, common) for task in tasks
+    ]
+
+
+def with_common(task: Task, common: object) -> Task:
+    """Return the same task with another common part of its work."""
+    assert isinstance(task.work, CommonWork)
+    return replace(task, work=task.work.with_common(common))
+
+
+def _common_part(tasks: Sequence[Task]) -> bytes | None:
+    first = tasks[0].work
+    if len(tasks) == 1 or not isinstance(first, CommonWork):
+        return None
+    works = [task.work for task in tasks]
+    if not all(isinstance(work, CommonWork) and work.common is first.common for work in works):
+        return None
+    pickled: bytes = pickle.dumps(first.common)
+    return pickled if len(pickled) >= LEAST_COMMON_BYTES else None
 
 
 @dataclass(slots=True)

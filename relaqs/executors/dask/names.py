@@ -16,6 +16,7 @@ STOP_RPC = "relaqs_stop"
 CAP_RPC = "relaqs_cap"
 SESSION_TOPIC = "relaqs-session-"  # with the session's name behind it: what the plugin tells that session
 CORE_SECONDS = "relaqs-core-seconds"  # in a task's metadata
+COMMON_INDEX = -1  # in the key of what a step's tasks have in common
 FOREIGN = "foreign"  # the one job of all tasks of other programs
 RELAQS_VERSION = version("relaqs")
 RELEASE = ".".join(RELAQS_VERSION.split(".")[:2])  # what must agree: patches of it understand each other

@@ -242,6 +242,7 @@ class RelaqsPlugin(SchedulerPlugin):
                 self._demand(job, count)
             case Lease(job, slots):
                 self._gangs.lease(job, slots)
+                self._slots.offer_free()
             case AskTurn(job):
                 self._gangs.ask_turn(job)
             case GangTold(job, gang):

@@ -121,6 +121,10 @@ class SlotOffers:
         self._plan = plan
         if wrong is None and policy is self._policy:
             self._desk.memory = plan.memory
+        self.offer_free()
+
+    def offer_free(self) -> None:
+        """Offer slots that have become free, as the present plan says."""
         self._offer(self._slots())
 
     def _offer(self, slots: tuple[str, ...]) -> None:

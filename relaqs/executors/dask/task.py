@@ -18,6 +18,7 @@ from relaqs_engine.errors import ClusterError, RelaqsError
 from relaqs.executors import duck_process as worker
 from relaqs.executors.dask.connection import named_versions
 from relaqs.executors.dask.errors import UnseenThereError
+from relaqs.executors.dask.flights import with_common
 from relaqs.executors.dask.names import CORE_SECONDS, job_of
 from relaqs.executors.intact_files import UnseenFileError
 from relaqs.executors.local_folder import use_folder_of_worker
@@ -25,10 +26,18 @@ from relaqs.jobs.executor import run_measured
 from relaqs.jobs.job import Task, TaskResult
 
 
-def run_task(wanted: str, pickled: bytes) -> TaskResult:
+def common_part(pickled: bytes) -> object:
+    """Return what the tasks of a step have in common. It counts for nobody's time."""
+    tell_core_seconds(get_worker(), 0.0)
+    common: object = pickle.loads(pickled)
+    return common
+
+
+def run_task(wanted: str, pickled: bytes, common: object = None) -> TaskResult:
     """Return the task's result, its error as a value. Runs on a worker's thread.
 
     wanted: the client's `named_versions`. pickled: a Task, so that the scheduler need not look into it.
+    common: what it has in common with others, where that was sent by itself.
     Raises ClusterError on a worker that joined late with other versions, whose results must not be mixed
     with the rest, and Reschedule where the run was interrupted: a task that is wanted still is run again.
     """
@@ -39,6 +48,8 @@ def run_task(wanted: str, pickled: bytes) -> TaskResult:
             "packages there, start it again, and run the job again"
         )
     task: Task = pickle.loads(pickled)
+    if common is not None:
+        task = with_common(task, common)
     result = run_measured(task, run_of(dask_worker, dask_worker.get_current_task()))
     tell_core_seconds(dask_worker, result.core_seconds)
     if result.error is None:

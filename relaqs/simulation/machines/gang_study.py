@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from relaqs_engine.errors import DataError
 
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.policy import SlotPolicy
-from relaqs.records.gang_run import GangRun, GangTimes
+from relaqs.records.gang_run import GangRun, GangTimes, SlotSeries
 from relaqs.simulation.machines.adaptdl import read_workload
+from relaqs.simulation.machines.faults import Faults
 from relaqs.simulation.machines.simulator import GangOutcome, Timing, simulate_gangs
-from relaqs.simulation.machines.table2 import ARRIVAL_SECONDS, PASSES_SCALE, table2_workload
+from relaqs.simulation.machines.table2 import (
+    ARRIVAL_SECONDS,
+    PASSES_SCALE,
+    TABLE2_NAME,
+    table2_workload,
+)
 from relaqs.simulation.machines.workloads import GangWorkload
 from relaqs.slot_policies.registry import make_slot_policy
+
+SERIES_SPANS = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +41,14 @@ class Table2:
     passes_scale: float = PASSES_SCALE
     is_linear: bool = False
     is_elastic: bool = True
+    spike_jobs: int = 0
 
     def __str__(self) -> str:
         linear = ", every row counts alike" if self.is_linear else ""
         linear += "" if self.is_elastic else ", batches at most as asked for"
+        linear += f", {self.spike_jobs} of them at once" if self.spike_jobs else ""
         every, passes = f"one every {self.arrival_seconds:g} s", f"{self.passes_scale:g} × the passes"
-        return f"the 50 jobs of Table 2, {every}, {passes}{linear}"
+        return f"{TABLE2_NAME}, {every}, {passes}{linear}"
 
     def workload(self, seed: int) -> GangWorkload:
         return table2_workload(
@@ -46,6 +57,7 @@ class Table2:
             passes_scale=self.passes_scale,
             is_linear=self.is_linear,
             is_elastic=self.is_elastic,
+            spike_jobs=self.spike_jobs,
         )
 
 
@@ -80,7 +92,12 @@ class AdaptDl:
 
 @dataclass(frozen=True, slots=True)
 class GangCase:
-    """One simulation. parameters: those of the policy that differ from its defaults."""
+    """One simulation.
+
+    Attributes:
+        parameters: those of the policy that differ from its defaults.
+        faults: drawn from the case's own seed. None: nothing goes wrong.
+    """
 
     policy: str
     seed: int
@@ -89,6 +106,7 @@ class GangCase:
     node_slots: int = 4
     timing: Timing = field(default_factory=Timing)
     parameters: tuple[tuple[str, Any], ...] = ()
+    faults: Faults | None = None
 
     def made(self) -> SlotPolicy:
         return make_slot_policy(self.policy, **dict(self.parameters))
@@ -101,8 +119,9 @@ class GangCase:
 
     @property
     def workload(self) -> str:
-        """The jobs and the rules of time, in words."""
-        return f"{self.mix}, {words_of(self.timing)}"
+        """The jobs, the rules of time, and what goes wrong, in words."""
+        faults = "" if self.faults is None else f", {self.faults}"
+        return f"{self.mix}, {words_of(self.timing)}{faults}"
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -130,6 +149,7 @@ def run_gang_case(case: GangCase, circumstances: dict[str, Any], stopwatch: Call
         case.made(),
         Nodes.equal(case.nodes, case.node_slots),
         case.timing,
+        faults=None if case.faults is None else replace(case.faults, seed=case.seed),
         stopwatch=stopwatch,
     )
     return GangRun(
@@ -141,6 +161,8 @@ def run_gang_case(case: GangCase, circumstances: dict[str, Any], stopwatch: Call
         node_slots=case.node_slots,
         jobs=times_of(outcome),
         used_share=outcome.used_share,
+        lost_share=float(outcome.rows_lost.sum() / max((outcome.rows_done + outcome.rows_lost).sum(), 1.0)),
+        slots=slots_over_time(outcome),
         plans=len(outcome.decision_seconds),
         decision_ms_mean=float(outcome.decision_seconds.mean() * 1e3),
         decision_ms_most=float(outcome.decision_seconds.max() * 1e3),
@@ -159,3 +181,12 @@ def times_of(outcome: GangOutcome) -> GangTimes:
         rescales=outcome.rescales,
         slot_seconds=outcome.slot_seconds,
     )
+
+
+def slots_over_time(outcome: GangOutcome) -> SlotSeries:
+    """Return the mean slots that jobs held in SERIES_SPANS equal spans, from the first arrival to the end."""
+    at, held = outcome.change_seconds, outcome.held_slots
+    edges = np.linspace(outcome.arrival_seconds[0], at[-1], SERIES_SPANS + 1)
+    taken = np.concatenate([[0.0], np.cumsum(held[:-1] * np.diff(at))])  # slot-seconds until each change
+    until = np.interp(edges, at, taken, left=0.0)
+    return SlotSeries(edges[1:] - outcome.arrival_seconds[0], np.diff(until) / np.diff(edges))

@@ -4,9 +4,10 @@ The theory in half a page. An elastic job's speed depends on which slots it hold
 row of training is worth depends on the batch as well. Between two **events** neither changes, so that a job's
 progress is a straight line, and the moments at which lines reach something are computed. The events are: a
 job arrives; a job that was moved is ready again; a stage of a job's convergence is over; a job has reached
-its end; a plan is due.
+its end; a machine fails, is back, or is slow from then on; a plan is due.
 
-Plans are made every `round_seconds`, at events (an arrival or an end), or both. For a plan the simulator
+Plans are made every `round_seconds`, at events (an arrival, an end, or a machine that fails or is back), or
+both. For a plan the simulator
 fills the same `SlotView` as a live cluster, and asks the same policy. A job whose slots change pauses for
 `rescale_seconds` and holds its slots meanwhile. A batch alone changes at once.
 
@@ -26,6 +27,7 @@ from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.policy import SlotPolicy
+from relaqs.simulation.machines.faults import Faults, FaultTimes
 from relaqs.simulation.machines.states import GangStates, Knows
 from relaqs.simulation.machines.workloads import GangWorkload
 
@@ -36,7 +38,7 @@ class Timing:
 
     Args:
         round_seconds: the time between two plans; inf: only events call for one.
-        at_events: plan also at once when a job arrives or ends.
+        at_events: plan also at once when a job arrives or ends, or a machine fails or is back.
         rescale_seconds: how long a job pauses when its slots change, or when it starts.
         until_seconds: when to stop, even if jobs are left.
 
@@ -71,9 +73,12 @@ class GangOutcome:
         executed_seconds: how long it held slots, pauses included.
         paused_seconds: how long it held slots without working.
         rescales: how often its slots changed after its start.
-        rows_done: the rows it processed.
+        rows_done: the rows it processed, but for those lost.
+        rows_lost: the rows it had to process again, because all machines with its state failed.
         slot_seconds: the slots it held, over time.
-        used_share: of all slots, from the first arrival to the last end.
+        used_share: of all slots that were there, from the first arrival to the last end.
+        change_seconds: when slots may have changed hands, on the simulator's clock, rising, shape (C,).
+        held_slots: how many slots jobs held from then on, shape (C,).
         decision_seconds: what each plan took by the stopwatch, shape (plans,).
     """
 
@@ -85,8 +90,11 @@ class GangOutcome:
     paused_seconds: FloatArray
     rescales: FloatArray
     rows_done: FloatArray
+    rows_lost: FloatArray
     slot_seconds: FloatArray
     used_share: float
+    change_seconds: FloatArray
+    held_slots: FloatArray
     decision_seconds: FloatArray
 
     @property
@@ -106,6 +114,7 @@ def simulate_gangs(
     nodes: Nodes,
     timing: Timing | None = None,
     *,
+    faults: Faults | None = None,
     stopwatch: Callable[[], float] = lambda: 0.0,
 ) -> GangOutcome:
     """Return what a slot policy makes of a workload on a cluster of machines.
@@ -113,9 +122,11 @@ def simulate_gangs(
     Args:
         workload: the jobs, and when each arrives.
         policy: says who holds which slots. It may say `needs_oracle = True` to be shown what no live run
-            knows, or `reads_speeds = False` so that no speeds are fitted.
+            knows, or `reads_speeds = False` so that no speeds are fitted. Its `predictor` may say
+            `needs_rows_left = True` to be shown the rows that are left.
         nodes: the machines.
         timing: when plans are made, and what changes cost.
+        faults: what goes wrong with the machines. None: nothing.
         stopwatch: the only clock of the real world. It times decisions, and changes nothing else.
 
     Raises:
@@ -123,7 +134,7 @@ def simulate_gangs(
     """
     if not nodes.usable_slots.any():
         raise ValueError("the cluster has no slots; give it nodes with slots that are alive")
-    return _GangSimulation(workload, policy, nodes, timing or Timing(), stopwatch).run()
+    return _GangSimulation(workload, policy, nodes, timing or Timing(), faults, stopwatch).run()
 
 
 class _GangSimulation:
@@ -133,14 +144,20 @@ class _GangSimulation:
         policy: SlotPolicy,
         nodes: Nodes,
         timing: Timing,
+        faults: Faults | None,
         stopwatch: Callable[[], float],
     ) -> None:
         oracle = getattr(policy, "needs_oracle", False)
-        knows = Knows(speeds=getattr(policy, "reads_speeds", True) and not oracle, oracle=oracle)
-        self._states = GangStates(workload, nodes, knows)
+        speeds = getattr(policy, "reads_speeds", True) and not oracle
+        rows_left = getattr(getattr(policy, "predictor", None), "needs_rows_left", False)
+        self._states = GangStates(workload, nodes, Knows(speeds, oracle, rows_left))
         self._policy = policy
         self._timing = timing
         self._stopwatch = stopwatch
+        self._save_seconds = (faults or Faults()).save_seconds
+        self._fault_times = FaultTimes(faults, len(nodes))
+        self._available_slot_seconds = 0.0
+        self._held: list[tuple[float, int]] = []
         self._now = 0.0
         self._rounds = 0
         self._memory: object | None = None
@@ -153,21 +170,44 @@ class _GangSimulation:
             round_due = self._next_round()
             later = arrivals[arrivals > self._now]
             arrival = float(later[0]) if len(later) else math.inf
-            until = min(round_due, arrival, states.next_event_seconds(self._now), timing.until_seconds)
+            fault = self._fault_times.next_seconds
+            until = min(round_due, arrival, fault, states.next_event_seconds(self._now), timing.until_seconds)
             if math.isinf(until):
                 raise ValueError(
                     f"at {self._now:g} s jobs wait, none runs, and nothing calls for another plan: policy "
                     f"{self._policy.name!r} leaves slots idle"
                 )
-            states.pass_time(self._now, until - self._now)
-            self._now = until
+            self._pass_time(until)
             ended = states.end_stages(self._now)
+            has_changed = self._change_nodes()
             is_round = until >= round_due
             if is_round:
                 self._rounds += 1
-            if is_round or (timing.at_events and (ended or until >= arrival)):
+            if is_round or (timing.at_events and (ended or has_changed or until >= arrival)):
                 self._plan()
+            self._held.append((self._now, int(states.held.sum())))
         return self._outcome()
+
+    def _pass_time(self, until: float) -> None:
+        states = self._states
+        if self._now >= states.arrival_seconds[0]:
+            usable = float(states.nodes.usable_slots.sum())
+            self._available_slot_seconds += usable * (until - self._now)
+        states.pass_time(self._now, until - self._now)
+        self._now = until
+
+    def _change_nodes(self) -> bool:
+        """Let happen what is due to happen to machines. Return whether one has failed or is back."""
+        changes = self._fault_times.taken(self._now)
+        for change in changes:
+            if change.slow_factor is not None:
+                self._states.set_slow(change.node, change.slow_factor)
+            elif change.is_alive:
+                self._states.bring_back(change.node)
+            else:
+                pause = self._timing.rescale_seconds
+                self._states.lose_node(change.node, self._now, pause, self._save_seconds)
+        return any(change.is_alive is not None for change in changes)
 
     def _next_round(self) -> float:
         """Return when the next round begins. Rounds in which there is no job are passed over."""
@@ -199,9 +239,7 @@ class _GangSimulation:
 
     def _outcome(self) -> GangOutcome:
         states = self._states
-        ends = states.end_seconds[~np.isnan(states.end_seconds)]
-        span = (float(ends.max()) if len(ends) else self._now) - float(states.arrival_seconds[0])
-        available = float(states.nodes.usable_slots.sum()) * span
+        available, held = self._available_slot_seconds, np.array(self._held, dtype=np.float64).reshape(-1, 2)
         return GangOutcome(
             names=states.ids,
             arrival_seconds=states.arrival_seconds,
@@ -211,7 +249,10 @@ class _GangSimulation:
             paused_seconds=states.paused_seconds,
             rescales=states.rescales,
             rows_done=states.rows_done,
+            rows_lost=states.rows_lost,
             slot_seconds=states.attained_slot_seconds,
             used_share=float(states.attained_slot_seconds.sum()) / available if available > 0 else math.nan,
+            change_seconds=held[:, 0],
+            held_slots=held[:, 1],
             decision_seconds=np.array(self._decision_seconds),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
@@ -29,10 +29,12 @@ class Knows:
         speeds: the seven numbers, fitted to what each job has measured.
         oracle: what no live run knows: the seconds of steps by slots, and the rows of the stages that have
             not begun. AdaptDL's simulator says the same: a job in its last stage has nothing left.
+        rows_left: those rows alone.
     """
 
     speeds: bool = True
     oracle: bool = False
+    rows_left: bool = False
 
 
 class GangStates:
@@ -43,6 +45,7 @@ class GangStates:
         self.jobs = workload.jobs
         self.ids = tuple(job.name for job in workload)
         self.nodes = nodes
+        self.slow_factor = np.ones(len(nodes))
         self.knows = knows
         self.arrival_seconds = np.array([job.arrival_seconds for job in workload])
         self.end_seconds = np.full(count, math.nan)
@@ -54,6 +57,8 @@ class GangStates:
         self.stage_end_rows = np.array([job.trains.convergence.stage_ends[0] for job in workload])
         self.rows_done = np.zeros(count)
         self.steps_done = np.zeros(count)
+        self.unsaved_seconds = np.zeros(count)
+        self.rows_lost = np.zeros(count)
         self.rows_at_change = np.zeros(count)
         self.pause_until_seconds = np.zeros(count)
         self.rows_a_second = np.zeros(count)
@@ -83,6 +88,7 @@ class GangStates:
         self.progress_rows += worked * self.progress_a_second
         self.rows_done += worked * self.rows_a_second
         self.steps_done += worked * self.steps_a_second
+        self.unsaved_seconds += worked
         self.executed_seconds += np.where(runs, span_seconds, 0.0)
         self.paused_seconds += np.where(runs & ~works, span_seconds, 0.0)
         self.attained_slot_seconds += span_seconds * slots
@@ -120,6 +126,47 @@ class GangStates:
                 self.batch_rows[job] = batch
                 self.set_rates(job)
 
+    def lose_node(self, node: int, now: float, pause: float, save_seconds: float) -> None:
+        """Take a machine away, with what its ranks held. Who has others left goes on there after a pause.
+
+        A job's ranks all have its state, so the others lose nothing. A job without others goes back to the
+        state that was saved last: at the last change of its rates, or some multiple of save_seconds of
+        work later.
+        """
+        self._set_alive(node, is_alive=False)
+        for job in np.flatnonzero(self.held[:, node]).tolist():
+            places = self.held[job].copy()
+            places[node] = 0
+            if places.any():
+                self._move(job, places, now, pause)
+                self.set_rates(job)
+                continue
+            self._go_back(job, self.unsaved_seconds[job] % save_seconds)
+            self._stop(job, now)
+
+    def bring_back(self, node: int) -> None:
+        """Let a machine be there again, with all of its slots free."""
+        self._set_alive(node, is_alive=True)
+
+    def set_slow(self, node: int, factor: float) -> None:
+        """Let a machine compute so many times as long from now on."""
+        self.slow_factor[node] = factor
+        for job in np.flatnonzero(self.held[:, node]).tolist():
+            self.set_rates(job)
+
+    def _set_alive(self, node: int, *, is_alive: bool) -> None:
+        alive = self.nodes.alive.copy()
+        alive[node] = is_alive
+        self.nodes = replace(self.nodes, alive=alive)
+
+    def _go_back(self, job: int, seconds: float) -> None:
+        """Take back what a job made in its last so many seconds of work."""
+        rows = seconds * self.rows_a_second[job]
+        self.rows_lost[job] += rows
+        self.rows_done[job] -= rows
+        self.steps_done[job] -= seconds * self.steps_a_second[job]
+        self.progress_rows[job] -= seconds * self.progress_a_second[job]
+
     def _stop(self, job: int, now: float) -> None:
         self.held[job] = 0
         self.waiting_since_seconds[job] = now
@@ -135,7 +182,11 @@ class GangStates:
         self.pause_until_seconds[job] = now + pause
 
     def set_rates(self, job: int) -> None:
-        """Compute what a job achieves with its slots and batch in its stage, and let it measure that."""
+        """Compute what a job achieves with its slots and batch in its stage, and let it measure that.
+
+        Its ranks wait for the slowest machine. What that computes longer overlaps with nothing. The job's
+        state is taken to be saved now.
+        """
         trains = self.jobs[job].trains
         placement = tuple(count for count in self.held[job].tolist() if count)
         slots, asked = sum(placement), self.batch_rows[job]
@@ -148,6 +199,9 @@ class GangStates:
         )
         rows, slot_rows, pieces = float(split.batch_rows), float(split.slot_rows), float(split.pieces)
         step, compute = seconds_a_step(trains.rates, placement, slot_rows, pieces)
+        slowest = float(self.slow_factor[self.held[job] > 0].max())
+        step, compute = step + (slowest - 1.0) * pieces * compute, slowest * compute
+        self.unsaved_seconds[job] = 0.0
         stage = int(self.stage[job])
         self.rows_a_second[job] = rows / step
         self.steps_a_second[job] = 1.0 / step
@@ -228,6 +282,7 @@ class GangStates:
             batch_rows=self.batch_rows[jobs],
             noise_rows=self.noise_rows[jobs],
             rescales=self.rescales[jobs],
+            pause_seconds=self._pauses(jobs, now_seconds),
             slots_seen_most=self.slots_seen_most[jobs],
             slots_asked=np.array([row.slots_asked for row in rows], dtype=np.int64),
             rows_asked=np.array([row.rows_asked for row in rows], dtype=np.float64),
@@ -246,6 +301,13 @@ class GangStates:
             memory=memory,
         )
 
+    def _pauses(self, jobs: IntArray, now_seconds: float) -> FloatArray:
+        """Return the mean pause of each job so far, shape (len(jobs),); NaN before its first one is over."""
+        starts = ~np.isnan(self.first_start_seconds[jobs])
+        is_over = starts & (self.pause_until_seconds[jobs] <= now_seconds)
+        changes = np.where(is_over, self.rescales[jobs] + 1.0, math.nan)
+        return np.asarray(self.paused_seconds[jobs] / changes)
+
     def _fit(self, jobs: IntArray) -> None:
         for job in jobs.tolist():
             measured = self._measured[job]
@@ -255,7 +317,7 @@ class GangStates:
 
     def _rows_left(self, jobs: IntArray) -> FloatArray:
         left = np.full(len(jobs), math.nan)
-        if self.knows.oracle:
+        if self.knows.oracle or self.knows.rows_left:
             for at, job in enumerate(jobs.tolist()):
                 left[at] = self._rows_after(self.jobs[job])[self.stage[job]]
         return left

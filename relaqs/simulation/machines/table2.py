@@ -30,6 +30,7 @@ from relaqs.simulation.machines.convergence import Convergence
 from relaqs.simulation.machines.rates import FittedRates
 from relaqs.simulation.machines.workloads import ElasticJob, GangWorkload, Trainable
 
+TABLE2_NAME = "the 50 jobs of Table 2"
 ARRIVAL_SECONDS = 2.9  # between two jobs on average
 PASSES_SCALE = 0.625
 SECONDS_OF_A_V100 = 0.25  # relative to a T4
@@ -140,6 +141,7 @@ def table2_workload(
     passes_scale: float = PASSES_SCALE,
     is_linear: bool = False,
     is_elastic: bool = True,
+    spike_jobs: int = 0,
 ) -> GangWorkload:
     """Return the 50 jobs of Table 2, shuffled by a seed, with Poisson arrivals.
 
@@ -149,6 +151,7 @@ def table2_workload(
         passes_scale: how many times the usual passes each job makes.
         is_linear: a row brings a job equally far in a batch of any size, as the paper assumes.
         is_elastic: a batch may grow to what the model takes. If not, to what the user asked for.
+        spike_jobs: so many in the middle come at once, when the first of them does. The others come as ever.
 
     >>> jobs = table2_workload(seed=0).jobs
     >>> len(jobs), sum("BERT" in job.name for job in jobs), jobs[0].arrival_seconds
@@ -158,6 +161,8 @@ def table2_workload(
     listed = [(row, rows) for row in TABLE for rows in row.rows]
     spaces = np.random.default_rng([seed, _ARRIVALS]).exponential(arrival_seconds, len(listed) - 1)
     times = np.concatenate([[0.0], np.cumsum(spaces)])
+    first = (len(times) - spike_jobs) // 2
+    times[first : first + spike_jobs] = times[first]
     jobs = []
     for number, seconds in zip(random.permutation(len(listed)), times, strict=True):
         row, rows = listed[number]
@@ -167,7 +172,7 @@ def table2_workload(
         asked = min(trains.start_rows * slots, trains.rows_most)
         trains = trains if is_elastic else replace(trains, rows_most=asked)
         jobs.append(ElasticJob(f"{trains.name}, {rows:,} rows", trains, float(seconds), slots, asked))
-    return GangWorkload(f"the 50 jobs of Table 2, seed {seed}", tuple(jobs))
+    return GangWorkload(f"{TABLE2_NAME}, seed {seed}", tuple(jobs))
 
 
 def _at_stages(values: tuple[float, ...], stages: int) -> FloatArray:

@@ -4,6 +4,9 @@
            ◄── course ──         ◄── pass over ──
 
 For the cluster all of it is one job: the runner has entered it, and the gang has its turns in it.
+
+The gang is one pass ahead: it goes on while the runner looks at held-out rows after the pass before. What it
+makes after the last pass is dropped.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 
 PARTING_SECONDS = 3.0  # for a gang to end: a turn in flight ends first
+AHEAD = 1  # passes that a gang makes before the runner asks for them
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class GangCarrier:
         self._cluster = cluster
         self._leases = leases
         self._core_seconds = 0.0  # of turns, since the last pass
+        self._made: dict[int, tuple[bytes, float]] = {}  # passes ahead: their courses and core-seconds
         self._lock = threading.Lock()
         self._driver: Stoppable | None = None
         self._gang: TurnJob | None = None
@@ -160,13 +165,14 @@ class GangCarrier:
                 asked.recipe,
                 _OfOneRun(self._cluster, self._leases),
                 Wish(()),
-                end_passes=asked.passes,
+                end_passes=asked.passes + AHEAD,
                 witness=self,
                 start=asked.course,
             )
             self._gang.start()
         else:
-            self._gang.go_on(asked.passes)
+            self._gang.go_on(asked.passes + AHEAD)
+            self._answer_pass()
         self._leases.tell_gang(task.key.job, asked.facts.gang())
 
     # What the gang says.
@@ -181,12 +187,17 @@ class GangCarrier:
 
     def passed(self, passes: int, course: bytes) -> None:
         with self._lock:
-            wanted = self._wanted
-            if wanted is None or passes < _passes_of(wanted[0]):
-                return  # it was said before
-            self._wanted = None
-        task, done = wanted
-        core_seconds, self._core_seconds = self._core_seconds, 0.0
+            self._made[passes] = (course, self._core_seconds)
+            self._core_seconds = 0.0
+        self._answer_pass()
+
+    def _answer_pass(self) -> None:
+        """Give the runner the pass that it waits for, if that is over."""
+        with self._lock:
+            if self._wanted is None or _passes_of(self._wanted[0]) not in self._made:
+                return
+            (task, done), self._wanted = self._wanted, None
+            course, core_seconds = self._made.pop(_passes_of(task))
         done(TaskResult(task.key, PassMade(pickle.loads(course)), core_seconds, None))
 
     def ended(self, error: BaseException | None) -> None:

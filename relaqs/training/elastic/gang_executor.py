@@ -42,7 +42,7 @@ class GangWitness(Protocol):
         """A turn is over."""
 
     def passed(self, passes: int, course: bytes) -> None:
-        """As many passes are over as were asked for. It may be said again.
+        """So many passes are over. It is said once of each, in their order, where there is an end of passes.
 
         course: the pickled one after them.
         """

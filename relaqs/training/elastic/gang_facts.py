@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean
 
 from relaqs.executors.leases import worker_of
 from relaqs.gangs.gangs import Gang
@@ -37,6 +38,7 @@ class GangFacts:
         self._noise_rows = math.nan
         self._batch_rows = batch_rows
         self._steps = self._passes = self._rescales = 0
+        self._pauses: list[float] = []
 
     def turned(self, membership: Membership, results: Sequence[TurnResult]) -> None:
         """Note a turn. The first one of a generation is not measured: ranks met in it."""
@@ -50,6 +52,7 @@ class GangFacts:
             self._measure(membership, results)
         else:
             self._rescales += self._generation >= 0
+            self._pauses += [max(pauses)] if (pauses := _pauses(results)) else []
             self._generation, self._changed_passes = membership.generation, self._passes
 
     def passed(self, loss: float, accuracy: float) -> None:
@@ -79,6 +82,7 @@ class GangFacts:
             batch_rows=rows,
             noise_rows=self._noise_rows,
             rescales=float(self._rescales),
+            pause_seconds=fmean(self._pauses) if self._pauses else math.nan,
             slots_asked=pieces_of_step(self._batch_rows, self._order.piece_rows),
             rows_asked=rows,
             speed=self._speed,
@@ -91,3 +95,8 @@ class GangFacts:
             machines = {worker_of(slot).rpartition(":")[0] for slot in membership.slots}
             slot_rows = self._batch_rows / membership.size
             self._measured.add(len(machines), membership.size, slot_rows, compute, step)
+
+
+def _pauses(results: Sequence[TurnResult]) -> list[float]:
+    """Return how long ranks stood still before a generation's first step, if they had trained before."""
+    return [each.pause_seconds for each in results if each.pause_seconds is not None]

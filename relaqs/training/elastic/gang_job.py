@@ -48,7 +48,7 @@ class GangJob(StepJob):
         super().__init__(id, job, data, rule, budget_bytes=budget_bytes)
         self._carrier = carrier
         self._facts: GangFacts | None = None
-        self._is_refused = False
+        self._is_refused = self._is_final = False
 
     @property
     def ranks(self) -> int:
@@ -66,7 +66,7 @@ class GangJob(StepJob):
     def journal(self) -> Journal:
         """The steps so far. Those of the pass that is being made may still be made once more, the same."""
         made = super().journal
-        new = None if self._is_refused else self._carrier.journal_since(len(made))
+        new = None if self._is_refused or self._is_final else self._carrier.journal_since(len(made))
         return made if new is None else made.then(new)
 
     def _step_works(self, course: TrainingCourse) -> list[Work]:
@@ -99,7 +99,7 @@ class GangJob(StepJob):
         elif isinstance(made, PassMade):
             journal = self._carrier.journal_since(self._book.steps)
             assert journal is not None
-            self._book.passed(made.course, journal)
+            self._book.passed(made.course, journal.until(made.course.step - self._book.steps))
         else:
             super()._take_made(values, results)
 
@@ -109,4 +109,5 @@ class GangJob(StepJob):
         end = super()._end()
         if end is not None and self._facts is not None:
             self._facts.passed(end.loss, end.accuracy)
+        self._is_final = end is not None and end.is_final
         return end

@@ -53,6 +53,10 @@ class Journal:
             np.concatenate([self.ranks, later.ranks]),
         )
 
+    def until(self, step: int) -> Journal:
+        """Return the steps before one."""
+        return Journal(self.batch_rows[:step], self.rates[:step], self.ranks[:step])
+
     def changes(self) -> Iterator[Change]:
         """Yield the first step and those at which the rows or the ranks changed."""
         both = np.column_stack([self.batch_rows, self.ranks])

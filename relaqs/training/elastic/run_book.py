@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from relaqs.training.passes import PartitionSource, in_pairs
 from relaqs.training.profile import Profile
 from relaqs.training.reading import TrainingSet
 from relaqs.training.rows import Sums
+
+LOOK_ROWS = 50_000  # that a task looks at, about, in small partitions: a task costs some milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +162,20 @@ class RunBook:
 
     def source(self, partition: int) -> PartitionSource:
         """Return where a partition's rows come from."""
-        reads = self._data.reads[partition : partition + 1]
-        return PartitionSource(self._run_id, self._data.digest, self._budget_bytes, partition, reads)
+        return self._source(range(partition, partition + 1))
+
+    def held_out_sources(self) -> Iterator[PartitionSource]:
+        """Yield where the held-out rows come from: small partitions together, for a task each."""
+        held_out = self.held_out
+        rows = np.cumsum([self._data.reads[partition].row_count for partition in held_out])
+        tasks = np.ceil(rows / LOOK_ROWS)
+        for task in np.unique(tasks):
+            own = np.flatnonzero(tasks == task) + held_out.start
+            yield self._source(range(int(own[0]), int(own[-1]) + 1))
+
+    def _source(self, partitions: range) -> PartitionSource:
+        reads = self._data.reads[partitions.start : partitions.stop]
+        return PartitionSource(self._run_id, self._data.digest, self._budget_bytes, partitions.start, reads)
 
     def sources(self, partitions: Iterable[int]) -> dict[int, PartitionSource]:
         return {partition: self.source(partition) for partition in partitions}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,13 @@ class ShareWork:
     pieces: IntArray
     sources: Mapping[int, PartitionSource]
 
+    @property
+    def common(self) -> Any:
+        return self.state
+
+    def with_common(self, common: Any) -> ShareWork:
+        return replace(self, state=common)
+
     def run(self, owner: str) -> Sums:
         reader = PieceReader(owner, self.order, self.sources)
         with one_thread():
@@ -96,14 +103,24 @@ class ShareWork:
 
 @dataclass(frozen=True, slots=True)
 class EvaluateWork:
-    """Returns what `evaluate` gives for a partition, and its rows last."""
+    """Returns what `evaluate` gives for each of some partitions, and its rows last. None: it has no rows."""
 
     job: MiniBatchTraining
     state: Any
     source: PartitionSource
 
-    def run(self, owner: str) -> Sums | None:
-        rows = self.source.kept(0, ALL) or self.source.read(0, owner)
+    @property
+    def common(self) -> Any:
+        return self.state
+
+    def with_common(self, common: Any) -> EvaluateWork:
+        return replace(self, state=common)
+
+    def run(self, owner: str) -> tuple[Sums | None, ...]:
+        return tuple(self._of_partition(offset, owner) for offset in range(len(self.source.reads)))
+
+    def _of_partition(self, offset: int, owner: str) -> Sums | None:
+        rows = self.source.kept(offset, ALL) or self.source.read(offset, owner)
         with one_thread():
             sums = [self._of_piece(rows, first) for first in range(0, len(rows), PIECE_ROWS)]
         return in_pairs(sums, add_sums) if sums else None
@@ -199,7 +216,7 @@ class StepJob:
         if course is None:
             return self._profile_works()
         if self._evaluates:
-            return [EvaluateWork(self._job, course.state, self._book.source(i)) for i in self._book.held_out]
+            return [EvaluateWork(self._job, course.state, each) for each in self._book.held_out_sources()]
         return self._step_works(course)
 
     def _step_works(self, course: TrainingCourse) -> list[Work]:
@@ -243,7 +260,7 @@ class StepJob:
             return None
         if self._evaluates:
             self._evaluates = False
-            found = [value for value in values if value is not None]
+            found = [sums for partitions in values for sums in partitions if sums is not None]
             return book.end_of_pass(in_pairs(found, add_sums) if found else None)
         self._take_made(values, results)
         return self._end()

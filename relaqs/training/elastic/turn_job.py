@@ -80,7 +80,8 @@ class TurnJob:
         wish: how it begins.
         end_step: after how many steps it ends. inf: when it is stopped.
         description: what the scheduler knows of it. None: its id.
-        end_passes: after how many passes it waits for `go_on`.
+        end_passes: after how many passes it waits for `go_on`. Where that is not inf, a pass begins only once
+            the driver has the state after the one before. So that state is never lost.
         witness: is told how it gets on.
         start: where the first course of the recipe stands, where that is not at the beginning.
     """
@@ -119,6 +120,7 @@ class TurnJob:
         self._kept_step = first_step
         self._passes = self._kept_passes = passes
         self._kept_seconds = time.monotonic()
+        self._passed: list[tuple[int, bytes]] = []  # passes that are over, and not told of yet
         # What is wanted, and what is there.
         self._wish = wish
         self._leased: set[str] = set()
@@ -263,7 +265,7 @@ class TurnJob:
             return
         self._prepare()
         self._regroup()
-        if not self._wish.slots and self._is_at_rest():
+        if not self._wish.slots and (self._asked_slots or self._ready) and self._is_at_rest():
             self._rest()
         if self._membership is None or self._is_over:
             return
@@ -278,9 +280,16 @@ class TurnJob:
         """Return whether there are steps to make, or their state is to be fetched."""
         if not self._wish.slots:
             return not self._turns
-        is_made = self.step >= self._end_step or self._passes >= self._end_passes
         is_kept = self._kept_step >= self._end_step or self._kept_passes >= self._end_passes
-        return not is_made or (not self._turns and not is_kept)
+        return not self._is_made() or (not self._turns and not is_kept)
+
+    def _is_made(self) -> bool:
+        """Return whether there are no steps to make for now."""
+        return self.step >= self._end_step or self._passes >= self._pass_limit()
+
+    def _pass_limit(self) -> float:
+        """Return the passes after which ranks wait, as of now."""
+        return math.inf if math.isinf(self._end_passes) else min(self._end_passes, self._kept_passes + 1)
 
     def _is_at_rest(self) -> bool:
         """Return whether a gang that may hold no slot can give up those it has: nothing would be lost."""
@@ -314,7 +323,6 @@ class TurnJob:
 
     def _take_passes(self, end_passes: int) -> None:
         self._end_passes = end_passes
-        self._tell_of_passes()
 
     def _find_slots(self) -> None:
         """Go on elsewhere: all workers that the gang was to run on are gone."""
@@ -451,7 +459,7 @@ class TurnJob:
             self._end_step,
             self._restart(),
             self._wants_state(),
-            self._end_passes,
+            self._pass_limit(),
         )
 
     def _restart(self) -> Restart | None:
@@ -462,8 +470,8 @@ class TurnJob:
         return Restart(course, self._kept_step, self._steps.rows_since(self._kept_step))
 
     def _wants_state(self) -> bool:
-        is_made = self.step >= self._end_step or self._passes >= self._end_passes
-        return is_made or not self._wish.slots or time.monotonic() - self._kept_seconds >= KEEP_SECONDS
+        is_old = time.monotonic() - self._kept_seconds >= KEEP_SECONDS
+        return self._is_made() or not self._wish.slots or is_old
 
     def _note_may_turn(self) -> None:
         self._may_turn, self._asked_seconds = True, -math.inf
@@ -502,22 +510,26 @@ class TurnJob:
         self._passes = max((self._passes, *(each.passes for each in results)))
         for each in results:
             if each.kept is not None:
-                self._kept, self._kept_step, self._kept_seconds = each.kept, each.step, time.monotonic()
-                self._kept_passes = each.passes
+                self._keep(each.kept, each)
         if made:
             self._note_rescale(turn.membership, made, results)
         self._tell(turn)
         if self._witness is not None:
             self._witness.turned(turn.membership, results, turn.core_seconds)
-        self._tell_of_passes()
+            for passes, course in self._passed:
+                self._witness.passed(passes, course)
+        self._passed.clear()
 
     def _follows(self, made: StepsMade) -> bool:
         return made.first_step <= self.step
 
-    def _tell_of_passes(self) -> None:
-        if self._witness is not None and self._kept_passes >= self._end_passes:
-            assert self._kept is not None
-            self._witness.passed(self._kept_passes, self._kept)
+    def _keep(self, course: bytes, told: TurnResult) -> None:
+        """Take in a state. The first one after a pass is the one at its very end: ranks wait there."""
+        if told.passes > self._kept_passes and not math.isinf(self._end_passes):
+            assert told.passes == self._kept_passes + 1, (told.passes, self._kept_passes)
+            self._passed.append((told.passes, course))
+        self._kept, self._kept_step, self._kept_seconds = course, told.step, time.monotonic()
+        self._kept_passes = told.passes
 
     def _tell(self, turn: Turn) -> None:
         """Report a turn to the scheduler."""

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
+import relaqs.executors.dask.plugin as plugin
 import relaqs.training.elastic.gang_job as gang_job
 from relaqs import ArgumentError, ClusterError, Session, connect
 from relaqs.cli import program
@@ -97,6 +99,28 @@ def test_two_gangs_divide_the_slots_and_one_gets_them_back(db: Session, client: 
         assert re.search(rf" 2 +{BATCH_ROWS} +[2-9] ", shown)
     assert first.wait(LONG_SECONDS)
     assert all(each.pause_seconds is not None for each in first.rescales[1:])
+
+
+def test_a_slot_that_is_let_go_is_offered_before_the_next_plan(
+    db: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin, "EPOCH_SECONDS", 3600.0)
+    monkeypatch.setattr(plugin.Desk, "is_due", lambda desk, now_seconds, cores: False)
+    with db.train(ENDLESS, batch=BATCH_ROWS) as first:
+        has_ranks(first, 2)
+        with db.train(ENDLESS, batch=BATCH_ROWS) as second:  # it is planned for when it comes
+            has_ranks(second, 1)
+        assert second.wait(LONG_SECONDS)
+    assert first.wait(LONG_SECONDS)
+
+
+def test_steps_made_ahead_of_the_last_pass_are_dropped(db: Session) -> None:
+    run = db.train(JOB, batch=BATCH_ROWS)
+    run.result(timeout=LONG_SECONDS)
+    passes = replace(JOB, passes_most=2)
+    shorter = db.train(passes, batch=BATCH_ROWS)
+    shorter.result(timeout=LONG_SECONDS)
+    assert len(shorter.journal) * 2 == len(run.journal)
 
 
 def test_a_paused_gang_gives_its_slots_up_and_goes_on_where_it_was(db: Session, embedded: np.ndarray) -> None:

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from dask.task_spec import Task as GraphTask
+from dask.typing import Key
 from distributed import Client, LocalCluster, Worker
 
+import relaqs.executors.dask.client
 import relaqs.training.start
 from relaqs import UnsupportedError, connect
-from relaqs.training import BoostedRegressor, KMeans, LinearRegression, PolynomialSVM, TrainingJob
+from relaqs.executors.dask.flights import Parcel
+from relaqs.executors.dask.graph import graph_of
+from relaqs.training import (
+    BoostedRegressor,
+    KMeans,
+    LinearRegression,
+    Perceptron,
+    PolynomialSVM,
+    TrainingJob,
+)
 
 JOBS: list[TrainingJob] = [
     KMeans("SELECT * EXCLUDE (y) FROM digits", clusters=10, tolerance=0),
@@ -64,6 +76,38 @@ def test_a_worker_that_dies_changes_nothing(
         run.result(timeout=60)
         assert run.state == "converged"
         assert run.losses == embedded[2]
+
+
+def test_a_large_model_is_sent_once_a_pass_and_survives_a_worker(
+    cluster: LocalCluster, training_warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Perceptron("SELECT * FROM digits", "y", hidden=(1000,), tolerance=0.01)
+    with connect(training_warehouse, threads=2) as db:
+        embedded = db.train(job)
+        embedded.result()
+    sent: list[list[Parcel]] = []
+
+    def noted(name: str, parcels: Sequence[Parcel], versions: str) -> dict[Key, GraphTask]:
+        sent.append(list(parcels))
+        return graph_of(name, parcels, versions)
+
+    monkeypatch.setattr(relaqs.executors.dask.client, "graph_of", noted)
+    with Client(cluster, set_as_default=False) as client, connect(training_warehouse, cluster=client) as db:
+        run = db.train(job)
+        while len(run.losses) < 2:
+            assert not run.wait(0.01), run.runner.error
+        victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        run.result(timeout=120)
+        assert run.losses == embedded.losses
+    passes = [parcels for parcels in sent if len(parcels) > 1 and parcels[0].key.step > 0]
+    assert len(passes) >= len(embedded.losses)
+    for parcels in passes:
+        commons = {id(parcel.common) for parcel in parcels}
+        assert len(commons) == 1
+        assert parcels[0].common is not None
+        assert len(parcels[0].common) > 500_000
+        assert max(len(parcel.pickled) for parcel in parcels) < 50_000
 
 
 def test_a_loop_of_this_process_is_not_paced_on_a_cluster(

@@ -17,6 +17,7 @@ import pytest
 from relaqs_engine.layouts.sealed import SEAL, seal
 from relaqs_tpch.report.alone import rank_correlation
 from relaqs_tpch.report.exhibit import NOT_GIVEN, Exhibit, Finding, Part, PolicyTables
+from relaqs_tpch.report.gangs import gangs
 from relaqs_tpch.report.predicted import LOSSES, errors_ahead, measured_alike, predicted
 from relaqs_tpch.report.shared import in_order, shared, styles
 from relaqs_tpch.report.style import COLOURS, picture
@@ -24,6 +25,8 @@ from relaqs_tpch.report.style import COLOURS, picture
 from relaqs.cli.comparison import HEADINGS, cells
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
 from relaqs.records.comparison import compare, settings
+from relaqs.records.gang_comparison import relative
+from relaqs.records.gang_run import GangRun
 from relaqs.simulation import Options
 from relaqs.simulation.study import Case, JobMix, run_case
 from tests.tpch.command_line import run
@@ -31,6 +34,8 @@ from tests.tpch.command_line import run
 pytestmark = pytest.mark.slow  # every figure is drawn
 
 SIMULATED = ("--jobs", "6", "--core-seconds", "3000", "--seeds", "2", "--processes", "1", "--epoch", "5")
+NAMES = ("equal_slots", "tiresias")
+ELASTIC = ("--gangs", "table2", "--policies", "tiresias,equal_slots", "--processes", "1")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +47,8 @@ def reported(runs: Path, schedules: Path, tmp_path_factory: pytest.TempPathFacto
     for words in (
         ("simulate", "--arrival", "10,120", *SIMULATED, "--out", str(out)),
         ("simulate", "--arrival", "20", "--training", "100%", *SIMULATED, "--out", str(out)),
+        ("simulate", *ELASTIC, "--seeds", "2", "--out", str(out)),
+        ("simulate", *ELASTIC, "--seeds", "1", "--failures", "5", "--out", str(out)),
         ("tpch", "report", "--out", str(out)),
     ):
         code, output = run(*words)
@@ -53,7 +60,7 @@ EXPECTED = {
     "thesis-4-1", "thesis-4-2", "thesis-4-5", "thesis-4-6-live", "thesis-4-6-simulated", "thesis-4-7-live",
     "thesis-4-7-simulated", "thesis-4-8-live", "thesis-4-8-simulated", "thesis-4-9", "slaq-3-1",
     "slaq-changes", "slaq-prediction", "slaq-shares-live", "slaq-shares-simulated", "slaq-losses",
-    "slaq-decisions",
+    "slaq-decisions", "ones-completion", "ones-slots",
 }  # fmt: skip
 
 
@@ -67,7 +74,7 @@ def test_every_figure_is_there_as_svg_and_png(reported: Path) -> None:
 
 def test_the_page_has_each_figure_with_its_numbers_and_its_command(reported: Path) -> None:
     html = (reported / "report.html").read_text()
-    articles = re.findall(r'<article id="(thesis-[\w-]+|slaq-[\w-]+)">(.*?)</article>', html, re.DOTALL)
+    articles = re.findall(r'<article id="((?:thesis|slaq|ones)-[\w-]+)">(.*?)</article>', html, re.DOTALL)
     assert {name for name, _ in articles} == EXPECTED
     for name, article in articles:
         assert '<svg role="img" aria-label="' in article, name
@@ -97,6 +104,28 @@ def test_the_page_has_the_table_of_policies_as_it_is_printed(reported: Path, sou
     assert found == [[list(HEADINGS), *(list(cells(row)) for row in compare(group))] for group in every]
     commands = [unescape(re.sub("</?span>", "", each)) for each in re.findall(r"<code>(.*?)</code>", article)]
     assert commands == [group[0].circumstances["command"] for group in every]
+
+
+def test_times_of_elastic_jobs_stand_beside_those_of_the_paper(reported: Path) -> None:
+    file = RecordFile(reported / "simulate.jsonl")
+    runs = list(file.read(GangRun.kind_of_record, GangRun.of_record))
+    completion, slots, table = gangs(runs)
+    assert isinstance(completion, Exhibit)
+    assert isinstance(slots, Exhibit)
+    assert isinstance(table, PolicyTables)
+    papers = {finding.what: finding.paper for finding in completion.findings}
+    assert papers["tiresias: mean time from arrival to end"] == "450 s"
+    assert papers["equal_slots: mean time from arrival to end"] == NOT_GIVEN
+    ours = {finding.what: finding.ours for finding in completion.findings}
+    change = relative(
+        *([run for run in runs if run.policy == name and run.lost_share == 0] for name in NAMES)
+    )
+    assert ours["equal_slots: mean relative to tiresias"].startswith(f"−{100 * (1 - change.mean):.1f} ± ")
+    assert "1 more setting." in completion.caption
+    assert len(table.tables) == 2
+    other = gangs([replace(run, workload="others") for run in runs])[0]
+    assert isinstance(other, Exhibit)
+    assert {finding.paper for finding in other.findings} == {NOT_GIVEN}
 
 
 def plain(html: str) -> str:

@@ -11,9 +11,11 @@ from relaqs_engine.errors import DataError
 
 from relaqs.cli.simulate import RECORDS as SIMULATIONS
 from relaqs.records import QueryRun, RecordFile, ScheduleRun
+from relaqs.records.gang_run import GangRun
 from relaqs_tpch.parameters import RUNS, SCHEDULES
 from relaqs_tpch.report.alone import alone
 from relaqs_tpch.report.exhibit import Exhibit, Part
+from relaqs_tpch.report.gangs import gangs
 from relaqs_tpch.report.page import page
 from relaqs_tpch.report.predicted import predicted
 from relaqs_tpch.report.shared import shared
@@ -34,7 +36,8 @@ def write_report(folder: Path) -> Path:
         for name in (SCHEDULES, SIMULATIONS)
         for run in RecordFile(folder / name).read(ScheduleRun.kind_of_record, ScheduleRun.of_record)
     ]
-    if not runs and not schedules:
+    elastic = list(RecordFile(folder / SIMULATIONS).read(GangRun.kind_of_record, GangRun.of_record))
+    if not runs and not schedules and not elastic:
         raise DataError(
             f"{folder} has no records; make some with `relaqs tpch run --data DIR --out {folder}` and "
             f"`relaqs tpch schedule --data DIR --out {folder}`"
@@ -44,10 +47,11 @@ def write_report(folder: Path) -> Path:
         ("Many jobs at once, really run", shared(schedules, "live")),
         ("Many jobs at once, simulated", shared(schedules, "simulated")),
         ("Prediction and training", [*predicted(runs), *training_schedules(schedules)]),
+        ("Elastic jobs on machines", gangs(elastic)),
     ]
     _write_figures(folder / FIGURES, [each for _, found in sections for each in found])
     _write_tables(folder, runs, schedules)
-    facts = [*(run.circumstances for run in runs), *(run.circumstances for run in schedules)]
+    facts = [run.circumstances for records in (runs, schedules, elastic) for run in records]
     (folder / PAGE).write_text(page(sections, facts, folder), encoding="utf-8")
     return folder / PAGE
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from relaqs.gangs.gangs import Gang, Gangs
 from relaqs.records import RecordFile
 from relaqs.records.gang_comparison import compare_gangs, relative, settings_of_gangs
 from relaqs.records.gang_run import GangRun
+from relaqs.records.store import json_value
+from relaqs.simulation.machines.faults import Faults
 from relaqs.simulation.machines.gang_study import GangCase, Table2, run_gang_case
+from relaqs.simulation.machines.known_passes import KnownPasses
 from relaqs.simulation.machines.simulator import Timing
 from relaqs.simulation.machines.table2 import table2_workload
 
@@ -37,6 +42,35 @@ def test_arrivals_do_not_change_what_the_jobs_are() -> None:
     assert seldom[-1].arrival_seconds == pytest.approx(100 * often[-1].arrival_seconds)
 
 
+def test_jobs_of_a_spike_come_at_once_and_the_others_as_ever() -> None:
+    calm, spike = (
+        np.array([job.arrival_seconds for job in table2_workload(0, spike_jobs=jobs).jobs])
+        for jobs in (0, 20)
+    )
+    assert (spike[15:35] == calm[15]).all()
+    assert (spike[:15] == calm[:15]).all()
+    assert (spike[35:] == calm[35:]).all()
+
+
+def test_known_passes_are_off_by_as_much_as_is_asked_for() -> None:
+    """Logarithms of 2,000 factors: their mean and their spread are within 4 standard errors."""
+    rows = [Gang(f"job {i}", pass_rows=10.0, rows_left=200.0) for i in range(2000)]
+    gangs, nothing = Gangs.of(rows, nodes=1), np.empty((0, 6))
+    assert (KnownPasses()(gangs, nothing) == 20.0).all()
+    logs = np.log(KnownPasses(error=0.5, seed=3)(gangs, nothing) / 20.0)
+    assert abs(logs.mean()) < 4 * 0.5 / np.sqrt(2000)
+    assert abs(logs.std() - 0.5) < 4 * 0.5 / np.sqrt(2 * 2000)
+
+
+def test_a_predictor_that_knows_is_told_the_rows_that_are_left() -> None:
+    known, guessed = (
+        ran("completion_rate", timing=Timing(60.0, until_seconds=600.0), parameters=parameters)
+        for parameters in ((("predictor", KnownPasses()),), ())
+    )
+    assert known.policy == "completion_rate (predictor=KnownPasses(error=0.0, seed=0))"
+    assert known.jobs.slot_seconds.tolist() != guessed.jobs.slot_seconds.tolist()
+
+
 def test_a_fixed_batch_is_at_most_what_was_asked_for() -> None:
     jobs = table2_workload(0, is_elastic=False).jobs
     assert all(job.trains.rows_most == job.rows_asked for job in jobs)
@@ -57,6 +91,32 @@ def test_a_record_comes_back_as_it_was(tmp_path: Path) -> None:
     assert back.key == run.key
     assert np.isnan(back.jobs.completion_seconds).any()
     np.testing.assert_allclose(back.jobs.slot_seconds, run.jobs.slot_seconds)
+    assert run.slots is not None
+    assert back.slots is not None
+    np.testing.assert_allclose(back.slots.held, run.slots.held)
+
+
+def test_a_record_without_slots_over_time_can_be_read() -> None:
+    record = ran("equal_slots", timing=Timing(60.0, until_seconds=200.0)).as_record()
+    old = {name: value for name, value in record.items() if name not in ("slots", "lost_share")}
+    back = GangRun.of_record(json.loads(json.dumps(json_value(old))))
+    assert back.slots is None
+    assert back.lost_share == 0.0
+
+
+def test_slots_over_time_add_up_to_what_the_jobs_held() -> None:
+    run = ran("sia", timing=Timing(60.0, until_seconds=500.0))
+    assert run.slots is not None
+    spans = np.diff(run.slots.until_seconds, prepend=0.0)
+    assert (run.slots.held * spans).sum() == pytest.approx(run.jobs.slot_seconds.sum())
+
+
+def test_faults_are_those_of_the_cases_seed() -> None:
+    faults = Faults(failures_per_hour=30.0)
+    one, other, again = (ran("equal_slots", seed, faults=faults) for seed in (0, 1, 0))
+    assert one.workload.endswith(", a node fails 30 times an hour, for 120 s, states saved every 10 s")
+    assert one.lost_share == again.lost_share > 0
+    assert one.lost_share != other.lost_share
 
 
 def test_a_case_has_the_key_of_its_record() -> None:

@@ -1,0 +1,168 @@
+"""Whole jobs onto nodes, in an order: all parts of a job or none, on few nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+
+from relaqs.parts.load import ROUNDING, Load, relative_to
+from relaqs.parts.parts import WAITS
+from relaqs.parts.plan import PlacedPlan
+from relaqs.parts.resources import CORES, DEVICES
+from relaqs.parts.view import PlacedView
+
+FITS = ("tight", "dot")
+LIMIT = 0.9  # of a device and of every resource, for all policies alike
+
+
+def packed(
+    view: PlacedView, order: IntArray, *, preempts: bool, limit: float = LIMIT, fit: str = "tight"
+) -> PlacedPlan:
+    """Return the plan that serves jobs in an order. Who does not fit is passed over. Nobody moves.
+
+    A job that runs keeps its places. With `preempts`, one that comes earlier in the order and finds no room
+    beside all running jobs takes that of later ones, who wait again.
+
+    Args:
+        view: in its one order.
+        order: the positions of all jobs.
+        preempts: whether a running job may have to wait for one before it.
+        limit: how much of each device and resource is used at most.
+        fit: "tight" takes the node with least room that can have the whole job, and else those with most
+            room. "dot" takes the nodes whose free resources are most like what a part needs (Grandl et al.,
+            Tetris, SIGCOMM 2014).
+    """
+    return _Filling(view, limit, fit).filled(order, preempts=preempts)
+
+
+class _Filling:
+    def __init__(self, view: PlacedView, limit: float, fit: str) -> None:
+        assert fit in FITS, fit
+        self._view, self._limit, self._fit = view, limit, fit
+        parts, count = view.parts, len(view.jobs)
+        total = np.bincount(parts.job, minlength=count)
+        self._starts = np.concatenate([[0], np.cumsum(total)])  # the view is in order of jobs
+        placed = np.bincount(parts.job[parts.is_placed], minlength=count)
+        self.runs: BoolArray = (placed == total) & (total > 0)
+        on_device = ~parts.is_server
+        self._device_parts = np.bincount(parts.job[on_device], minlength=count)
+        self._demand = np.zeros((count, parts.demand.shape[1]))
+        np.maximum.at(self._demand, parts.job[on_device], parts.demand[on_device])
+        self.everyone = Load(view, self.runs[parts.job])
+        self._rooms: dict[int, dict[bytes, int]] = {}
+
+    def filled(self, order: IntArray, *, preempts: bool) -> PlacedPlan:
+        waits = ~self.runs[order]
+        if not preempts or not (self.runs[order] & (np.cumsum(waits) > 0)).any():  # or nobody must make way
+            for job in order[waits].tolist():
+                self._place(job, self.everyone)
+            return self._plan(self.everyone)
+        firm = Load(self._view, np.zeros(len(self._view.parts), dtype=np.bool_))
+        new = np.zeros(len(self._view.nodes), dtype=np.bool_)  # nodes with newcomers
+        for job in order.tolist():
+            if self.runs[job]:
+                self._keep(job, firm, new)
+            elif (places := self._place(job, self.everyone, firm)) is not None:
+                new[places[0]] = True
+        return self._plan(firm)
+
+    def _plan(self, load: Load) -> PlacedPlan:
+        return PlacedPlan.of(self._view, load.node, load.device)
+
+    def _keep(self, job: int, firm: Load, new: BoolArray) -> None:
+        """Let a running job stay where it is, or take it off everywhere if one before it has its room."""
+        parts, members = self._view.parts, self._members(job)
+        self._rooms.pop(id(firm), None)
+        if not new[parts.node[members]].any():
+            firm.put_all(members, parts.node[members], parts.device[members])
+            return
+        for at, part in enumerate(members.tolist()):
+            node, device = int(parts.node[part]), int(parts.device[part])
+            if new[node] and not self._has_room(firm, part, node, device):
+                for kept in members[:at].tolist():
+                    firm.take(kept)
+                for each in members.tolist():
+                    if self.everyone.node[each] != WAITS:
+                        self.everyone.take(each)
+                self._rooms.pop(id(self.everyone), None)
+                return
+            firm.put(part, node, device)
+
+    def _has_room(self, load: Load, part: int, node: int, device: int) -> bool:
+        if not load.hosts(part, self._limit)[node]:
+            return False
+        used = 0.0 if device == WAITS else load.device_used[node, device]
+        return bool(used == 0.0 or used + load.demand[part, DEVICES] <= self._limit + ROUNDING)
+
+    def _place(self, job: int, beside: Load, firm: Load | None = None) -> tuple[IntArray, IntArray] | None:
+        """Put a job beside all others, or else only beside those that are firm. Return its places."""
+        places = self._places(job, beside)
+        if places is None and firm is not None:
+            places = self._places(job, firm)
+        if places is None:
+            return None
+        for load in (beside,) if firm is None else (beside, firm):
+            load.put_all(self._members(job), *places)
+            self._rooms.pop(id(load), None)
+        return places
+
+    def _members(self, job: int) -> IntArray:
+        return np.arange(self._starts[job], self._starts[job + 1])
+
+    def _room(self, job: int, load: Load) -> int:
+        """Return how many parts like the largest of a job all nodes can take, by devices and cores."""
+        demand = self._demand[job] * (1, 1, 0, 0)
+        known = self._rooms.setdefault(id(load), {})
+        key = demand.tobytes()
+        if key not in known:
+            known[key] = int(load.room(demand, self._limit).sum())
+        return known[key]
+
+    def _places(self, job: int, load: Load) -> tuple[IntArray, IntArray] | None:
+        """Return a node and a device for each part of a job, or None where it does not fit as a whole."""
+        wanted = int(self._device_parts[job])
+        if self._room(job, load) < wanted:
+            return None
+        room = load.room(self._demand[job], self._limit)
+        if room.sum() < wanted:
+            return None
+        members = self._members(job)
+        nodes = iter(self._nodes(wanted, room, self._demand[job], load).tolist())
+        placed: list[int] = []
+        for part in [*members[~load.is_server[members]], *members[load.is_server[members]]]:
+            node = self._server_node(part, load, placed) if load.is_server[part] else next(nodes)
+            device = WAITS if load.is_server[part] or node == WAITS else self._device(int(part), node, load)
+            if node == WAITS or (device == WAITS and not load.is_server[part]):
+                break
+            load.put(int(part), node, device)
+            placed.append(int(part))
+        places = load.node[members].copy(), load.device[members].copy()
+        for part in placed:
+            load.take(part)
+        return places if len(placed) == len(members) else None
+
+    def _nodes(self, wanted: int, room: IntArray, demand: FloatArray, load: Load) -> IntArray:
+        """Return the node of each of so many parts, in their order, shape (wanted,)."""
+        if self._fit == "dot":
+            free = 1.0 - np.minimum(load.utilisation, 1.0)
+            order = np.argsort(-(free * relative_to(demand, load.capacity)).sum(axis=1), kind="stable")
+        elif (whole := room >= wanted).any():
+            order = np.array([np.where(whole, room, np.iinfo(np.int64).max).argmin()])
+        else:
+            order = np.argsort(-room, kind="stable")
+        return np.repeat(order, room[order])[:wanted]
+
+    def _device(self, part: int, node: int, load: Load) -> int:
+        """Return the fullest device of a node that has room for a part, −1 if none has."""
+        used = load.device_used[node]
+        fits = (used + load.demand[part, DEVICES] <= self._limit + ROUNDING) | (used == 0.0)
+        return int(np.where(fits, used, -1.0).argmax()) if fits.any() else WAITS
+
+    def _server_node(self, part: int, load: Load, placed: list[int]) -> int:
+        """Return the first node of a job's parts that can have its server, else that with most free cores."""
+        hosts = load.hosts(part, self._limit)
+        beside = [int(load.node[other]) for other in placed if hosts[load.node[other]]]
+        if beside:
+            return beside[0]
+        free = np.where(hosts, load.capacity[:, CORES] - load.used[:, CORES], -1.0)
+        return int(free.argmax()) if hosts.any() else WAITS

@@ -1,0 +1,57 @@
+"""Placed policies by name, for settings and the command line."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from inspect import signature
+
+from relaqs.parts.policy import PlacedPolicy
+from relaqs.plugins import Plugins
+from relaqs.policies.registry import PolicyError
+
+PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
+    "relaqs.placed_policies",
+    "placed policy",
+    own={
+        "mlfs": "relaqs.placed_policies.load_control:Mlfs",
+        "mlf_h": "relaqs.placed_policies.mlf_h:MlfH",
+        "graphene": "relaqs.placed_policies.graphene:Graphene",
+        "tiresias": "relaqs.placed_policies.tiresias:TiresiasDevices",
+        "hypersched": "relaqs.placed_policies.hypersched:HyperSched",
+        "gandiva": "relaqs.placed_policies.gandiva:Gandiva",
+        "fair": "relaqs.placed_policies.fair:FairDevices",
+        "slaq": "relaqs.placed_policies.slaq:SlaqDevices",
+        "edf": "relaqs.placed_policies.edf:EarliestDeadline",
+        "srpt": "relaqs.placed_policies.srpt:LeastWorkLeft",
+        "elastic_flow": "relaqs.placed_policies.elastic_flow:ElasticFlow",
+        "slack_index": "relaqs.placed_policies.slack_index:SlackIndex",
+    },
+)
+
+
+def make_placed_policy(name: str, **parameters: object) -> PlacedPolicy:
+    """Return the placed policy of that name, made with these parameters.
+
+    Raises:
+        PolicyError: there is no such policy, it has no such parameter, or a value is not accepted. The
+            message names what would be accepted.
+        PluginError: the package that adds the policy cannot be used.
+
+    >>> make_placed_policy("mlf_h", gang=False).name
+    'mlf_h'
+    """
+    if name not in PLACED_POLICIES:
+        near = get_close_matches(name, list(PLACED_POLICIES), n=2)
+        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        known = ", ".join(PLACED_POLICIES)
+        raise PolicyError(f"there is no placed policy {name!r}; {hint}The placed policies are {known}")
+    make = PLACED_POLICIES[name]
+    try:
+        return make(**parameters)
+    except TypeError as error:
+        takes = ", ".join(signature(make).parameters) or "no parameters"
+        raise PolicyError(
+            f"placed policy {name!r} cannot be made from {parameters}; it takes {takes}"
+        ) from error
+    except ValueError as error:
+        raise PolicyError(f"placed policy {name!r}: {error}") from error

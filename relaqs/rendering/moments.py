@@ -1,0 +1,106 @@
+"""How dates and times with an interval are written: 2020-05-16 ± 12 days.
+
+The half-width has two significant digits, as that of a number has, and a unit of time. The moment is written
+as finely as that.
+"""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+
+Moment = datetime.datetime | datetime.date | datetime.time
+
+_UNITS = (
+    ("days", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("min", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("µs", 1),
+)
+_SAME_SIDES = 0.1  # sides that differ by less than this share of the half-width are shown as one
+_DAY, _MINUTE, _SECOND, _MILLISECOND = 86_400_000_000, 60_000_000, 1_000_000, 1_000
+
+
+def microseconds_between(earlier: Moment, later: Moment) -> int | None:
+    """Return how many microseconds lie between two moments of one kind, None where they cannot be compared.
+
+    >>> microseconds_between(datetime.date(2020, 1, 1), datetime.date(2020, 1, 3)) / 86_400e6
+    2.0
+    """
+    if isinstance(earlier, datetime.time) and isinstance(later, datetime.time):
+        return _of_day(later) - _of_day(earlier)
+    if isinstance(earlier, datetime.time) or isinstance(later, datetime.time):
+        return None
+    start, end = _full(earlier), _full(later)
+    if (start.tzinfo is None) != (end.tzinfo is None):
+        return None
+    return (end - start) // datetime.timedelta(microseconds=1)
+
+
+def seconds_of(moment: Moment) -> float:
+    """Return a moment as seconds from a beginning that all moments of its kind have.
+
+    >>> seconds_of(datetime.time(0, 1)), seconds_of(datetime.date(1, 1, 2))
+    (60.0, 86400.0)
+    """
+    if isinstance(moment, datetime.time):
+        return _of_day(moment) / _SECOND
+    full = _full(moment)
+    return (full - datetime.datetime.min.replace(tzinfo=full.tzinfo)).total_seconds()
+
+
+def show_moment(value: Moment, low: Moment, high: Moment) -> tuple[str, str] | None:
+    """Return a moment and its margin as text, None where its interval does not hold it or has no length.
+
+    >>> day = datetime.datetime(2020, 5, 16, 12, 4, 9)
+    >>> show_moment(day, day - datetime.timedelta(days=12), day + datetime.timedelta(days=12))
+    ('2020-05-16', '± 12 days')
+    >>> show_moment(day, day - datetime.timedelta(seconds=90), day + datetime.timedelta(seconds=60))
+    ('2020-05-16 12:04:09', '+1.0/−1.5 min')
+    """
+    below, above = microseconds_between(low, value), microseconds_between(value, high)
+    if below is None or above is None or below < 0 or above < 0 or not below + above:
+        return None
+    half = (below + above) / 2
+    unit, size = next((each for each in _UNITS if each[1] <= half), _UNITS[-1])
+    if abs(above - below) < half * _SAME_SIDES:
+        margin = f"± {_two_digits(half / size)}"
+    else:
+        margin = f"+{_two_digits(above / size)}/−{_two_digits(below / size)}"
+    return _as_fine(value, half), f"{margin} {unit}"
+
+
+def _two_digits(number: float) -> str:
+    """Return a number with two significant digits, as a half-width is written, and none of a small part."""
+    return f"{number:,.1f}" if number < 9.95 else f"{Decimal(round(number)):,}"
+
+
+def _as_fine(value: Moment, half: float) -> str:
+    """Return the moment as finely as a half-width in microseconds tells it."""
+    if isinstance(value, datetime.datetime):
+        if half >= 10 * _DAY:
+            return value.date().isoformat()
+        return value.isoformat(sep=" ", timespec=_timespec(half))
+    if isinstance(value, datetime.time):
+        return value.isoformat(timespec=_timespec(half))
+    return value.isoformat()
+
+
+def _timespec(half: float) -> str:
+    if half >= 10 * _MINUTE:
+        return "minutes"
+    if half >= 10 * _SECOND:
+        return "seconds"
+    return "milliseconds" if half >= 10 * _MILLISECOND else "microseconds"
+
+
+def _full(moment: datetime.datetime | datetime.date) -> datetime.datetime:
+    if isinstance(moment, datetime.datetime):
+        return moment
+    return datetime.datetime.combine(moment, datetime.time())
+
+
+def _of_day(time: datetime.time) -> int:
+    return ((time.hour * 60 + time.minute) * 60 + time.second) * 1_000_000 + time.microsecond

@@ -1,0 +1,284 @@
+"""What is true of each job while it is simulated, and what a policy is told of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
+
+from relaqs.parts.jobs import PlacedJobs
+from relaqs.parts.parts import WAITS, Parts
+from relaqs.parts.plan import PlacedPlan
+from relaqs.parts.resources import NETWORK, NodeResources
+from relaqs.parts.view import PlacedView
+from relaqs.simulation.placed.contention import pace_of
+from relaqs.simulation.placed.moves import MoveCosts
+from relaqs.simulation.placed.part_table import PartTable, rows_of
+from relaqs.simulation.placed.workload import PlacedWorkload
+
+FALL_ITERATIONS = 5  # over which the mean fall of the loss is told
+GAIN_SHARE = 0.1  # of all iterations, over which the gain of accuracy is told
+
+
+class PlacedStates:
+    """J jobs and all their parts, as columns that change. Times in seconds on the simulator's clock.
+
+    Attributes:
+        done: iterations so far.
+        end_seconds: when each ended, NaN while it has not.
+        stopped: which ended by the policy's word.
+        executed_seconds: how long some part of it was placed.
+        device_seconds: the devices it held, over time.
+        sent_bytes: between nodes, moves included.
+        migrations: how often parts moved from one place to another.
+        preemptions: how often it worked, and then had to wait.
+        done_at_deadline: its iterations when its deadline came, NaN before.
+    """
+
+    def __init__(
+        self, workload: PlacedWorkload, nodes: NodeResources, moves: MoveCosts, swing: float, seed: int
+    ) -> None:
+        jobs, count = workload.jobs, len(workload.jobs)
+        capacity = nodes.capacity.copy()
+        capacity[:, NETWORK] *= workload.network_scale
+        self.nodes = NodeResources(nodes.ids, capacity, nodes.alive.copy())
+        self.table = PartTable.of(workload, self.nodes, seed)
+        self.names = tuple(job.name for job in jobs)
+        self.arrival_seconds = np.array([job.arrival_seconds for job in jobs])
+        self.deadline_seconds = np.array([job.deadline_seconds for job in jobs])
+        self.iterations_most = np.array([float(job.iterations) for job in jobs])
+        self.iteration_seconds = np.array([job.iteration_seconds for job in jobs])
+        self.urgency = np.array([job.urgency for job in jobs])
+        self.accuracy_required = np.array([job.accuracy_required for job in jobs])
+        self._curve_starts = np.concatenate([[0], np.cumsum([job.iterations + 1 for job in jobs])])
+        self._accuracy = np.concatenate([job.curve.accuracy for job in jobs])
+        self._loss = np.concatenate([job.curve.loss for job in jobs])
+        self._moves, self._swing = moves, swing
+        self.done, self.executed_seconds, self.device_seconds = np.zeros((3, count))
+        self.sent_bytes, self.migrations, self.preemptions = np.zeros((3, count))
+        self.end_seconds, self.done_at_deadline = np.full((2, count), math.nan)
+        self.stopped = np.zeros(count, dtype=np.bool_)
+        self._paused_until = np.full(count, -math.inf)
+        parts = len(self.table)
+        self.node, self.device = np.full((2, parts), WAITS)
+        self._queued_since = self.arrival_seconds[self.table.job].copy()
+        self.demand = self.table.demand.copy()
+        self._works = np.zeros(parts, dtype=np.bool_)
+        self._working = np.empty(0, dtype=np.int64)
+        self._seconds = np.full(count, math.inf)
+        self._bytes = np.zeros(count)
+
+    def active(self, now: float) -> IntArray:
+        """Return the jobs that have come and not ended, in the order of their arrival."""
+        return np.flatnonzero((self.arrival_seconds <= now) & np.isnan(self.end_seconds))
+
+    def accuracy_after(self, iterations: FloatArray) -> FloatArray:
+        """Return each job's best accuracy after so many iterations, shape (J,)."""
+        return np.asarray(
+            self._accuracy[self._curve_starts[:-1] + np.floor(iterations + 1e-9).astype(np.int64)]
+        )
+
+    # The passing of time.
+
+    def next_end_seconds(self, now: float) -> float:
+        """Return when the next job ends, if nothing changes before."""
+        jobs = self._working
+        if not len(jobs):
+            return math.inf
+        left = np.maximum(self.iterations_most[jobs] - self.done[jobs], 0.0)
+        return float((np.maximum(now, self._paused_until[jobs]) + left * self._seconds[jobs]).min())
+
+    def pass_time(self, start: float, end: float) -> None:
+        """Let jobs work from one moment to another, between which nothing changes."""
+        jobs = self._working
+        begins = np.clip(self._paused_until[jobs], start, end)
+        made = (end - begins) / self._seconds[jobs]
+        before = self.done[jobs].copy()
+        self.done[jobs] = np.minimum(before + made, self.iterations_most[jobs])
+        self.sent_bytes[jobs] += (self.done[jobs] - before) * self._bytes[jobs]
+        placed = self.node >= 0
+        held = np.bincount(self.table.job[placed & ~self.table.is_server], minlength=len(self.done))
+        some = np.bincount(self.table.job[placed], minlength=len(self.done)) > 0
+        self.executed_seconds += some * (end - start)
+        self.device_seconds += held * (end - start)
+        self._note_deadlines(start, end, jobs, before, begins)
+
+    def _note_deadlines(
+        self, start: float, end: float, jobs: IntArray, before: FloatArray, begins: FloatArray
+    ) -> None:
+        due = (self.deadline_seconds > start) & (self.deadline_seconds <= end)
+        if not due.any():
+            return
+        at = self.done.copy()
+        worked = np.maximum(self.deadline_seconds[jobs] - begins, 0.0) / self._seconds[jobs]
+        at[jobs] = np.minimum(before + worked, self.iterations_most[jobs])
+        self.done_at_deadline[due] = at[due]
+
+    def end_jobs(self, now: float) -> bool:
+        """End the jobs that have made all iterations, and return whether there are any."""
+        jobs = self._working
+        ended = jobs[self.done[jobs] >= self.iterations_most[jobs] - 1e-7]
+        self.done[ended] = self.iterations_most[ended]
+        self._finish(ended, now)
+        return bool(len(ended))
+
+    def stop_jobs(self, jobs: IntArray, now: float) -> None:
+        """End jobs before their last iteration; the iteration in hand is lost."""
+        self.done[jobs] = np.floor(self.done[jobs] + 1e-9)
+        self.stopped[jobs] = True
+        self._finish(jobs, now)
+
+    def _finish(self, jobs: IntArray, now: float) -> None:
+        if len(jobs):
+            self.end_seconds[jobs] = now
+            rows, _ = rows_of(self.table.starts, jobs)
+            self.node[rows] = self.device[rows] = WAITS
+
+    # Where parts are.
+
+    def carry_out(self, jobs: IntArray, plan: PlacedPlan, now: float) -> None:
+        """Place the parts of the active jobs as planned, and end those that the plan stops."""
+        rows, owner = rows_of(self.table.starts, jobs)
+        node, device = self.node[rows], self.device[rows]
+        changed = (node != plan.node) | (device != plan.device)
+        if changed.any():
+            self._place(jobs, rows, owner, plan, changed, now)
+        self.stop_jobs(jobs[plan.stops], now)
+
+    def _place(
+        self,
+        jobs: IntArray,
+        rows: IntArray,
+        owner: IntArray,
+        plan: PlacedPlan,
+        changed: BoolArray,
+        now: float,
+    ) -> None:
+        was = self.node[rows]
+        leaves, arrives = changed & (was >= 0), changed & (plan.node >= 0)
+        np.add.at(self.migrations, jobs[owner[leaves & arrives]], 1)
+        touched = np.unique(owner[changed])
+        lost = jobs[np.intersect1d(touched, np.searchsorted(jobs, self._working))]
+        self.done[lost] = np.floor(self.done[lost] + 1e-9)
+        worked = np.isin(jobs, self._working)
+        self.node[rows], self.device[rows] = plan.node, plan.device
+        self._queued_since[rows[leaves & ~arrives]] = now
+        fetches = arrives & (was != plan.node) & (self.done[jobs[owner]] > 0)
+        size = np.where(fetches, self.table.state_bytes[rows], 0.0)
+        np.add.at(self.sent_bytes, jobs[owner], size)
+        largest = np.zeros(len(jobs))
+        np.maximum.at(largest, owner, size)
+        network = float(self.nodes.capacity[:, NETWORK].min())
+        pause = self._moves.pause_seconds(largest[touched], network)
+        self._paused_until[jobs[touched]] = np.maximum(self._paused_until[jobs[touched]], now + pause)
+        waits = np.zeros(len(jobs), dtype=np.bool_)
+        waits[owner[leaves & ~arrives]] = True
+        self.preemptions[jobs[worked & waits]] += 1
+
+    def fail(self, node: int, now: float) -> None:
+        """Take a node away: its parts wait, and the iterations in hand of their jobs are lost."""
+        there = np.flatnonzero(self.node == node)
+        hit = np.unique(self.table.job[there])
+        self.done[hit] = np.floor(self.done[hit] + 1e-9)
+        self.node[there] = self.device[there] = WAITS
+        self._queued_since[there] = now
+        self._set_alive(node, False)
+
+    def restore(self, node: int) -> None:
+        """Give a node back, empty."""
+        self._set_alive(node, True)
+
+    def _set_alive(self, node: int, alive: bool) -> None:
+        mask = self.nodes.alive.copy()
+        mask[node] = alive
+        self.nodes = replace(self.nodes, alive=mask)
+
+    def set_demand(self, now: float) -> None:
+        """Let the demands of placed parts be those of this moment; what waits asks for its mean."""
+        self.demand = self.table.demand.copy()
+        placed = np.flatnonzero(self.node >= 0)
+        self.demand[placed] = self.table.demand_at(placed, now, self._swing)
+
+    def set_pace(self, now: float) -> None:
+        """Compute who works, and how fast, from where parts are."""
+        jobs = np.unique(self.table.job[self.node >= 0])
+        rows, owner = rows_of(self.table.starts, jobs)
+        waits = self.node[rows] < 0
+        copy = self.table.replica[rows]
+        broken = np.bincount(copy[waits & (copy >= 0)], minlength=len(self.table.replica_job)) > 0
+        works = np.where(copy >= 0, ~broken[copy], ~waits)
+        some = np.bincount(owner[works & (copy >= 0)], minlength=len(jobs)) > 0
+        serverless = np.bincount(owner[waits & (copy < 0)], minlength=len(jobs)) > 0
+        runs = some & ~serverless
+        self._works[:] = False
+        self._works[rows[works & runs[owner]]] = True
+        self._working = jobs[runs]
+        self._seconds[:] = math.inf
+        self._bytes[:] = 0.0
+        if len(self._working):
+            pace = pace_of(
+                self.table, self._working, self._works, self.node, self.device, self.demand, self.nodes
+            )
+            self._seconds[self._working] = pace.seconds
+            self._bytes[self._working] = pace.sent_bytes
+
+    # What a policy is told.
+
+    def view(self, jobs: IntArray, now: float, period_seconds: float) -> PlacedView:
+        """Return what a policy sees of the active jobs."""
+        table = self.table
+        rows, owner = rows_of(table.starts, jobs)
+        edges, edge_owner = rows_of(table.edge_starts, jobs)
+        flows, flow_owner = rows_of(table.flow_starts, jobs)
+        counts = table.starts[jobs + 1] - table.starts[jobs]
+        shift = np.concatenate([[0], np.cumsum(counts)])[:-1] - table.starts[jobs]
+        node = self.node[rows]
+        parts = Parts(
+            job=owner,
+            index=table.index[rows],
+            replica=table.replica[rows],
+            level=table.level[rows],
+            is_server=table.is_server[rows],
+            size_share=table.size_share[rows],
+            demand=self.demand[rows],
+            state_bytes=table.state_bytes[rows],
+            alone_seconds=table.alone_seconds[rows],
+            node=node,
+            device=self.device[rows],
+            queued_since_seconds=np.where(node >= 0, math.nan, self._queued_since[rows]),
+            edges=table.edges[edges] + shift[edge_owner][:, None],
+            flows=table.flows[flows] + shift[flow_owner][:, None],
+            flow_bytes=table.flow_bytes[flows],
+        )
+        return PlacedView(now, self.nodes, self._jobs(jobs), parts, period_seconds)
+
+    def _jobs(self, jobs: IntArray) -> PlacedJobs:
+        whole, start = np.floor(self.done[jobs] + 1e-9).astype(np.int64), self._curve_starts[jobs]
+
+        def loss(iteration: IntArray) -> FloatArray:
+            return np.asarray(self._loss[start + np.maximum(iteration, 0)])
+
+        known = whole >= 2
+        past = np.clip(whole - 1, 1, FALL_ITERATIONS)
+        window = np.ceil(GAIN_SHARE * self.iterations_most[jobs]).astype(np.int64)
+        gain = self._accuracy[start + whole] - self._accuracy[start + np.maximum(whole - window, 0)]
+        return PlacedJobs(
+            ids=tuple(self.names[job] for job in jobs),
+            arrival_seconds=self.arrival_seconds[jobs],
+            weight=np.ones(len(jobs)),
+            urgency=self.urgency[jobs],
+            deadline_seconds=self.deadline_seconds[jobs],
+            iterations_done=self.done[jobs].copy(),
+            iterations_most=self.iterations_most[jobs],
+            iteration_seconds=self.iteration_seconds[jobs],
+            loss_fallen_last=np.where(known, loss(whole - 1) - loss(whole), math.nan),
+            loss_fallen=np.where(known, loss(np.ones_like(whole)) - loss(whole), math.nan),
+            loss_fall_rate=np.where(known, (loss(whole - past) - loss(whole)) / past, math.nan),
+            accuracy=np.where(whole >= 1, self._accuracy[start + whole], math.nan),
+            accuracy_gain=np.where(whole >= window, gain, math.nan),
+            accuracy_required=self.accuracy_required[jobs],
+            attained_device_seconds=self.device_seconds[jobs],
+            may_stop=np.ones(len(jobs), dtype=np.bool_),
+        )
