@@ -230,4 +230,4 @@ fair = {name}.things:Coin
     assert "Answer SELECT online" in stranger.run(*PROGRAM, "sql", "--help").stdout
     assert "TPC-H data, queries" in stranger.run(*PROGRAM, "tpch", "--help").stdout
     program = "from relaqs.policies import POLICIES, make_policy; print(make_policy('fair'), len(POLICIES))"
-    assert stranger.printed(program) == ["Fair() 10"]
+    assert stranger.printed(program) == ["Fair() 12"]
