@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from relaqs.training.goals import StopWord
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
+    from relaqs.training.sharded.choice import ParametersWord
     from relaqs.training.start import Batch
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
@@ -410,6 +411,7 @@ class Session(PacesLoops):
         job: TrainingJob | MiniBatchTraining,
         *,
         batch: Batch = None,
+        parameters: ParametersWord = "auto",
         priority: float = 1.0,
         target_loss: float | None = None,
         timeout: float | None = None,
@@ -430,6 +432,8 @@ class Session(PacesLoops):
         Args:
             job: one of `relaqs.training`, or a `TrainingJob` or `MiniBatchTraining` of your own.
             batch: of an algorithm by mini-batches: "elastic", a number of rows, or a journal to follow.
+            parameters: where they are between passes: "client", in shards on the workers of a Dask cluster
+                ("sharded"), or "auto", wherever that is faster. `run.explain()` says where and why.
             priority: its weight beside queries and other jobs.
             target_loss: stop when the loss is this small.
             timeout: stop after this many seconds.
@@ -468,7 +472,9 @@ class Session(PacesLoops):
         goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels, goals)
         plan, databases = planned_rows(job, self), self._databases.tasks
-        run = training_run(job, plan, self._catalog, databases, self._executor, options, self._running, batch)
+        run = training_run(
+            job, plan, self._catalog, databases, self._executor, options, self._running, batch, parameters
+        )
         run.start()
         return run
 

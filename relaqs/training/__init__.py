@@ -8,6 +8,7 @@ where an estimator is made.
 
 from relaqs.training.algorithms.boosted_trees import BoostedClassifier, BoostedRegressor
 from relaqs.training.algorithms.k_means import KMeans
+from relaqs.training.algorithms.lasso import Lasso
 from relaqs.training.algorithms.linear_regression import LinearRegression
 from relaqs.training.algorithms.linear_svm import LinearSVM
 from relaqs.training.algorithms.logistic_regression import LogisticRegression
@@ -17,6 +18,7 @@ from relaqs.training.algorithms.mini_batch_perceptron import MiniBatchPerceptron
 from relaqs.training.algorithms.online_topics import OnlineTopics
 from relaqs.training.algorithms.perceptron import Perceptron
 from relaqs.training.algorithms.polynomial_svm import PolynomialSVM
+from relaqs.training.algorithms.softmax_regression import SoftmaxRegression
 from relaqs.training.algorithms.topic_model import TopicModel
 from relaqs.training.elastic.journal import Change, Journal
 from relaqs.training.elastic.protocol import MiniBatchTraining
@@ -29,6 +31,7 @@ from relaqs.training.protocol import Fold, Iteration, SizedPieces, TellsClasses,
 from relaqs.training.registry import ALGORITHMS, make_training_job
 from relaqs.training.rows import Rows, Sums
 from relaqs.training.run import TrainingRun, TrainingStep
+from relaqs.training.sharded.protocol import ShardCourse, ShardedDescent, ShardedTraining, WholeParameters
 
 __all__ = [
     "ALGORITHMS",
@@ -39,6 +42,7 @@ __all__ = [
     "Iteration",
     "Journal",
     "KMeans",
+    "Lasso",
     "LinearRegression",
     "LinearSVM",
     "LogisticRegression",
@@ -53,7 +57,11 @@ __all__ = [
     "Profile",
     "Rescale",
     "Rows",
+    "ShardCourse",
+    "ShardedDescent",
+    "ShardedTraining",
     "SizedPieces",
+    "SoftmaxRegression",
     "Sums",
     "TellsClasses",
     "TopicModel",
@@ -62,6 +70,7 @@ __all__ = [
     "TrainingJob",
     "TrainingRun",
     "TrainingStep",
+    "WholeParameters",
     "make_training_job",
     "replay",
 ]

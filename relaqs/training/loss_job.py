@@ -102,6 +102,9 @@ class LossJob:
         """How many tasks a pass has at most: one a piece of a partition, if the SELECT keeps all its rows."""
         return self._trained * self._pieces_of(read.row_count for read in self._data.reads)
 
+    def explain(self) -> str:
+        return "parameters: whole, in the client"
+
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
             return None

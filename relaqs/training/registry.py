@@ -31,6 +31,8 @@ ALGORITHMS: Plugins[Callable[..., TrainingJob | MiniBatchTraining]] = Plugins(
         "mini_batch_k_means": "relaqs.training.algorithms.mini_batch_k_means:MiniBatchKMeans",
         "mini_batch_perceptron": "relaqs.training.algorithms.mini_batch_perceptron:MiniBatchPerceptron",
         "online_topics": "relaqs.training.algorithms.online_topics:OnlineTopics",
+        "softmax_regression": "relaqs.training.algorithms.softmax_regression:SoftmaxRegression",
+        "lasso": "relaqs.training.algorithms.lasso:Lasso",
         "torch_module": "relaqs.training.elastic.torch_module:TorchModule",
         "mini_batch_linear": "relaqs.training.algorithms.mini_batch_linear:MiniBatchLinear",
         "topic_model": "relaqs.training.algorithms.topic_model:TopicModel",

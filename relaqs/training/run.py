@@ -116,6 +116,10 @@ class ModelJob(Job, Protocol):
     @property
     def journal(self) -> Journal | None: ...
 
+    def explain(self) -> str:
+        """Return where the parameters are, and why."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -418,6 +422,19 @@ class TrainingRun(Handle[TrainingStep]):
         [Change(step=0, batch_rows=64, ranks=1)]
         """
         return self._progress.job.journal
+
+    def explain(self) -> str:
+        """Return where the model's parameters are between passes, and why, in words.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import Lasso
+        >>> points = duckdb.sql("SELECT x, 3 * x + 1 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> print(db.train(Lasso("SELECT x, y FROM points", target="y")).explain())
+        parameters: whole, in the client
+        """
+        return self._progress.job.explain()
 
     @property
     def target_loss(self) -> float | None:

@@ -10,6 +10,7 @@ from relaqs_engine.duck import DatabaseConfig
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import ArgumentError
+from relaqs.executors.peers import HostsPeers
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.running import RunningJobs
 from relaqs.jobs.stopwatch import Stopwatch
@@ -26,6 +27,8 @@ from relaqs.training.loss_job import LossJob
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet, training_set
 from relaqs.training.run import ModelJob, TrainingOptions, TrainingRun
+from relaqs.training.sharded.choice import ParametersWord, can_shard, check_parameters
+from relaqs.training.sharded.shard_job import ShardJob
 from relaqs.training.spill import limit_bytes
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
@@ -44,6 +47,7 @@ def training_run(
     options: TrainingOptions,
     running: RunningJobs,
     batch: Batch,
+    parameters: ParametersWord = "auto",
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
@@ -51,14 +55,16 @@ def training_run(
         plan: of its SELECT.
         running: the jobs of the session.
         batch: how many rows a mini-batch has.
+        parameters: where they are: see `Session.train`.
 
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
     stopwatch = Stopwatch()
+    check_parameters(parameters, job, executor, options.goals)
     limit_bytes()  # a wrong one is said now, and not once memory is full
     data = training_set(plan, catalog, config, job.target)
     held_out = options.goals.held_out_of(job, len(data.reads))
-    model_job, executor = _model_job(job, data, config, batch, executor, held_out)
+    model_job, executor = _model_job(job, data, config, batch, executor, held_out, parameters)
     return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
 
 
@@ -69,6 +75,7 @@ def _model_job(
     batch: Batch,
     executor: Executor,
     held_out: int,
+    parameters: ParametersWord,
 ) -> tuple[ModelJob, Executor]:
     """Return the job, and where it runs. On a cluster a gang makes the steps; a replay needs none."""
     id, budget_bytes = uuid.uuid4().hex[:12], int(config.memory_limit_bytes * KEPT_SHARE)
@@ -78,6 +85,10 @@ def _model_job(
                 f"batch is {batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, or "
                 "train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
             )
+        if parameters != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
+            is_forced = parameters == "sharded"
+            sharded = ShardJob(id, job, data, executor, budget_bytes=budget_bytes, is_forced=is_forced)
+            return sharded, executor
         return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out), executor
     check_start_rows(job, sum(read.row_count for read in data.reads))
     rule = _rule(job, batch)

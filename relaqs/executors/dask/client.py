@@ -59,6 +59,7 @@ from relaqs.executors.dask.messages import (
     Stops,
 )
 from relaqs.executors.dask.names import KEY_PREFIX, SESSION_TOPIC
+from relaqs.executors.dask.peer_agent import install_agents
 from relaqs.executors.dask.places import GangDriver, tell_driver
 from relaqs.executors.leases import slots_of, worker_of
 from relaqs.gangs.gangs import Gang
@@ -183,6 +184,15 @@ class DaskExecutor:
         self._check_open()
         try:
             return slots_of(self._threads())
+        except OSError as error:
+            raise lost(self._address, error) from error
+
+    def peers(self) -> tuple[str, ...]:
+        """Return the addresses of all workers. They can send each other letters then."""
+        self._check_open()
+        try:
+            self._client.sync(install_agents, self._client, callback_timeout=CONNECT_SECONDS)
+            return tuple(sorted(self._threads()))
         except OSError as error:
             raise lost(self._address, error) from error
 

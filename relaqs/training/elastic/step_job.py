@@ -189,6 +189,9 @@ class StepJob:
         """None: tasks need no change to be more or fewer."""
         return ()
 
+    def explain(self) -> str:
+        return "parameters: whole, with whoever makes the steps"
+
     def next_step(self) -> Step | None:
         if self._issued > self._folded:
             return None

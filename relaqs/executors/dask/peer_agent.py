@@ -1,0 +1,179 @@
+"""The agent of a worker, through which services of workers speak, over Dask's own connections.
+
+It is a worker plugin with a handler, so letters use the ports and the TLS that the cluster has.
+"""
+
+# mypy: allow-untyped-calls
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from distributed import Client, Worker, WorkerPlugin, get_worker
+from distributed.comm.core import Comm
+from distributed.core import Status
+from distributed.protocol import pickle
+from distributed.protocol.serialize import to_serialize
+from distributed.utils import sync
+from relaqs_engine.errors import ClusterError
+
+from relaqs.executors.dask.egress_lane import EgressLane
+from relaqs.executors.peers import Haste, Letter, PeerLostError, PeerService
+
+PEER_OP = "relaqs_peer_letter"
+SWEEP_SECONDS = 1.0
+CONNECT_SECONDS = 3.0  # to reach a worker: one that died refuses, and is tried for so long
+INSTALL_SECONDS = 2.0  # for workers to take the plugin; one that hangs takes it when it goes on
+
+Told = TypeVar("Told")
+Given = ParamSpec("Given")
+
+
+class PeerAgent(WorkerPlugin):
+    """Sends the letters of this worker's services, and hands them those that come.
+
+    Attributes:
+        sent_bytes: what it has put on the wire, by the length of all frames.
+        array_bytes: those of them that are arrays, and so had to go.
+    """
+
+    name = "relaqs-peers"
+    idempotent = True
+
+    def setup(self, worker: Worker) -> None:
+        self.sent_bytes = self.array_bytes = 0
+        self._worker = worker
+        self._lane = EgressLane()
+        self._services: dict[type[PeerService], PeerService] = {}
+        worker.handlers[PEER_OP] = self.take_letter
+        self._sweeper = asyncio.ensure_future(self._sweep())
+
+    def teardown(self, worker: Worker) -> None:
+        self._sweeper.cancel()
+        self._services.clear()
+
+    @property
+    def address(self) -> str:
+        return str(self._worker.address)
+
+    @property
+    def services(self) -> tuple[PeerService, ...]:
+        """What has been asked for here so far."""
+        return tuple(self._services.values())
+
+    # From a task's thread.
+
+    def call(
+        self,
+        function: Callable[Given, Awaitable[Told]],
+        *arguments: Given.args,
+        **named: Given.kwargs,
+    ) -> Told:
+        answer: Told = sync(self._worker.loop, partial(function, *arguments, **named))
+        return answer
+
+    def service(self, of: type[PeerService]) -> Any:
+        return self.call(self._found, of)
+
+    # On the event loop.
+
+    async def _found(self, of: type[PeerService]) -> PeerService:
+        if of not in self._services:
+            self._services[of] = of(_PeersOf(self, of))
+        return self._services[of]
+
+    async def send(
+        self, address: str, of: type[PeerService], letter: Letter, haste: Haste, limit_seconds: float
+    ) -> Letter:
+        """Return the answer of another worker's service. Raises PeerLostError."""
+        to = {"op": PEER_OP, "reply": True, "service": pickle.dumps(of)}
+        comm: Comm | None = None
+        is_whole = False
+        try:
+            async with asyncio.timeout(limit_seconds):
+                comm = await self._worker.rpc.connect(address, timeout=CONNECT_SECONDS)
+                await self._write(comm, to, letter, haste)
+                reply = await comm.read()
+                is_whole = True
+        except OSError as error:  # of the connection, or of the time that is over
+            raise PeerLostError(address, str(error) or "it did not answer in time") from error
+        finally:
+            if comm is not None:
+                if not is_whole:
+                    comm.abort()
+                self._worker.rpc.reuse(address, comm)
+        if not isinstance(reply, dict) or "said" not in reply:
+            why = "it has no agent" if reply is None else f"it failed: {reply.get('text', reply)}"
+            raise PeerLostError(address, why)
+        return _unpacked(reply)
+
+    async def take_letter(
+        self, comm: Comm, service: bytes, subject: str, said: bytes, arrays: list[Any]
+    ) -> Status:
+        """Answer a letter of another worker."""
+        found = await self._found(pickle.loads(service))
+        answer, haste = await found.answer(_unpacked({"subject": subject, "said": said, "arrays": arrays}))
+        await self._write(comm, {}, answer, haste)
+        return Status.dont_reply
+
+    async def _write(self, comm: Comm, to: dict[str, Any], letter: Letter, haste: Haste) -> None:
+        async with self._lane.turn(haste):
+            self.sent_bytes += await comm.write({**to, **_packed(letter)})
+            self.array_bytes += sum(array.nbytes for array in letter.arrays)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            for service in self._services.values():
+                service.sweep()
+
+
+class _PeersOf:
+    """`Peers` of one service: its letters go to services of the same class."""
+
+    def __init__(self, agent: PeerAgent, of: type[PeerService]) -> None:
+        self._agent = agent
+        self._of = of
+
+    @property
+    def address(self) -> str:
+        return self._agent.address
+
+    async def ask(self, address: str, letter: Letter, haste: Haste, limit_seconds: float) -> Letter:
+        return await self._agent.send(address, self._of, letter, haste, limit_seconds)
+
+
+def peer_agent_here() -> PeerAgent:
+    """Return the agent of the worker whose thread calls. Raises ClusterError where there is none."""
+    try:
+        agent = get_worker().plugins.get(PeerAgent.name)
+    except ValueError:
+        agent = None
+    if not isinstance(agent, PeerAgent):
+        raise ClusterError("this is no thread of a Dask worker that has an agent for its peers")
+    return agent
+
+
+async def install_agents(client: Client) -> None:
+    """Give all workers an agent, those too that come later. Where they have one, nothing changes.
+
+    The scheduler keeps the plugin first, and then tells the workers that are there. A worker that hangs or
+    dies meanwhile is not waited for.
+    """
+    with contextlib.suppress(OSError):
+        async with asyncio.timeout(INSTALL_SECONDS):
+            await client.register_plugin(PeerAgent())
+
+
+def _packed(letter: Letter) -> dict[str, Any]:
+    arrays = [to_serialize(array) for array in letter.arrays]
+    return {"subject": letter.subject, "said": pickle.dumps(letter.said), "arrays": arrays}
+
+
+def _unpacked(message: dict[str, Any]) -> Letter:
+    return Letter(message["subject"], pickle.loads(message["said"]), tuple(message["arrays"]))

@@ -1,0 +1,7 @@
+"""Training whose parameters lie in shards on the workers of a cluster, and not in the client.
+
+An iteration is PULL, COMP and PUSH: a task fetches the parameters from the workers that own them, sums over
+its rows, and sends each owner its part of the sums. Source: Lee et al., Harmony, ICDCS 2021, section IV.
+`protocol.py` says what an algorithm must have. There is no Dask here: `relaqs.executors.dask.shard_agent`
+holds the shards and speaks.
+"""

@@ -1,0 +1,290 @@
+"""The holder of a worker: it has shards of runs, answers PULLs and takes PUSHes, and asks its peers.
+
+    task ── pull ──► holder ── PULL of a version ──► owners     answered once they have that version
+    task ── push ──► holder ── PUSH of a part ─────► owners     the last one of a step makes the next version
+
+A worker that has sent its part begins to fetch the next version at once, on no core. So versions take the
+place of barriers. All is on the event loop of the worker, and needs no lock but for updates, which are made
+on a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from relaqs_bootstrap.arrays import FloatArray
+
+from relaqs.executors.peers import Haste, Letter, PeerForgotError, Peers
+from relaqs.training.sharded.protocol import ShardedDescent, ShardState
+from relaqs.training.sharded.shards import Shard, ShardMap
+
+AHEAD_SECONDS = 30.0  # for which a version that is fetched ahead may not be there yet
+DEMAND_SECONDS = 5.0  # for one that a task needs: all that it follows from was sent before
+ANSWER_SECONDS = 10.0  # for an answer beside the time for its bytes
+LEAST_BYTES_PER_SECOND = 5e6  # of a network that is not called broken
+PARTING_SECONDS = 1.0  # for owners to hear that a run is over
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, slots=True)
+class PulledParameters:
+    """A version of the parameters, whole, and how the run goes."""
+
+    descent: ShardedDescent
+    values: FloatArray
+
+
+@dataclass(slots=True)
+class _HeldRun:
+    """What a worker has of one run. shard: where it is an owner. pulls: versions, whole or on their way."""
+
+    cut: ShardMap
+    descent: ShardedDescent
+    shard: Shard | None
+    used_seconds: float = field(default_factory=time.monotonic)
+    changed: asyncio.Condition = field(default_factory=asyncio.Condition)
+    pulls: dict[int, asyncio.Task[FloatArray]] = field(default_factory=dict)
+    is_over: bool = False
+
+
+class ShardHolder:
+    """The `PeerService` of sharded training.
+
+    Args:
+        peers: the other workers.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._runs: dict[str, _HeldRun] = {}
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """The runs of which this worker has something."""
+        return tuple(self._runs)
+
+    # What tasks of this worker ask. Each raises PeerLostError, naming the owner at fault.
+
+    async def open(
+        self, cut: ShardMap, descent: ShardedDescent, version: int, state: ShardState | None
+    ) -> None:
+        """Let all owners have their shards. What they had of the run before is forgotten.
+
+        state: of all rows. None: each owner makes the first one.
+        """
+
+        def letter(shard: int) -> Letter:
+            rows = cut.rows_of(shard)
+            arrays = () if state is None else tuple(array[rows] for array in state)
+            return Letter("open", (cut, descent, shard, version), arrays)
+
+        await self._ask_owners(cut, [letter(shard) for shard in range(len(cut.owners))], "push", 0.0)
+
+    async def pull(self, cut: ShardMap, version: int) -> PulledParameters:
+        """Return the parameters. They are fetched once for all tasks of this worker."""
+        run = await self._run_of(cut)
+        found = run.pulls.get(version)
+        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
+            found = self._fetch_ahead(run, version, DEMAND_SECONDS)
+        elif not found.done():
+            await asyncio.wait([found], timeout=DEMAND_SECONDS)
+            if not found.done() or found.exception() is not None:
+                found = self._fetch_ahead(run, version, DEMAND_SECONDS)
+        return PulledParameters(run.descent, await asyncio.shield(found))
+
+    async def push(
+        self, cut: ShardMap, version: int, sender: int, sums: FloatArray, pace: tuple[float, ...]
+    ) -> None:
+        """Send each owner its part of the sums, in the shape of the parameters."""
+        said = (cut.job, cut.generation, version, sender, pace)
+        letters = [Letter("push", said, (sums[cut.rows_of(i)],)) for i in range(len(cut.owners))]
+        await self._ask_owners(cut, letters, "push", 0.0)
+        run = await self._run_of(cut)
+        if version + 1 not in run.pulls:
+            self._fetch_ahead(run, version + 1, AHEAD_SECONDS)
+
+    async def fetch(self, cut: ShardMap, version: int) -> ShardState:
+        """Return a version's state of all rows."""
+        letter = Letter("state", (cut.job, cut.generation, version, DEMAND_SECONDS))
+        answers = await self._ask_owners(cut, [letter] * len(cut.owners), "pull", DEMAND_SECONDS)
+        return tuple(np.concatenate(parts) for parts in zip(*(a.arrays for a in answers), strict=True))
+
+    async def drop(self, cut: ShardMap) -> None:
+        """Let all owners forget the run. One that does not answer does after a while."""
+        letter = Letter("drop", (cut.job, cut.generation))
+        asked = [self._ask(cut, owner, letter, "pull", PARTING_SECONDS) for owner in cut.owners]
+        await asyncio.gather(*asked, return_exceptions=True)
+        await self._forget(cut.job, cut.generation)
+
+    # What others ask.
+
+    async def answer(self, letter: Letter) -> tuple[Letter, Haste]:
+        """Return the answer to a letter, and whether it has parameters that somebody waits for."""
+        match letter.subject:
+            case "open":
+                return await self._opened(letter), "push"
+            case "descent":
+                return self._descent_of(*letter.said), "pull"
+            case "values":
+                return await self._version_of(*letter.said, of_values=True), "pull"
+            case "state":
+                return await self._version_of(*letter.said, of_values=False), "pull"
+            case "push":
+                return await self._pushed(letter.arrays[0], *letter.said), "push"
+            case "drop":
+                await self._forget(*letter.said)
+                return Letter("dropped"), "push"
+        return _gone(f"it knows nothing of {letter.subject!r}"), "push"
+
+    def sweep(self) -> None:
+        """Forget the runs that asked for nothing for a while."""
+        now = time.monotonic()
+        for job, run in list(self._runs.items()):
+            if now - run.used_seconds > run.cut.idle_seconds:
+                _end(self._runs.pop(job))
+
+    async def _opened(self, letter: Letter) -> Letter:
+        cut, descent, shard, version = letter.said
+        there = self._runs.get(cut.job)
+        if there is not None and there.cut.generation > cut.generation:
+            return _gone("it has a later generation of the run")
+        rows = cut.rows_of(shard)
+        state = letter.arrays or await asyncio.to_thread(descent.first, rows)
+        if there is not None:
+            _end(there)
+        held = Shard(descent, rows, version, tuple(state), cut.senders)
+        self._runs[cut.job] = _HeldRun(cut, descent, held)
+        return Letter("opened")
+
+    def _descent_of(self, job: str, generation: int) -> Letter:
+        run = self._held(job, generation)
+        return _gone("it has nothing of the run") if run is None else Letter("descent", run.descent)
+
+    async def _version_of(
+        self, job: str, generation: int, version: int, wait_seconds: float, *, of_values: bool
+    ) -> Letter:
+        """Return a version of this owner's rows, once it is there."""
+        run = self._held(job, generation)
+        if run is None or run.shard is None:
+            return _gone("it has nothing of the run")
+        shard = run.shard
+        try:
+            async with asyncio.timeout(wait_seconds), run.changed:
+                await run.changed.wait_for(lambda: run.is_over or shard.version >= version)
+        except TimeoutError:
+            return _gone(f"it has version {shard.version} of the parameters and not {version}")
+        if (state := shard.state(version)) is None or run.is_over:
+            return _gone(f"version {version} of the parameters is over")
+        return Letter("version", None, state[:1] if of_values else state)
+
+    async def _pushed(
+        self, part: FloatArray, job: str, generation: int, version: int, sender: int, pace: tuple[float, ...]
+    ) -> Letter:
+        run = self._held(job, generation)
+        if run is None or run.shard is None:
+            return _gone("it has nothing of the run")
+        async with run.changed:  # one update at a time
+            is_taken = await asyncio.to_thread(run.shard.push, sender, version, part, pace)
+            run.changed.notify_all()
+        return Letter("pushed") if is_taken else _gone(f"it has missed version {version} of the parameters")
+
+    async def _forget(self, job: str, generation: int) -> None:
+        if self._held(job, generation) is not None:
+            run = self._runs.pop(job)
+            _end(run)
+            async with run.changed:
+                run.changed.notify_all()
+
+    def _held(self, job: str, generation: int) -> _HeldRun | None:
+        run = self._runs.get(job)
+        if run is None or run.cut.generation != generation:
+            return None
+        run.used_seconds = time.monotonic()
+        return run
+
+    # What is asked of others.
+
+    async def _run_of(self, cut: ShardMap) -> _HeldRun:
+        """Return what this worker has of a run. One that owns no shard asks an owner how the run goes."""
+        if (run := self._held(cut.job, cut.generation)) is not None:
+            return run
+        asked = Letter("descent", (cut.job, cut.generation))
+        answer = await self._ask(cut, cut.owners[0], asked, "pull", 0.0)
+        if (run := self._held(cut.job, cut.generation)) is None:
+            if (older := self._runs.get(cut.job)) is not None:
+                _end(older)
+            run = self._runs[cut.job] = _HeldRun(cut, answer.said, None)
+        return run
+
+    def _fetch_ahead(self, run: _HeldRun, version: int, wait_seconds: float) -> asyncio.Task[FloatArray]:
+        """Begin to fetch a version, and let go those before it."""
+        for other in [each for each in run.pulls if each < version]:
+            run.pulls.pop(other)
+        task = asyncio.create_task(self._fetched(run.cut, version, wait_seconds))
+        task.add_done_callback(_heard)
+        run.pulls[version] = task
+        return task
+
+    async def _fetched(self, cut: ShardMap, version: int, wait_seconds: float) -> FloatArray:
+        letter = Letter("values", (cut.job, cut.generation, version, wait_seconds))
+        answers = await self._ask_owners(cut, [letter] * len(cut.owners), "pull", wait_seconds)
+        values = np.concatenate([answer.arrays[0] for answer in answers])
+        values.setflags(write=False)
+        return values
+
+    async def _ask_owners(
+        self, cut: ShardMap, letters: Sequence[Letter], haste: Haste, wait_seconds: float
+    ) -> list[Letter]:
+        """Return the answers of all owners, in their order."""
+        asked = [
+            self._ask(cut, owner, letter, haste, wait_seconds)
+            for owner, letter in zip(cut.owners, letters, strict=True)
+        ]
+        return await _all(asked)
+
+    async def _ask(
+        self, cut: ShardMap, owner: str, letter: Letter, haste: Haste, wait_seconds: float
+    ) -> Letter:
+        if owner == self._peers.address:
+            found, _ = await self.answer(letter)
+        else:
+            limit_seconds = wait_seconds + ANSWER_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND
+            found = await self._peers.ask(owner, letter, haste, limit_seconds)
+        if found.subject == "gone":
+            raise PeerForgotError(owner, found.said)
+        return found
+
+
+def _gone(why: str) -> Letter:
+    """Return the answer of a worker that does not have what is asked for."""
+    return Letter("gone", why)
+
+
+def _end(run: _HeldRun) -> None:
+    run.is_over = True
+    for task in run.pulls.values():
+        task.cancel()
+
+
+def _heard(task: asyncio.Task[Any]) -> None:
+    """Look at what a task raised: nobody else may."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _all(asked: Sequence[Coroutine[Any, Any, Found]]) -> list[Found]:
+    """Return what all give, in their order. The first error ends the others."""
+    tasks = [asyncio.ensure_future(each) for each in asked]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

@@ -1,0 +1,129 @@
+"""What an algorithm must have so that its parameters can be cut into shards.
+
+The parameters are one array, which is cut by whole rows. An owner knows its own rows of it alone. So the next
+parameters must follow element by element from the last ones, the sums, and a few numbers that all owners are
+told: the pace. Then no cut changes a bit of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+from relaqs_bootstrap.arrays import FloatArray
+
+from relaqs.training.profile import Profile
+from relaqs.training.protocol import Fold
+from relaqs.training.rows import Sums
+
+ShardState: TypeAlias = tuple[FloatArray, ...]
+"""What an owner keeps of some rows of the parameters. The first array is what COMP is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardCourse:
+    """Where a descent stands, as the driver knows it.
+
+    Attributes:
+        step: the version of the parameters that is judged next.
+        pace: what all owners are told for the update of that version.
+        loss: of the version before; inf where there is none.
+        is_final: whether the version before is the result.
+        memory: what else the algorithm judges by.
+    """
+
+    step: int
+    pace: tuple[float, ...]
+    loss: float = math.inf
+    is_final: bool = False
+    memory: tuple[float, ...] = ()
+
+
+class ShardedDescent(Protocol):
+    """One run of an algorithm, but for what changes: picklable, and the same on every worker."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The rows and columns of the parameters."""
+        ...
+
+    def first(self, rows: slice) -> ShardState:
+        """Return the state of some rows before the first step. All arrays have the columns of `shape`."""
+        ...
+
+    def model(self, values: FloatArray) -> Any:
+        """Return what `TrainingJob.partial` is given. values: all parameters, in `shape`."""
+        ...
+
+    def penalty(self, values: FloatArray) -> float:
+        """Return what the loss has beside the sums over rows. values: all parameters."""
+        ...
+
+    def update(
+        self, state: ShardState, gradient: FloatArray, pace: tuple[float, ...], rows: slice
+    ) -> ShardState:
+        """Return the next state of some rows, element by element.
+
+        Args:
+            gradient: the first of the sums over all training rows, for these rows of the parameters.
+            pace: as the course says it.
+            rows: which rows of the parameters.
+        """
+        ...
+
+    def begin(self) -> ShardCourse:
+        """Return the course before the first step."""
+        ...
+
+    def judge(self, course: ShardCourse, totals: Sums, penalty: float) -> ShardCourse:
+        """Return the course after a step. Raises DataError where the loss is no number.
+
+        totals: the sums over all training rows but the first one.
+        """
+        ...
+
+
+@runtime_checkable
+class ShardedTraining(Protocol):
+    """What a `TrainingJob` adds so that its parameters can lie in shards.
+
+    The first array that its `partial` returns is added to the parameters' gradient and has their shape.
+    """
+
+    def descent(self, profile: Profile) -> ShardedDescent:
+        """Return how the parameters begin, change and are judged."""
+        ...
+
+
+class WholeParameters:
+    """The `Training` of a sharded algorithm whose parameters lie in one process: client mode.
+
+    The same arithmetic as in shards, and so the same bits.
+
+    Args:
+        descent: of the run.
+        course, state: where it goes on, if not at the beginning.
+    """
+
+    def __init__(
+        self, descent: ShardedDescent, course: ShardCourse | None = None, state: ShardState | None = None
+    ) -> None:
+        self._descent = descent
+        self._rows = slice(0, descent.shape[0])
+        self.course = course or descent.begin()
+        self.state = state or descent.first(self._rows)
+
+    @property
+    def model(self) -> Any:
+        return self._descent.model(self.state[0])
+
+    def fold(self, sums: Sums) -> Fold:
+        gradient, totals = sums[0], sums[1:]
+        evaluated, values, course = self.model, self.state[0], self.course
+        self.course = self._descent.judge(course, totals, self._descent.penalty(values))
+        self.state = self._descent.update(self.state, gradient, course.pace, self._rows)
+        return Fold(evaluated, self.course.loss, self.course.is_final)
+
+    def close(self) -> None:
+        """There is nothing to free."""

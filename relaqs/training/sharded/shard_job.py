@@ -1,0 +1,319 @@
+"""A training run whose parameters lie in shards on workers, as long as there are two of them.
+
+It is a `LossJob` that makes its passes in another way. Both give the same bits, so it changes between them
+whenever it wants to: it begins with whole parameters, opens shards, and goes back where workers are lacking.
+
+    whole ──► open ──► step, step, … ──► fetch ──► step, …
+      ▲        ▲          │ an owner is lost         keeps the state, to go on from when an owner is lost
+      └────────┴──────────┘
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Literal, Protocol
+
+from relaqs_engine.errors import ClusterError
+
+from relaqs.executors.peers import HostsPeers
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Executor
+from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.training.loss_job import BestModel, LossJob
+from relaqs.training.passes import add_sums, in_pairs
+from relaqs.training.protocol import TrainingJob
+from relaqs.training.reading import TrainingSet
+from relaqs.training.sharded.protocol import (
+    ShardCourse,
+    ShardedDescent,
+    ShardedTraining,
+    ShardState,
+    WholeParameters,
+)
+from relaqs.training.sharded.shards import ShardMap
+from relaqs.training.sharded.works import DropWork, FetchWork, IterateWork, LostShards, OpenWork
+from relaqs.training.sharded.worth import worth_of
+
+KEEP_SECONDS = 10.0  # between two states that the client keeps, at least
+KEEP_SHARE = 0.05  # of the time, at most, to fetch them
+IDLE_SECONDS = 60.0  # after which workers forget a run, and at least IDLE_PASSES passes
+IDLE_PASSES = 10.0
+TRIES = 10  # to open shards without one more pass, before the run fails
+LAST_SECONDS = 10.0  # for the last model to come, beside the time for its bytes
+LAST_BYTES_PER_SECOND = 5e6
+DROP_SECONDS = 2.0  # for workers to be told that the run is over. Else they forget it after a while
+
+ShardPhase = Literal["whole", "open", "step", "fetch"]
+
+
+class ShardedJob(ShardedTraining, TrainingJob, Protocol):
+    """A training job whose parameters can be cut."""
+
+
+class HostingExecutor(Executor, HostsPeers, Protocol):
+    """An executor whose workers speak with each other."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Where a run goes on when shards are lost. state: of all rows."""
+
+    course: ShardCourse
+    state: ShardState
+
+
+class ShardJob(LossJob):
+    """See the module.
+
+    Args:
+        executor: where this run's tasks run.
+        is_forced: whether shards are opened in any case. Else they are where it pays.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        job: ShardedJob,
+        data: TrainingSet,
+        executor: HostingExecutor,
+        *,
+        budget_bytes: int,
+        is_forced: bool,
+    ) -> None:
+        super().__init__(id, job, data, budget_bytes=budget_bytes)
+        self._executor = executor
+        self._is_forced = is_forced
+        self._where = "whole, in the client"
+        self._why = "it is not known yet how long a pass takes"
+        self._phase: ShardPhase = "whole"
+        self._is_settled = False
+        self._whole: WholeParameters
+        self._descent: ShardedDescent
+        self._kept: _Kept
+        self._course: ShardCourse
+        self._cut_of_parameters: ShardMap | None = None  # None: no worker has a shard
+        self._generation = -1
+        self._shunned: set[str] = set()  # workers that did not answer
+        self._tries = 0
+        self._core_seconds = 0.0  # of the last pass
+        self._begun_seconds = self._kept_seconds = time.monotonic()
+        self._step_seconds = self._fetch_seconds = 0.0
+        self._last: float | None = None  # the core-seconds of the last pass, while its model is fetched
+
+    def explain(self) -> str:
+        return f"parameters: {self._where}\nwhy: {self._why}"
+
+    def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
+        core_seconds = sum(result.core_seconds for result in results)
+        if self._phase == "whole":
+            self._core_seconds = core_seconds
+            return super().fold(step, results)
+        self._folded += 1
+        values: list[Any] = [result.value for result in results]
+        if lost := [value for value in values if isinstance(value, LostShards)]:
+            self._note_lost(lost)
+            return _without_pass(step, core_seconds)
+        if self._phase == "open":
+            self._phase, self._course = "step", self._kept.course
+            return _without_pass(step, core_seconds)
+        if self._phase == "fetch":
+            return self._fetched(step, values[0], core_seconds)
+        return self._stepped(step, values, core_seconds)
+
+    def close(self) -> None:
+        """Fetch the model of the last pass, and let the workers forget the run."""
+        if (cut := self._cut_of_parameters) is not None:
+            if self.passes and self._phase != "whole":
+                self._fetch_last(cut)
+            _ask_aside(self._executor, f"{self.id}-drop", DropWork(cut), DROP_SECONDS)
+            self._cut_of_parameters = None
+        super().close()
+
+    def _begin(self, profile: Any) -> None:
+        super()._begin(profile)
+        assert isinstance(self._training, WholeParameters)
+        assert isinstance(self._job, ShardedTraining)
+        self._whole = self._training
+        self._descent = self._job.descent(profile)
+
+    def _reported(self, step: Step, made: Any, core_seconds: float) -> StepReport:
+        """Return the report of a pass with whole parameters. One that is made again was reported before."""
+        if self._whole.course.step <= self.passes:
+            return _without_pass(step, core_seconds)
+        self._tries = 0
+        return super()._reported(step, made, core_seconds)
+
+    def _works(self) -> list[Work]:
+        if self._training is None:
+            return super()._works()
+        if self._phase == "whole":
+            self._consider()
+        self._begun_seconds = time.monotonic()
+        if self._phase == "whole":
+            return super()._works()
+        if self._phase == "open":
+            return self._open_works()
+        cut = self._cut_of_parameters
+        assert cut is not None
+        if self._phase == "fetch":
+            return [FetchWork(cut, self._course.step - (self._last is not None))]
+        return self._iterate_works(cut)
+
+    # Whether there are shards.
+
+    def _consider(self) -> None:
+        """Leave the whole parameters for shards, where that pays and can be."""
+        if self._is_settled or (not self._is_forced and self.passes < 2):  # the first one reads
+            return
+        workers = self._workers()
+        worth = worth_of(8 * math.prod(self._descent.shape), workers, self._core_seconds)
+        self._is_settled = not self._is_forced and not worth.pays
+        self._why = "the caller asks for it" if self._is_forced else worth.why
+        if self._is_forced and len(workers) < 2:
+            self._why = f"shards need two workers, and there are {len(workers)}"
+        elif self._is_forced or worth.pays:
+            self._kept = _Kept(self._whole.course, self._whole.state)
+            self._phase = "open"
+
+    def _workers(self) -> tuple[str, ...]:
+        """Return the workers that may own shards: no more than the parameters have rows."""
+        found = [worker for worker in self._executor.peers() if worker not in self._shunned]
+        return tuple(found[: self._descent.shape[0]])
+
+    def _open_works(self) -> list[Work]:
+        workers = self._workers()
+        if len(workers) < 2:
+            self._go_whole(len(workers))
+            return super()._works()
+        rows, columns = self._descent.shape
+        pieces = self._trained * self._cut
+        self._per_sender = 1 << max(0, math.floor(math.log2(max(1, pieces // len(workers)))))
+        senders = -(-pieces // self._per_sender)
+        self._generation += 1
+        idle_seconds = max(IDLE_SECONDS, IDLE_PASSES * self._step_seconds) * (1 + self._tries)
+        cut = ShardMap(self.id, self._generation, workers, rows, columns, senders, idle_seconds)
+        self._cut_of_parameters = cut
+        self._where = f"in shards on {len(workers)} workers"
+        version = self._kept.course.step
+        return [OpenWork(cut, self._descent, version, self._kept.state if version else None)]
+
+    def _go_whole(self, workers: int) -> None:
+        """Go on in client mode from what is kept."""
+        self._why = f"shards need two workers, and there are {workers}"
+        self._where = "whole, in the client"
+        self._phase, self._cut_of_parameters = "whole", None
+        self._training = self._whole = WholeParameters(self._descent, self._kept.course, self._kept.state)
+
+    def _note_lost(self, lost: Sequence[LostShards]) -> None:
+        """Open the shards again, from what is kept."""
+        self._shunned.update(each.address for each in lost if each.is_silent)
+        self._phase, self._last = "open", None
+        self._tries += 1
+        if self._tries > TRIES:
+            each = lost[0]
+            raise ClusterError(
+                f"the parameters in shards were lost {self._tries} times in a row, the last time at "
+                f"{each.address}: {each.why}; see whether the workers reach each other, or train with "
+                "parameters='client'"
+            )
+
+    # Passes.
+
+    def _iterate_works(self, cut: ShardMap) -> list[Work]:
+        pieces, each = self._trained * self._cut, self._per_sender
+        course = self._course
+        return [
+            IterateWork(
+                self._job,
+                cut,
+                course.step,
+                sender,
+                course.pace,
+                self._source(first // self._cut, -(-min(first + each, pieces) // self._cut)),
+                self._cut,
+                first,
+                min(first + each, pieces),
+            )
+            for sender, first in enumerate(range(0, pieces, each))
+        ]
+
+    def _stepped(self, step: Step, values: Sequence[Any], core_seconds: float) -> StepReport:
+        self._step_seconds = time.monotonic() - self._begun_seconds
+        totals = in_pairs([part.totals for part in values], add_sums)
+        self._course = self._descent.judge(self._course, totals, values[0].penalty)
+        if self._course.step <= self.passes:  # it is made again
+            return _without_pass(step, core_seconds)
+        self._tries = 0
+        if self._course.is_final:
+            self._phase, self._last = "fetch", core_seconds
+            return _without_pass(step, 0.0)
+        if self._is_time_to_keep():
+            self._phase = "fetch"
+        return self._passed(step, core_seconds)
+
+    def _is_time_to_keep(self) -> bool:
+        least_seconds = max(KEEP_SECONDS, self._fetch_seconds / KEEP_SHARE)
+        return self.latest is None or time.monotonic() - self._kept_seconds > least_seconds
+
+    def _fetched(self, step: Step, state: ShardState, core_seconds: float) -> StepReport:
+        """Take over the state that was fetched: of the last pass, or to go on from when shards are lost."""
+        self._phase = "step"
+        self._take_model(state)
+        if (last := self._last) is not None:
+            self._phase = "whole"  # nothing is left to fetch
+            return self._passed(step, last + core_seconds)
+        self._kept = _Kept(self._course, state)
+        self._kept_seconds = time.monotonic()
+        self._fetch_seconds = self._kept_seconds - self._begun_seconds
+        return _without_pass(step, core_seconds)
+
+    def _passed(self, step: Step, core_seconds: float) -> StepReport:
+        self.passes += 1
+        course = self._course
+        progress = self._progress.update(course.loss)
+        return StepReport(step.index, course.loss, None, core_seconds, course.is_final, progress)
+
+    def _take_model(self, state: ShardState) -> None:
+        assert self._profile is not None
+        self.latest = BestModel(self._job, self._profile, self._descent.model(state[0]))
+
+    def _fetch_last(self, cut: ShardMap) -> None:
+        """Fetch the model of the last pass, or the one after it where a step more was made."""
+        limit_seconds = LAST_SECONDS + cut.byte_count / LAST_BYTES_PER_SECOND
+        for version in (self.passes - 1, self.passes):
+            found = _ask_aside(self._executor, f"{self.id}-{version}", FetchWork(cut, version), limit_seconds)
+            if isinstance(found, tuple):
+                self._take_model(found)
+                return
+            if found is None:  # there is no cluster any more
+                break
+        warnings.warn(
+            f"the parameters of the last of {self.passes} passes are lost with their workers; the model is "
+            f"that before pass {self._kept.course.step + 1}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _without_pass(step: Step, core_seconds: float) -> StepReport:
+    """Return the report of a step that gives no loss."""
+    return StepReport(step.index, math.inf, None, core_seconds, False)
+
+
+def _ask_aside(executor: Executor, job_id: str, work: Work, limit_seconds: float) -> Any:
+    """Return what a task of its own gives, for a run that has left already. None: there is no answer."""
+    answers: SimpleQueue[TaskResult] = SimpleQueue()
+    try:
+        executor.enter(JobDescription(job_id))
+        executor.submit([Task(TaskKey(job_id, 0, 0), work)], answers.put)
+        result = answers.get(timeout=limit_seconds)
+    except (ClusterError, Empty):
+        return None
+    finally:
+        executor.cancel(job_id)
+    return result.value if result.error is None else None

@@ -1,0 +1,151 @@
+"""The tasks of a run whose parameters lie in shards: open them, make a step, fetch them, drop them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from relaqs_engine.errors import DataError
+
+from relaqs.executors.peers import PeerForgotError, PeerLostError
+from relaqs.training.passes import PartitionSource, PassWork
+from relaqs.training.protocol import TrainingJob
+from relaqs.training.rows import Sums
+from relaqs.training.sharded.holder import ShardHolder
+from relaqs.training.sharded.protocol import ShardedDescent, ShardState
+from relaqs.training.sharded.shards import ShardMap
+
+Heard = TypeVar("Heard")
+Saying = ParamSpec("Saying")
+
+
+def call_holder(
+    ask: Callable[Concatenate[ShardHolder, Saying], Coroutine[Any, Any, Heard]],
+    *arguments: Saying.args,
+    **named: Saying.kwargs,
+) -> Heard:
+    """Return what the holder of the worker answers whose thread calls. Raises PeerLostError as it does."""
+    from relaqs.executors.dask.peer_agent import peer_agent_here
+
+    agent = peer_agent_here()
+    return agent.call(ask, agent.service(ShardHolder), *arguments, **named)
+
+
+@dataclass(frozen=True, slots=True)
+class LostShards:
+    """What a task gives that could not go on.
+
+    Attributes:
+        address: of the owner at fault.
+        why: for people.
+        is_silent: whether it did not answer. False: it does not have what it was asked for.
+    """
+
+    address: str
+    why: str
+    is_silent: bool
+
+    @classmethod
+    def of(cls, error: PeerLostError) -> LostShards:
+        return cls(error.address, error.why, not isinstance(error, PeerForgotError))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Gives all owners their shards. Returns None, or `LostShards`. state: None for the first one."""
+
+    cut: ShardMap
+    descent: ShardedDescent
+    version: int
+    state: ShardState | None
+
+    def run(self, owner: str) -> LostShards | None:
+        try:
+            call_holder(ShardHolder.open, self.cut, self.descent, self.version, self.state)
+        except PeerLostError as error:
+            return LostShards.of(error)
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class StepPart:
+    """What one task of a step tells the driver. The gradient is at the owners.
+
+    Attributes:
+        totals: the other sums over its rows.
+        penalty: what the loss has beside sums over rows, where the task was to say it.
+        reads: how many partitions were read.
+    """
+
+    totals: Sums
+    penalty: float
+    reads: int
+
+
+@dataclass(frozen=True, slots=True)
+class IterateWork:
+    """PULL, COMP and PUSH over some pieces. Returns a `StepPart` or `LostShards`.
+
+    It may run twice, on any worker: what was sent already changes nothing.
+
+    Attributes:
+        job: computes the sums.
+        cut: where the parameters are.
+        version: of the parameters.
+        sender: the position of these pieces among those of the step's tasks.
+        pace: what the owners are told for the update.
+        source, pieces_cut, first, end: the pieces, as `PassWork` has them.
+    """
+
+    job: TrainingJob
+    cut: ShardMap
+    version: int
+    sender: int
+    pace: tuple[float, ...]
+    source: PartitionSource
+    pieces_cut: int
+    first: int
+    end: int
+
+    def run(self, owner: str) -> StepPart | LostShards:
+        try:
+            pulled = call_holder(ShardHolder.pull, self.cut, self.version)
+            model = pulled.descent.model(pulled.values)
+            work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
+            summed = work.run(owner)
+            gradient, totals = summed.sums[0], summed.sums[1:]
+            if gradient.shape != pulled.values.shape:
+                raise DataError(
+                    f"the first of the arrays that {type(self.job).__name__}.partial() returns has the shape "
+                    f"{gradient.shape}, the parameters have {pulled.values.shape}; they must be the same"
+                )
+            penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
+            call_holder(ShardHolder.push, self.cut, self.version, self.sender, gradient, self.pace)
+        except PeerLostError as error:
+            return LostShards.of(error)
+        return StepPart(totals, penalty, summed.reads)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchWork:
+    """Returns a version's state of all rows, or `LostShards`."""
+
+    cut: ShardMap
+    version: int
+
+    def run(self, owner: str) -> ShardState | LostShards:
+        try:
+            return call_holder(ShardHolder.fetch, self.cut, self.version)
+        except PeerLostError as error:
+            return LostShards.of(error)
+
+
+@dataclass(frozen=True, slots=True)
+class DropWork:
+    """Lets all owners forget a run."""
+
+    cut: ShardMap
+
+    def run(self, owner: str) -> None:
+        call_holder(ShardHolder.drop, self.cut)

@@ -1,0 +1,240 @@
+"""Parameters in shards on the processes of a Dask cluster: the same bits, with deaths and delays too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from distributed import Client, LocalCluster, Worker
+
+import relaqs.training.sharded.shard_job
+from relaqs import ArgumentError, connect, shuffle
+from relaqs.executors.dask.peer_agent import PeerAgent
+from relaqs.training import Lasso, SoftmaxRegression, TrainingRun
+from relaqs.training.sharded.holder import ShardHolder
+from relaqs.training.sharded.worth import ShardWorth
+from tests.relaqs.executors.clusters import LONG_SECONDS, eventually
+
+STEPS = 25
+FEATURES, CLASSES = 63, 300  # a model of 154 KB, whose rows two workers share evenly
+DIGITS = SoftmaxRegression("SELECT * FROM digits", "y", strength=0.01)
+WIDE = SoftmaxRegression("SELECT * FROM wide", "y", strength=0.01)
+DIABETES = Lasso("SELECT * FROM diabetes", "y", alpha=0.1)
+
+
+@pytest.fixture(scope="module")
+def warehouse(training_warehouse: Path) -> Path:
+    """The tables of training, and `wide`, whose model is large beside what else is sent."""
+    draws = np.random.default_rng(0)
+    features = draws.standard_normal((CLASSES * 2, FEATURES))
+    columns = {f"x{i}": features[:, i] for i in range(FEATURES)}
+    table = pa.table({**columns, "y": np.arange(CLASSES * 2) % CLASSES})
+    shuffle(table, training_warehouse / "wide", partitions=8, force=True)
+    return training_warehouse
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with LocalCluster(**options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=LONG_SECONDS)
+        yield client
+
+
+@pytest.fixture(scope="module")
+def whole(warehouse: Path) -> tuple[tuple[float, ...], Any]:
+    """The losses and weights of client mode, in one process."""
+    with connect(warehouse, threads=2) as db:
+        run = db.train(DIGITS, max_steps=STEPS)
+        return run.losses if run.wait() else (), run.result().coef_
+
+
+def runs_of(dask_worker: Worker) -> tuple[str, ...]:
+    """Return the runs of which a worker has shards."""
+    agent = dask_worker.plugins.get(PeerAgent.name)
+    assert isinstance(agent, PeerAgent)
+    services = [each for each in agent.services if isinstance(each, ShardHolder)]
+    return services[0].runs if services else ()
+
+
+def sent_of(dask_worker: Worker) -> tuple[int, int]:
+    """Return the bytes that a worker has sent to others, and those of arrays among them."""
+    agent = dask_worker.plugins.get(PeerAgent.name)
+    return (agent.sent_bytes, agent.array_bytes) if isinstance(agent, PeerAgent) else (0, 0)
+
+
+def assert_nothing_is_left(client: Client) -> None:
+    eventually(lambda: not any(client.run(runs_of).values()))
+
+
+def after_passes(run: TrainingRun, passes: int) -> None:
+    while len(run.losses) < passes:
+        assert not run.wait(0.01), run.runner.error
+
+
+def test_shards_give_the_bits_of_client_mode(
+    client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any]
+) -> None:
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(DIGITS, parameters="sharded", max_steps=STEPS)
+        model = run.result(timeout=LONG_SECONDS)
+        assert run.explain() == "parameters: in shards on 2 workers\nwhy: the caller asks for it"
+        assert run.losses == whole[0]
+        assert np.array_equal(model.coef_, whole[1])
+        assert_nothing_is_left(client)
+
+
+@pytest.mark.slow
+def test_a_run_that_converges_gives_the_model_of_its_last_pass(client: Client, warehouse: Path) -> None:
+    with connect(warehouse, threads=2) as db:
+        oracle = db.train(DIABETES)
+        weights = oracle.result().coef_
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(DIABETES, parameters="sharded")
+        model = run.result(timeout=LONG_SECONDS)
+        assert run.state == "converged"
+        assert run.losses == oracle.losses
+        assert np.array_equal(model.coef_, weights)
+        assert_nothing_is_left(client)
+
+
+def test_what_goes_over_the_wire_is_what_must(
+    client: Client, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parameters go to each worker once a step, and the sums of each task go back. Half of both stays."""
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "KEEP_SECONDS", 1e9)
+    with connect(warehouse, cluster=client) as db:
+        db.train(DIABETES, parameters="sharded", max_steps=1).result(timeout=LONG_SECONDS)  # agents are there
+        before = client.run(sent_of)
+        run = db.train(WIDE, parameters="sharded", max_steps=STEPS)
+        run.result(timeout=LONG_SECONDS)
+        after = client.run(sent_of)
+    wire, arrays = (sum(after[w][i] - before[w][i] for w in after) for i in (0, 1))
+    model = 8 * (FEATURES + 1) * CLASSES
+    assert arrays <= wire <= 1.02 * arrays
+    fetched = 3 * model  # two arrays of state to keep after the first pass, and again at the end
+    assert STEPS * model <= arrays <= 2 * STEPS * model + fetched
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_loses_nothing(
+    client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any]
+) -> None:
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(DIGITS, parameters="sharded", max_steps=STEPS)
+        after_passes(run, 5)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        model = run.result(timeout=2 * LONG_SECONDS)
+        assert len(run.losses) == STEPS
+        assert run.losses == whole[0]
+        assert np.array_equal(model.coef_, whole[1])
+        client.wait_for_workers(2, timeout=LONG_SECONDS)
+        assert_nothing_is_left(client)
+
+
+@pytest.mark.slow
+def test_two_jobs_and_late_messages_change_no_bit(
+    client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any]
+) -> None:
+    client.run(delay_letters)
+    try:
+        with connect(warehouse, cluster=client) as db:
+            runs = [db.train(DIGITS, parameters="sharded", max_steps=STEPS) for _ in range(2)]
+            for run in runs:
+                assert np.array_equal(run.result(timeout=2 * LONG_SECONDS).coef_, whole[1])
+                assert run.losses == whole[0]
+    finally:
+        client.run(deliver_at_once)
+
+
+def delay_letters(dask_worker: Worker) -> None:
+    """Let each letter that a worker sends come late, by a seed."""
+    import asyncio
+    import random
+
+    agent: Any = dask_worker.plugins[PeerAgent.name]
+    draws = random.Random(dask_worker.address)
+    send = agent.send
+
+    async def send_late(*letter: Any) -> Any:
+        await asyncio.sleep(draws.uniform(0, 0.01))
+        return await send(*letter)
+
+    agent.send = send_late
+
+
+def deliver_at_once(dask_worker: Worker) -> None:
+    agent: Any = dask_worker.plugins[PeerAgent.name]
+    del agent.send
+
+
+@pytest.mark.slow
+def test_auto_opens_shards_once_they_pay(
+    client: Client,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(DIGITS, max_steps=3)
+        run.result(timeout=LONG_SECONDS)
+        assert run.explain() == (
+            "parameters: whole, in the client\nwhy: all workers are on one host, where sending is computing"
+        )
+        monkeypatch.setattr(
+            relaqs.training.sharded.shard_job, "worth_of", lambda *facts: ShardWorth(True, "they pay")
+        )
+        run = db.train(DIGITS, max_steps=STEPS)
+        model = run.result(timeout=LONG_SECONDS)
+        assert run.explain() == "parameters: in shards on 2 workers\nwhy: they pay"
+        assert run.losses == whole[0]
+        assert np.array_equal(model.coef_, whole[1])
+
+
+def test_accuracy_is_refused_before_a_worker_starts(client: Client, warehouse: Path) -> None:
+    with connect(warehouse, cluster=client) as db:
+        with pytest.raises(ArgumentError, match="accuracy is measured with whole parameters only"):
+            db.train(DIGITS, parameters="sharded", accuracy=0.9)
+        assert db.status().jobs == ()
+
+
+TRAIN_FOR_EVER = """
+import sys
+import relaqs
+import relaqs.training.sharded.shard_job
+from relaqs.training import SoftmaxRegression
+
+relaqs.training.sharded.shard_job.IDLE_SECONDS = 1.0
+relaqs.training.sharded.shard_job.IDLE_PASSES = 0.0
+db = relaqs.connect(sys.argv[1], cluster=sys.argv[2])
+job = SoftmaxRegression("SELECT * FROM digits", "y", tolerance=1e-300)
+for step in db.train(job, parameters="sharded"):
+    print("a pass", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_client_that_dies_leaves_nothing(cluster: LocalCluster, client: Client, warehouse: Path) -> None:
+    command = [sys.executable, "-c", TRAIN_FOR_EVER, str(warehouse), cluster.scheduler_address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+        assert trainer.stdout is not None
+        assert trainer.stdout.readline() == b"a pass\n"
+        assert any(client.run(runs_of).values())
+        trainer.kill()
+    assert_nothing_is_left(client)
+    with connect(warehouse, cluster=client) as db:
+        eventually(lambda: db.status().jobs == ())
