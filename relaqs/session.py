@@ -448,8 +448,8 @@ class Session(PacesLoops):
                 are too few cores.
             held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
                 pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
-            parts: of a `TorchModule`: how many stages it is cut into, or a `ModelParts`. On a cluster each one
-                is on a worker. They change no bit of the model.
+            parts: of a `TorchModule`: how many stages it is cut into, or a `ModelParts`. On a cluster each
+                part is on a worker. They change no bit of the model.
 
         Raises:
             SqlError: its SELECT is wrong.

@@ -63,7 +63,7 @@ class _StoppedError(Exception):
 
 
 @dataclass(slots=True)
-class _Answers:
+class _SlotAnswers:
     """What the slots have said of some tasks, each sent to one of them."""
 
     slots: tuple[str, ...]
@@ -355,7 +355,7 @@ class PartCarrier(Carrier):
 
     # Turns.
 
-    def _turned(self, turn: PartTurn) -> _Answers | None:
+    def _turned(self, turn: PartTurn) -> _SlotAnswers | None:
         """Return what the slots say of a turn. None: a slot was lost before it began."""
         membership = self._membership
         assert membership is not None
@@ -382,7 +382,7 @@ class PartCarrier(Carrier):
 
         return self._asked(slots, work, math.inf)
 
-    def _taken(self, turn: PartTurn, answers: _Answers) -> PartStepsMade:
+    def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
         told: list[Any] = [result.value for result in answers.results.values()]
         self._held_step = turn.steps[-1].step + 1
         states: dict[int, Any] = {}
@@ -392,12 +392,12 @@ class PartCarrier(Carrier):
         seconds = max(each.seconds for each in told)
         return turn.made(states, losses, sum(each.reads for each in told), seconds)
 
-    def _asked(self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float) -> _Answers:
+    def _asked(self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float) -> _SlotAnswers:
         """Send a task to each slot, and return what they say.
 
         Those that have not answered some seconds after another was lost, or told of it, are given up.
         """
-        answers = _Answers(slots)
+        answers = _SlotAnswers(slots)
         for slot in slots:
             self._send(slot, work(slot), self._taker(answers, slot))
 
@@ -411,7 +411,7 @@ class PartCarrier(Carrier):
             self._wait(lambda: is_over() or self._left_out >= answers.missing, GRACE_SECONDS)
         return answers
 
-    def _taker(self, answers: _Answers, slot: str) -> Done:
+    def _taker(self, answers: _SlotAnswers, slot: str) -> Done:
         def take(result: TaskResult) -> None:
             self._post(lambda: answers.results.update({slot: result}))
 

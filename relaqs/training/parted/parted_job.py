@@ -171,7 +171,7 @@ def model_cut(job: MiniBatchTraining, parts: ModelParts, rule: BatchRule) -> Mod
     if cut.replicas > pieces:
         few = "one piece" if pieces == 1 else f"{pieces} pieces"
         raise ArgumentError(
-            f"replicas is {cut.replicas}, but a step of {rows} rows is {few} of {piece_rows} rows; give fewer, "
-            f"or batch={cut.replicas * piece_rows}"
+            f"replicas is {cut.replicas}, but a step of {rows} rows is {few} of {piece_rows} rows; give "
+            f"fewer, or batch={cut.replicas * piece_rows}"
         )
     return cut

@@ -29,7 +29,8 @@ DEEP = TorchModule(
     start_rows=32,
     passes_most=1,
 )
-BATCH_ROWS = 160  # five pieces
+LARGER = replace(DEEP, start_rows=64)
+BATCH_ROWS = 320  # five pieces
 
 
 def numbers(run: TrainingRun) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def numbers(run: TrainingRun) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def whole(db: Session) -> TrainingRun:
     """The model that is not cut."""
-    run = db.train(DEEP, batch=BATCH_ROWS)
+    run = db.train(LARGER, batch=BATCH_ROWS)
     run.wait()
     return run
 
@@ -50,7 +51,7 @@ def whole(db: Session) -> TrainingRun:
 )
 def test_parts_change_no_bit(db: Session, whole: TrainingRun, parts: int | ModelParts) -> None:
     """It has dropout in two stages, batch norms, and a layer that changes what it gets."""
-    cut = db.train(DEEP, batch=BATCH_ROWS, parts=parts)
+    cut = db.train(LARGER, batch=BATCH_ROWS, parts=parts)
     found, wanted = numbers(cut), numbers(whole)
     assert found.keys() == wanted.keys()
     assert all(torch.equal(found[name], wanted[name]) for name in wanted)
