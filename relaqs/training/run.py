@@ -445,7 +445,7 @@ class TrainingRun(Handle[TrainingStep]):
         >>> run.move(0, 0, "tcp://10.0.0.7:4711")
         Traceback (most recent call last):
         ...
-        relaqs_engine.errors.ArgumentError: stage is 0, but the model is not cut; train it with parts=
+        relaqs.arguments.ArgumentError: stage is 0, but the model is not cut; train it with parts=
         """
         job = self._progress.job
         if not isinstance(job, JobInParts):

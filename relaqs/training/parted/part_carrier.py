@@ -206,7 +206,6 @@ class PartCarrier(Carrier):
 
     def _take_given(self, part: Part, worker: str) -> None:
         self._given[part] = worker
-        self._slot_of.pop(part, None)
 
     def _stop(self) -> None:
         self._has_stopped = True
@@ -277,16 +276,13 @@ class PartCarrier(Carrier):
             if answers is not None:
                 self._left_out |= answers.missing | answers.lost
             self._membership, self._looked_seconds = None, -math.inf
-        raise ClusterError(
-            f"a worker with parts of the model was lost {LOSSES_MOST} times in a row at step "
-            f"{turn.steps[0].step}; see the workers' logs: a part may need more memory than they have"
-        )
+        raise ClusterError(_lost_again(turn))
 
     # Where parts are.
 
     def _settle(self, turn: PartTurn) -> None:
-        """Have a place for each part, and what it needs there."""
-        while True:
+        """Have a place for each part, and what it needs there. Raises ClusterError."""
+        for _ in range(LOSSES_MOST):
             slot_of = self._places(turn)
             if self._membership is not None and slot_of == self._slot_of:
                 return
@@ -294,6 +290,8 @@ class PartCarrier(Carrier):
             if (addresses := self._prepared(turn, slots, slot_of)) is not None:
                 break
             self._looked_seconds = -math.inf
+        else:
+            raise ClusterError(_lost_again(turn))
         self._slot_of = slot_of
         self._generation += 1
         self._held_step = -1
@@ -311,7 +309,7 @@ class PartCarrier(Carrier):
         present = {part: slot for part, slot in self._slot_of.items() if slot in slots}
         for part, worker in sorted(self._given.items()):
             own = [slot for slot in slots if worker_of(slot) == worker]
-            if part not in present and own:
+            if own and present.get(part) not in own:
                 used = [*present.values()]
                 present[part] = min(own, key=lambda slot: (used.count(slot), slot))
         cut = turn.recipe.cut
@@ -435,6 +433,13 @@ class PartCarrier(Carrier):
         except ClusterError:
             return  # the session is closed: the slots are freed after a while
         self._leases.lease(self._job_id, ())
+
+
+def _lost_again(turn: PartTurn) -> str:
+    return (
+        f"a worker with parts of the model was lost {LOSSES_MOST} times in a row at step "
+        f"{turn.steps[0].step}; see the workers' logs: a part may need more memory than they have"
+    )
 
 
 def _is_loss(error: BaseException | None) -> bool:

@@ -24,7 +24,7 @@ from relaqs.training.one_thread import one_thread
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.mail import SocketMail, met
 from relaqs.training.parted.part_step import PartsHere
-from relaqs.training.parted.torch_stages import TorchStage
+from relaqs.training.parted.torch_stages import TorchStage, layer_sizes
 from relaqs.training.passes import PartitionSource
 
 MEETING_SECONDS = 5.0  # for all places of a generation to be there
@@ -116,6 +116,7 @@ class PreparePartsWork:
 
     def run(self, owner: str) -> RankAddress:
         if (host := PART_HOSTS.get(self.run_name, self.slot)) is None:
+            layer_sizes(self.recipe.job)  # imports what the first step needs
             host = PART_HOSTS.put(self.run_name, PartHost(self.slot, self.recipe, owner))
         if self.reads:
             with host.lock:

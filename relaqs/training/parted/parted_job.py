@@ -61,7 +61,7 @@ class PartedJob(StepJob):
 
     @property
     def tasks_most(self) -> int:
-        return len(self._cut.parts)
+        return 1 if self._carrier is None else len(self._cut.parts)
 
     @property
     def placement(self) -> tuple[PlacedPart, ...]:

@@ -49,7 +49,7 @@ def db(client: Client, training_warehouse: Path) -> Iterator[Session]:
     client.wait_for_workers(WORKERS, timeout=LONG_SECONDS)
     with connect(training_warehouse, cluster=client) as session:
         yield session
-    assert set(client.run(parts_held).values()) == {0}, "parts are left behind"
+    eventually(lambda: set(client.run(parts_held).values()) == {0})
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +127,28 @@ def test_a_worker_that_is_killed_costs_no_bit(db: Session, client: Client, train
         eventually(lambda: len(run.steps) > passes + 1)
     assert run.wait(LONG_SECONDS)
     assert as_in_one_piece(run, training_warehouse)
+
+
+def test_all_workers_are_killed_at_once(db: Session, client: Client, training_warehouse: Path) -> None:
+    with db.train(ENDLESS, batch=BATCH_ROWS, parts=ModelParts(2, replicas=3)) as run:
+        eventually(lambda: run.steps)
+        for process in client.run(os.getpid).values():
+            os.kill(process, signal.SIGKILL)
+        passes = len(run.steps)
+        eventually(lambda: len(run.steps) > passes + 1)
+    assert run.wait(LONG_SECONDS)
+    assert as_in_one_piece(run, training_warehouse)
+
+
+def test_a_module_that_workers_lack_is_named(
+    db: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("from torch import nn", "def net():", "    return nn.Sequential(nn.Linear(64, 10))")
+    (tmp_path / "only_here.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    run = db.train(replace(DEEP, module="only_here:net"), parts=1)
+    with pytest.raises(ArgumentError, match="module is 'only_here:net', which cannot be imported here"):
+        run.result(timeout=LONG_SECONDS)
 
 
 def test_two_runs_in_parts_and_a_query_share_the_workers(
