@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from relaqs.queries.background_layout import LayoutProgress
     from relaqs.training.elastic.protocol import MiniBatchTraining
     from relaqs.training.goals import StopWord
+    from relaqs.training.parted.cut import ModelParts
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
     from relaqs.training.sharded.choice import ParametersWord
@@ -423,6 +424,7 @@ class Session(PacesLoops):
         stop: StopWord = "iterations",
         may_stop: Sequence[StopWord] = (),
         held_out: float | None = None,
+        parts: int | ModelParts | None = None,
     ) -> TrainingRun:
         """Start training a model on the rows of the job's SELECT, and return its handle at once.
 
@@ -450,6 +452,8 @@ class Session(PacesLoops):
                 are too few cores.
             held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
                 pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
+            parts: of a `TorchModule`: how many stages it is cut into, or a `ModelParts`. On a cluster each
+                part is on a worker. They change no bit of the model.
 
         Raises:
             SqlError: its SELECT is wrong.
@@ -473,7 +477,16 @@ class Session(PacesLoops):
         options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels, goals)
         plan, databases = planned_rows(job, self), self._databases.tasks
         run = training_run(
-            job, plan, self._catalog, databases, self._executor, options, self._running, batch, parameters
+            job,
+            plan,
+            self._catalog,
+            databases,
+            self._executor,
+            options,
+            self._running,
+            batch,
+            parameters,
+            parts,
         )
         run.start()
         return run

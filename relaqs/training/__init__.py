@@ -26,6 +26,7 @@ from relaqs.training.elastic.replay import replay
 from relaqs.training.elastic.settings import MiniBatches
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.torch_module import TorchModule
+from relaqs.training.parted.cut import ModelParts, PlacedPart
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, Iteration, SizedPieces, TellsClasses, Training, TrainingJob
 from relaqs.training.registry import ALGORITHMS, make_training_job
@@ -51,8 +52,10 @@ __all__ = [
     "MiniBatchPerceptron",
     "MiniBatchTraining",
     "MiniBatches",
+    "ModelParts",
     "OnlineTopics",
     "Perceptron",
+    "PlacedPart",
     "PolynomialSVM",
     "Profile",
     "Rescale",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from relaqs_engine.errors import DataError
@@ -188,16 +188,38 @@ def in_pairs(values: Iterable[Value], combine: Callable[[Value, Value], Value]) 
 
     It holds no more values at a time than the tree is deep.
     """
-    waiting: list[tuple[int, Value]] = []  # whole subtrees and how many values they have, falling
+    tree = PairTree(combine)
     for value in values:
+        tree.add(value)
+    return tree.total()
+
+
+class PairTree(Generic[Value]):
+    """Combines values in pairs as they come, in their order. See `in_pairs`.
+
+    >>> tree = PairTree(lambda one, other: f"({one} {other})")
+    >>> for value in "012":
+    ...     tree.add(value)
+    >>> tree.total()
+    '((0 1) 2)'
+    """
+
+    def __init__(self, combine: Callable[[Value, Value], Value]) -> None:
+        self._combine = combine
+        self._waiting: list[tuple[int, Value]] = []  # whole subtrees and how many values they have, falling
+
+    def add(self, value: Value) -> None:
         size = 1
-        while waiting and waiting[-1][0] == size:
-            size, value = 2 * size, combine(waiting.pop()[1], value)
-        waiting.append((size, value))
-    _, total = waiting.pop()
-    while waiting:
-        total = combine(waiting.pop()[1], total)
-    return total
+        while self._waiting and self._waiting[-1][0] == size:
+            size, value = 2 * size, self._combine(self._waiting.pop()[1], value)
+        self._waiting.append((size, value))
+
+    def total(self) -> Value:
+        """Return all values combined. There must be one at least."""
+        _, total = self._waiting.pop()
+        while self._waiting:
+            total = self._combine(self._waiting.pop()[1], total)
+        return total
 
 
 def add_sums(one: Sums, other: Sums) -> Sums:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.arguments import check_loss, check_priority, check_seconds
+from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
@@ -25,6 +25,7 @@ from relaqs.training.arguments import check_count
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.goals import TrainingGoals
+from relaqs.training.parted.cut import PlacedPart
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
 
@@ -121,6 +122,16 @@ class ModelJob(Job, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class JobInParts(Protocol):
+    """A job whose model is cut into parts."""
+
+    @property
+    def placement(self) -> tuple[PlacedPart, ...]: ...
+
+    def move(self, stage: int, replica: int, worker: str) -> None: ...
 
 
 class TrainingListener(RunListener[TrainingStep]):
@@ -404,6 +415,46 @@ class TrainingRun(Handle[TrainingStep]):
         ()
         """
         return self._progress.job.rescales
+
+    @property
+    def placement(self) -> tuple[PlacedPart, ...]:
+        """Where each part of the model is, by stage and replica. Empty where it is not cut or placed.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import MiniBatchLinear
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
+        >>> run.placement
+        ()
+        """
+        job = self._progress.job
+        return job.placement if isinstance(job, JobInParts) else ()
+
+    def move(self, stage: int, replica: int, worker: str) -> None:
+        """Let a part of the model go on at another worker, after the step in hand.
+
+        It changes no bit of the model.
+
+        Raises:
+            ArgumentError: the model is not cut, or there is no such part or worker.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import MiniBatchLinear
+        >>> points = duckdb.sql("SELECT x / 1000 AS x, x > 500 AS late FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(MiniBatchLinear("SELECT x, late FROM points", target="late"), max_steps=1)
+        >>> run.move(0, 0, "tcp://10.0.0.7:4711")
+        Traceback (most recent call last):
+        ...
+        relaqs.arguments.ArgumentError: stage is 0, but the model is not cut; train it with parts=
+        """
+        job = self._progress.job
+        if not isinstance(job, JobInParts):
+            raise ArgumentError(f"stage is {stage}, but the model is not cut; train it with parts=")
+        job.move(stage, replica, worker)
 
     @property
     def journal(self) -> Journal | None:

@@ -24,6 +24,8 @@ from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.run_book import check_start_rows
 from relaqs.training.elastic.step_job import StepJob
 from relaqs.training.loss_job import LossJob
+from relaqs.training.parted.cut import ModelParts
+from relaqs.training.parted.parted_job import parted_job
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet, training_set
 from relaqs.training.run import ModelJob, TrainingOptions, TrainingRun
@@ -48,6 +50,7 @@ def training_run(
     running: RunningJobs,
     batch: Batch,
     parameters: ParametersWord = "auto",
+    parts: int | ModelParts | None = None,
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
@@ -56,6 +59,7 @@ def training_run(
         running: the jobs of the session.
         batch: how many rows a mini-batch has.
         parameters: where they are: see `Session.train`.
+        parts: into which the model is cut. None: it is not.
 
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
@@ -64,7 +68,7 @@ def training_run(
     limit_bytes()  # a wrong one is said now, and not once memory is full
     data = training_set(plan, catalog, config, job.target)
     held_out = options.goals.held_out_of(job, len(data.reads))
-    model_job, executor = _model_job(job, data, config, batch, executor, held_out, parameters)
+    model_job, executor = _model_job(job, data, config, batch, executor, held_out, parameters, parts)
     return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
 
 
@@ -76,6 +80,7 @@ def _model_job(
     executor: Executor,
     held_out: int,
     parameters: ParametersWord,
+    parts: int | ModelParts | None,
 ) -> tuple[ModelJob, Executor]:
     """Return the job, and where it runs. On a cluster a gang makes the steps; a replay needs none."""
     id, budget_bytes = uuid.uuid4().hex[:12], int(config.memory_limit_bytes * KEPT_SHARE)
@@ -85,6 +90,8 @@ def _model_job(
                 f"batch is {batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, or "
                 "train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
             )
+        if parts is not None:
+            raise ArgumentError(f"parts is {parts!r}, but {type(job).__name__} cannot be cut; leave it out")
         if parameters != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
             is_forced = parameters == "sharded"
             sharded = ShardJob(id, job, data, executor, budget_bytes=budget_bytes, is_forced=is_forced)
@@ -92,6 +99,9 @@ def _model_job(
         return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out), executor
     check_start_rows(job, sum(read.row_count for read in data.reads))
     rule = _rule(job, batch)
+    if parts is not None:
+        parts = parts if isinstance(parts, ModelParts) else ModelParts(parts)
+        return parted_job(id, job, data, rule, parts, executor, budget_bytes=budget_bytes)
     if isinstance(batch, Journal) or not isinstance(executor, LeasesSlots):
         return StepJob(id, job, data, rule, budget_bytes=budget_bytes), executor
     carrier = GangCarrier(executor, executor)

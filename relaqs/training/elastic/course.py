@@ -125,18 +125,40 @@ def after(
     Raises DataError where the loss is no number.
     """
     *own, squares = sums
-    loss = float(own[0])
-    if not np.isfinite(loss):
-        raise DataError(
-            f"the loss is {loss} at step {step.step} with a rate of {step.rate:.3g}; give a lower rate, "
-            "or scale the features in SQL"
-        )
+    loss = _checked(float(own[0]), step)
+    gradients = job.gradients(tuple(own))
+    noise = course.noise
+    if gradients:
+        noise = noise.after(gradients, float(squares), len(step.pieces), step.rows)
+    return advanced(
+        job, order, course, step, loss, job.update(course.state, tuple(own), step.rows, step.rate), noise
+    )
+
+
+def advanced(
+    job: MiniBatchTraining,
+    order: Order,
+    course: TrainingCourse,
+    step: MiniBatch,
+    loss: float,
+    state: Any,
+    noise: Noise,
+) -> TrainingCourse:
+    """Return the course after a step that somebody else has made.
+
+    Args:
+        loss: summed over the rows of the step.
+        state: after it.
+        noise: of the gradients, with those of the step.
+
+    Raises DataError where the loss is no number.
+    """
+    _checked(loss, step)
     pieces = course.pieces + len(step.pieces)
     is_over = pieces >= order.piece_count
-    gradients = job.gradients(tuple(own))
     same_pass = course.pieces > 0
     return TrainingCourse(
-        state=job.update(course.state, tuple(own), step.rows, step.rate),
+        state=state,
         batch_rows=step.batch_rows,
         step=course.step + 1,
         passes=course.passes + is_over,
@@ -147,7 +169,14 @@ def after(
         changed_passes=course.changed_passes if step.batch_rows == course.batch_rows else course.passes,
         loss_sum=loss + (course.loss_sum if same_pass else 0.0),
         loss_rows=step.rows + (course.loss_rows if same_pass else 0),
-        noise=course.noise.after(gradients, float(squares), len(step.pieces), step.rows)
-        if gradients
-        else course.noise,
+        noise=noise,
     )
+
+
+def _checked(loss: float, step: MiniBatch) -> float:
+    if not np.isfinite(loss):
+        raise DataError(
+            f"the loss is {loss} at step {step.step} with a rate of {step.rate:.3g}; give a lower rate, "
+            "or scale the features in SQL"
+        )
+    return loss

@@ -14,12 +14,12 @@ import hmac
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from relaqs.training.elastic.link import ExchangeBrokenError, PeerLink
-from relaqs.training.elastic.membership import Membership
+from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.passes import add_sums
 from relaqs.training.rows import Sums
 
@@ -137,7 +137,8 @@ def meet(
     Raises:
         ExchangeBrokenError: a peer did not come.
     """
-    meeting = _Meeting(membership, rank, listener, encryption, time.monotonic() + limit_seconds)
+    over_seconds = time.monotonic() + limit_seconds
+    meeting = Meeting(membership.ranks, membership.token, rank, listener, encryption, over_seconds)
     links: dict[int, PeerLink] = {}
     try:
         partners = partners_of(rank, membership.size)
@@ -164,27 +165,35 @@ def partners_of(rank: int, size: int) -> list[int]:
     return [rank ^ (1 << bit) for bit in range((size - 1).bit_length())]
 
 
-class _Meeting:
-    """The ranks of a generation find each other: those with the higher number call, the lower ones answer."""
+class Meeting:
+    """The ranks of a generation find each other: those with the higher number call, the lower ones answer.
+
+    Args:
+        ranks: their addresses.
+        token: only who says it belongs to the generation.
+        rank: which of them this one is.
+        deadline: for all of it, on the monotonic clock.
+    """
 
     def __init__(
         self,
-        membership: Membership,
+        ranks: Sequence[RankAddress],
+        token: str,
         rank: int,
         listener: socket.socket,
         encryption: Encryption | None,
         deadline: float,
     ) -> None:
-        self._membership = membership
+        self._ranks = ranks
         self._rank = rank
         self._listener = listener
         self._encryption = encryption
         self._deadline = deadline
-        self._token = membership.token.encode()
+        self._token = token.encode()
 
     def call(self, peer: int) -> socket.socket:
         """Return a connection to a peer that is, or will be, in the same meeting."""
-        there = self._membership.ranks[peer]
+        there = self._ranks[peer]
         while True:
             try:
                 return self._said(peer, socket.create_connection((there.host, there.port), self._left(peer)))

@@ -22,7 +22,7 @@ from relaqs_engine.errors import ClusterError
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Executor, Stoppable
 from relaqs.jobs.job import StepReport, Task, TaskResult
-from relaqs.jobs.status import ClusterStatus
+from relaqs.training.elastic.carrier import Carrier
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.elastic.gang_facts import GangFacts
@@ -71,7 +71,7 @@ class NoGangs:
     why: str
 
 
-class GangCarrier:
+class GangCarrier(Carrier):
     """An `Executor` for one run.
 
     Args:
@@ -80,7 +80,7 @@ class GangCarrier:
     """
 
     def __init__(self, cluster: Executor, leases: LeasesSlots) -> None:
-        self._cluster = cluster
+        super().__init__(cluster)
         self._leases = leases
         self._core_seconds = 0.0  # of turns, since the last pass
         self._made: dict[int, tuple[bytes, float]] = {}  # passes ahead: their courses and core-seconds
@@ -112,10 +112,6 @@ class GangCarrier:
 
     # What the runner asks.
 
-    @property
-    def capacity(self) -> int:
-        return self._cluster.capacity
-
     def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
         self._driver = driver
         self._cluster.enter(description, self)
@@ -126,18 +122,6 @@ class GangCarrier:
         else:
             self._cluster.submit(tasks, done)
 
-    def report(self, job_id: str, report: StepReport) -> None:
-        self._cluster.report(job_id, report)
-
-    def set_weight(self, job_id: str, weight: float) -> None:
-        self._cluster.set_weight(job_id, weight)
-
-    def set_target(self, job_id: str, target: float | None) -> None:
-        self._cluster.set_target(job_id, target)
-
-    def set_waiting(self, job_id: str, is_waiting: bool) -> None:
-        self._cluster.set_waiting(job_id, is_waiting)
-
     def cancel(self, job_id: str) -> None:
         with self._lock:
             self._has_stopped, self._wanted = True, None
@@ -145,15 +129,6 @@ class GangCarrier:
             self._gang.stop()
             self._gang.ends(PARTING_SECONDS)
         self._cluster.cancel(job_id)
-
-    def status(self) -> ClusterStatus:
-        return self._cluster.status()
-
-    def close(self) -> None:
-        """Do nothing: the cluster belongs to the session."""
-
-    def describe(self) -> str:
-        return self._cluster.describe()
 
     def _train(self, task: Task, asked: GangPass, done: Done) -> None:
         with self._lock:

@@ -51,18 +51,18 @@ class PeerLink:
 
     def send(self, value: object, limit_seconds: float) -> None:
         """Send a value. Raises ExchangeBrokenError."""
-        self._move(_packed(value), None, limit_seconds)
+        self._move(packed(value), None, limit_seconds)
 
     def receive(self, limit_seconds: float) -> Any:
         """Return the value that the peer sends. Raises ExchangeBrokenError."""
-        arriving = _Arriving()
+        arriving = Arriving()
         self._move(deque(), arriving, limit_seconds)
         return arriving.value()
 
     def swap(self, value: object, limit_seconds: float) -> Any:
         """Send a value and return the peer's, both at the same time. Raises ExchangeBrokenError."""
-        arriving = _Arriving()
-        self._move(_packed(value), arriving, limit_seconds)
+        arriving = Arriving()
+        self._move(packed(value), arriving, limit_seconds)
         return arriving.value()
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class PeerLink:
         self._selector.close()
         self._socket.close()
 
-    def _move(self, leaving: deque[memoryview], arriving: _Arriving | None, limit_seconds: float) -> None:
+    def _move(self, leaving: deque[memoryview], arriving: Arriving | None, limit_seconds: float) -> None:
         deadline = time.monotonic() + limit_seconds
         try:
             while leaving or (arriving is not None and not arriving.is_complete):
@@ -100,7 +100,7 @@ class PeerLink:
             leaving[0] = leaving[0][count:]
         return True
 
-    def _came(self, arriving: _Arriving) -> bool:
+    def _came(self, arriving: Arriving) -> bool:
         try:
             count = self._socket.recv_into(arriving.room())
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -120,7 +120,7 @@ class PeerLink:
             raise TimeoutError("it said nothing in time")
 
 
-def _packed(value: object) -> deque[memoryview]:
+def packed(value: object) -> deque[memoryview]:
     """Return what goes over the wire: a count, then each part with its length before it."""
     buffers: list[pickle.PickleBuffer] = []
     head = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
@@ -129,7 +129,7 @@ def _packed(value: object) -> deque[memoryview]:
     return deque([memoryview(b"".join(small)), *(part for part in parts if len(part))])
 
 
-class _Arriving:
+class Arriving:
     """A message that comes in: first its count, then its lengths, then its parts."""
 
     def __init__(self) -> None:

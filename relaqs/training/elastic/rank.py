@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
@@ -360,24 +360,37 @@ class _Report:
         return StepsMade(first, np.array(rows, dtype=np.int64), np.array(rates), np.array(losses))
 
 
-class Ranks:
+class LivesHere(Protocol):
+    """What stays in a worker between turns."""
+
+    address: RankAddress
+    used_seconds: float
+
+    def is_idle_since(self, seconds: float) -> bool: ...
+    def close(self) -> None: ...
+
+
+Living = TypeVar("Living", bound=LivesHere)
+
+
+class Ranks(Generic[Living]):
     """The ranks that live in this process, by gang and slot. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._ranks: dict[tuple[str, str], Rank] = {}
+        self._ranks: dict[tuple[str, str], Living] = {}
         self._sweeper: threading.Timer | None = None
 
     def __len__(self) -> int:
         return len(self._ranks)
 
-    def get(self, gang: str, slot: str) -> Rank | None:
+    def get(self, gang: str, slot: str) -> Living | None:
         with self._lock:
             if (rank := self._ranks.get((gang, slot))) is not None:
                 rank.used_seconds = time.monotonic()
             return rank
 
-    def put(self, gang: str, rank: Rank) -> Rank:
+    def put(self, gang: str, rank: Living) -> Living:
         with self._lock:
             self._ranks[gang, rank.address.slot] = rank
             self._sweep_later()
@@ -428,4 +441,4 @@ def place_here() -> PlaceHere:
     return PlaceHere(here.host, socket.AF_INET6 if ":" in here.host else socket.AF_INET, encryption)
 
 
-RANKS = Ranks()
+RANKS: Ranks[Rank] = Ranks()

@@ -104,6 +104,11 @@ class RunBook:
         return self._rows[-1] if self._rows else self.job.start_rows
 
     @property
+    def feature_count(self) -> int:
+        assert self._profile is not None
+        return len(self._profile.names)
+
+    @property
     def held_out(self) -> range:
         """The partitions that are not trained on."""
         return range(len(self._data.reads) - self._held_out, len(self._data.reads))

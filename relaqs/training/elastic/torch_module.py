@@ -102,12 +102,12 @@ class TorchModule(MiniBatches):
         check_not_negative("momentum", self.momentum)
         check_not_negative("penalty", self.penalty)
         object.__setattr__(self, "module", _place(self.module))
-        module = _made(self.place)
+        module = made_module(self.place)
         if not any(True for _ in module.parameters()):
             raise ArgumentError(
                 f"module is {self.place!r}, which has no parameters; there is nothing to train"
             )
-        if self.start_rows == 1 and _normalises(module):
+        if self.start_rows == 1 and normalises(module):
             raise ArgumentError(
                 "start_rows is 1, and the module normalises batches, which needs two rows; give more rows"
             )
@@ -149,24 +149,24 @@ class TorchModule(MiniBatches):
         """Return the loss, its gradient for each parameter, and the buffers times the rows."""
         import torch
 
-        module = self._ready(state)
-        module.train(len(rows) > 1 or not _normalises(module))  # a lone row has no spread to normalise by
+        module = ready_module(self, state)
+        module.train(len(rows) > 1 or not normalises(module))  # a lone row has no spread to normalise by
         parameters = {name: each.detach().requires_grad_() for name, each in state.parameters.items()}
         numbers = {**parameters, **{name: each.clone() for name, each in state.buffers.items()}}
         features = torch.from_numpy(rows.features.astype(np.float32))
-        with _drawn(draw):
+        with drawn(draw):
             outputs = torch.func.functional_call(module, numbers, (features,))
-        loss = self._loss(outputs, self._wanted(state, rows))
+        loss = loss_of(self, outputs, wanted_of(self, state, rows))
         slopes = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
         gradients = [
             np.zeros(each.shape, np.float32) if slope is None else slope.numpy()
             for slope, each in zip(slopes, parameters.values(), strict=True)
         ]
-        kept = [len(rows) * _same_shape(name, numbers[name], each) for name, each in state.buffers.items()]
+        kept = [len(rows) * same_shape(name, numbers[name], each) for name, each in state.buffers.items()]
         return np.asarray(float(loss.detach())), *gradients, *kept
 
     def gradients(self, sums: Sums) -> Sums:
-        return sums[1 : 1 + len(list(_made(self.place).parameters()))]
+        return sums[1 : 1 + len(list(made_module(self.place).parameters()))]
 
     def update(self, state: TorchState, sums: Sums, rows: int, rate: float) -> TorchState:
         import torch
@@ -191,11 +191,11 @@ class TorchModule(MiniBatches):
     def evaluate(self, state: TorchState, rows: Rows) -> Sums:
         import torch
 
-        module = self._ready(state).eval()
+        module = ready_module(self, state).eval()
         with torch.no_grad():
             features = torch.from_numpy(rows.features.astype(np.float32))
             outputs = torch.func.functional_call(module, {**state.parameters, **state.buffers}, (features,))
-            loss = np.asarray(float(self._loss(outputs, self._wanted(state, rows))))
+            loss = np.asarray(float(loss_of(self, outputs, wanted_of(self, state, rows))))
         if state.classes is None:
             return (loss,)
         codes = class_codes(rows.target, state.classes)
@@ -210,42 +210,6 @@ class TorchModule(MiniBatches):
             module.classes_ = state.classes  # type: ignore[assignment]
         return module.eval()
 
-    def _ready(self, state: TorchState) -> torch.nn.Module:
-        """Return the module of this thread, which computes on one core."""
-        import torch
-
-        if torch.__version__ != state.version:
-            raise DataError(
-                f"torch is {torch.__version__} here, but {state.version} where training began; "
-                "install the same version on all machines"
-            )
-        if torch.get_num_threads() != 1:
-            torch.set_num_threads(1)
-        return _made(self.place)
-
-    def _wanted(self, state: TorchState, rows: Rows) -> torch.Tensor:
-        import torch
-
-        assert rows.target is not None
-        if state.classes is None:
-            return torch.as_tensor(rows.target.astype(np.float32))
-        codes = torch.as_tensor(class_codes(rows.target, state.classes))
-        return codes if self.loss == "cross_entropy" else codes.float()
-
-    def _loss(self, outputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Return the loss, summed over rows."""
-        import torch
-
-        if self.loss != "cross_entropy":
-            if outputs.numel() != len(wanted):
-                raise DataError(
-                    f"the module gives {tuple(outputs.shape)} for {len(wanted)} rows; {self.loss} takes one "
-                    "output a row"
-                )
-            outputs = outputs.reshape(-1)
-        loss: torch.Tensor = getattr(torch.nn.functional, self.loss)(outputs, wanted, reduction="sum")
-        return loss
-
     def _optimiser(self, parameters: list[torch.Tensor], rate: float) -> torch.optim.Optimizer:
         import torch
 
@@ -253,6 +217,46 @@ class TorchModule(MiniBatches):
             return torch.optim.SGD(parameters, rate, momentum=self.momentum, weight_decay=self.penalty)
         kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
         return kind(parameters, rate, weight_decay=self.penalty)
+
+
+def ready_module(job: TorchModule, state: TorchState) -> torch.nn.Module:
+    """Return the module of this thread, which computes on one core."""
+    import torch
+
+    if torch.__version__ != state.version:
+        raise DataError(
+            f"torch is {torch.__version__} here, but {state.version} where training began; "
+            "install the same version on all machines"
+        )
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
+    return made_module(job.place)
+
+
+def wanted_of(job: TorchModule, state: TorchState, rows: Rows) -> torch.Tensor:
+    """Return what is to be predicted for some rows: numbers, or the codes of classes."""
+    import torch
+
+    assert rows.target is not None
+    if state.classes is None:
+        return torch.as_tensor(rows.target.astype(np.float32))
+    codes = torch.as_tensor(class_codes(rows.target, state.classes))
+    return codes if job.loss == "cross_entropy" else codes.float()
+
+
+def loss_of(job: TorchModule, outputs: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Return the loss, summed over rows."""
+    import torch
+
+    if job.loss != "cross_entropy":
+        if outputs.numel() != len(wanted):
+            raise DataError(
+                f"the module gives {tuple(outputs.shape)} for {len(wanted)} rows; {job.loss} takes one "
+                "output a row"
+            )
+        outputs = outputs.reshape(-1)
+    loss: torch.Tensor = getattr(torch.nn.functional, job.loss)(outputs, wanted, reduction="sum")
+    return loss
 
 
 def _place(module: object) -> str:
@@ -273,7 +277,7 @@ def _place(module: object) -> str:
     return place
 
 
-def _made(place: str) -> torch.nn.Module:
+def made_module(place: str) -> torch.nn.Module:
     """Return this thread's module of a function, made once."""
     kept: dict[str, torch.nn.Module] = _BUILT.__dict__
     if place not in kept:
@@ -290,7 +294,7 @@ def _new(place: str, seed: int) -> torch.nn.Module:
 
     try:
         make = _found(place)
-        with _drawn(seed):
+        with drawn(seed):
             module = make()
     except (ImportError, AttributeError) as error:
         raise ArgumentError(
@@ -312,7 +316,7 @@ def _found(place: str) -> Any:
     return found
 
 
-def _normalises(module: torch.nn.Module) -> bool:
+def normalises(module: torch.nn.Module) -> bool:
     """Return whether the module normalises by the rows of a batch."""
     from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -320,7 +324,7 @@ def _normalises(module: torch.nn.Module) -> bool:
 
 
 @contextmanager
-def _drawn(seed: int) -> Iterator[None]:
+def drawn(seed: int) -> Iterator[None]:
     """Let torch draw by a seed, and leave the process's own draws as they were."""
     import torch
 
@@ -329,7 +333,7 @@ def _drawn(seed: int) -> Iterator[None]:
         yield
 
 
-def _same_shape(name: str, buffer: torch.Tensor, before: torch.Tensor) -> NDArray[Any]:
+def same_shape(name: str, buffer: torch.Tensor, before: torch.Tensor) -> NDArray[Any]:
     if buffer.shape != before.shape:
         raise DataError(
             f"the buffer {name!r} changed its shape from {tuple(before.shape)} to {tuple(buffer.shape)}; "

@@ -12,7 +12,7 @@ import relaqs.training.elastic.step_job as step_job
 from relaqs import ArgumentError, DataError, Session
 from relaqs.plugins import MissingPackageError
 from relaqs.training import TorchModule, arguments, replay
-from relaqs.training.elastic.torch_module import TorchState
+from relaqs.training.elastic.torch_module import TorchState, ready_module
 from tests.relaqs.training.ordered import ordered_steps
 
 torch = pytest.importorskip("torch")
@@ -86,7 +86,7 @@ def test_runs_end_with_what_is_wrong(db: Session) -> None:
     with pytest.raises(DataError, match="has 10 classes; for more than two use cross_entropy"):
         db.train(two).result()
     with pytest.raises(DataError, match=r"torch is .* here, but 1\.0 where training began"):
-        two._ready(TorchState({}, {}, {}, None, version="1.0"))
+        ready_module(two, TorchState({}, {}, {}, None, version="1.0"))
 
 
 def test_a_missing_torch_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,446 @@
+"""The executor of one run whose steps are made by the parts of a model, on the workers of a cluster.
+
+    runner ── a turn ──► carrier ── where is each part? ──► placed policy
+           ◄── states ──         ── lease, turn ──► cluster ── a pinned task on each slot with parts
+
+**A turn** is a few steps. The carrier leases the slots that have parts, and asks for a turn, as gangs do. So
+the parts of two runs never wait for each other in a circle, and queries keep their share. After the turn the
+slots are free.
+
+**A change** (a worker that dies, comes or hangs, a part that the user moves) is a new generation of places,
+between two turns. A turn that was lost is made once more from the state before it. Its bits are the same.
+
+One thread does one thing after another. What happens meanwhile arrives in a mailbox.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from relaqs_engine.errors import ClusterError
+
+from relaqs.arguments import ArgumentError
+from relaqs.executors.leases import worker_of
+from relaqs.jobs.background import background_thread
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.executor import Done, Executor, Stoppable
+from relaqs.jobs.job import Task, TaskKey, TaskResult, Work
+from relaqs.parts.policy import PlacedPolicy
+from relaqs.training.elastic.carrier import Carrier
+from relaqs.training.elastic.gang_executor import LeasesSlots
+from relaqs.training.elastic.membership import RankAddress
+from relaqs.training.elastic.turn_job import PLACED
+from relaqs.training.parted.cut import ModelCut, Part, PlacedPart
+from relaqs.training.parted.part_host import (
+    MEETING_SECONDS,
+    DismissPartsWork,
+    PartMembership,
+    PartTurnResult,
+    PartTurnWork,
+    PreparePartsWork,
+)
+from relaqs.training.parted.part_turn import PartStepsMade, PartTurn
+from relaqs.training.parted.placing import placed_by
+
+PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
+ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
+LOOK_SECONDS = 5.0  # between two looks at the cluster's workers
+FIND_SECONDS = 0.5  # the same while something is wrong
+GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
+PARTING_SECONDS = 1.0  # at the end, for the slots to be freed
+LOSSES_MOST = 10  # of one turn: then it is the model that ends its workers
+
+
+class _StoppedError(Exception):
+    """The run is over."""
+
+
+@dataclass(slots=True)
+class _SlotAnswers:
+    """What the slots have said of some tasks, each sent to one of them."""
+
+    slots: tuple[str, ...]
+    results: dict[str, TaskResult] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> set[str]:
+        return {*self.slots} - {*self.results}
+
+    @property
+    def lost(self) -> set[str]:
+        """The slots whose worker is gone."""
+        return {slot for slot, result in self.results.items() if _is_loss(result.error)}
+
+    @property
+    def error(self) -> BaseException | None:
+        """What the job itself did wrong, if anything."""
+        wrong = (result.error for result in self.results.values())
+        return next((error for error in wrong if error is not None and not _is_loss(error)), None)
+
+    @property
+    def broken(self) -> bool:
+        """Whether the turn came to nothing."""
+        values = (result.value for result in self.results.values())
+        return bool(self.lost) or any(
+            isinstance(value, PartTurnResult) and value.broken is not None for value in values
+        )
+
+
+class PartCarrier(Carrier):
+    """An `Executor` for one run.
+
+    Args:
+        cluster: where everything runs.
+        leases: the same cluster, as it leases slots.
+        policy: says where parts are that have no worker.
+        given: the workers of parts that the user has placed.
+    """
+
+    def __init__(
+        self, cluster: Executor, leases: LeasesSlots, policy: PlacedPolicy, given: Mapping[Part, str]
+    ) -> None:
+        super().__init__(cluster)
+        self._leases = leases
+        self._policy = policy
+        self._given = dict(given)
+        self._name = secrets.token_hex(8)  # of the run, on its workers
+        self._job_id = ""
+        self._driver: Stoppable | None = None
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._mailbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wanted: tuple[Task, PartTurn, Done] | None = None
+        self._has_stopped = False
+        self._keys = 0
+        # Where parts are.
+        self._slots: tuple[str, ...] = ()
+        self._looked_seconds = -math.inf
+        self._left_out: set[str] = set()
+        self._slot_of: dict[Part, str] = {}
+        self._membership: PartMembership | None = None
+        self._generation = -1
+        self._held_step = -1  # the step before which the slots of this generation have their states
+        self._ready: set[str] = set()
+        # What the cluster has said.
+        self._leased: tuple[str, ...] = ()
+        self._may_turn = False
+        self._refused: str | None = None
+
+    # What a run shows of its parts, and what its user asks. From any thread.
+
+    @property
+    def placement(self) -> tuple[PlacedPart, ...]:
+        """Where each part is, by stage and replica."""
+        return tuple(
+            PlacedPart(*part, worker=worker_of(slot)) for part, slot in sorted(self._slot_of.items())
+        )
+
+    def move(self, cut: ModelCut, stage: int, replica: int, worker: str) -> None:
+        """Let a part go on at another worker after the turn in hand. Raises ArgumentError."""
+        if (part := Part(stage, replica)) not in cut.parts:
+            raise ArgumentError(
+                f"there is no part of stage {stage} and replica {replica}; the stages are 0 to "
+                f"{cut.stages - 1}, with the replicas 0 to {cut.replicas - 1}"
+            )
+        workers = sorted({*map(worker_of, self._leases.slots())})
+        if worker not in workers:
+            raise ArgumentError(f"worker is {worker!r}; the workers are {', '.join(workers) or 'none'}")
+        self._post(lambda: self._take_given(part, worker))
+
+    # What the runner asks.
+
+    def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
+        self._driver, self._job_id = driver, description.id
+        self._cluster.enter(description, self)
+
+    def submit(self, tasks: Sequence[Task], done: Done) -> None:
+        if len(tasks) != 1 or not isinstance(turn := tasks[0].work, PartTurn):
+            self._cluster.submit(tasks, done)
+            return
+        if self._thread is None:
+            self._thread = background_thread(self._run, f"relaqs-parts-{self._job_id}")
+            self._thread.start()
+        self._post(lambda: self._take_wanted(tasks[0], turn, done))
+
+    def cancel(self, job_id: str) -> None:
+        self._post(self._stop)
+        if self._thread is not None:
+            self._ended.wait(PARTING_SECONDS + 1.0)
+        self._cluster.cancel(job_id)
+
+    # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
+
+    def end_by_plan(self) -> None:
+        if self._driver is not None:
+            self._driver.end_by_plan()
+
+    def leased(self, slots: tuple[str, ...]) -> None:
+        self._post(lambda: self._note_leased(slots))
+
+    def offered(self, slots: tuple[str, ...]) -> None:
+        """Do nothing: a placed policy says where parts are, and no slot policy."""
+
+    def may_turn(self, *, beside_tasks: bool) -> None:
+        self._post(self._note_may_turn)
+
+    def slots_lost(self, slots: tuple[str, ...]) -> None:
+        self._post(lambda: self._note_lost(slots))
+
+    def refused(self, why: str) -> None:
+        self._post(lambda: self._note_refused(why))
+
+    def _post(self, event: Callable[[], None]) -> None:
+        self._mailbox.put(event)
+
+    # Events, on the thread of the carrier.
+
+    def _take_wanted(self, task: Task, turn: PartTurn, done: Done) -> None:
+        self._wanted = task, turn, done
+
+    def _take_given(self, part: Part, worker: str) -> None:
+        self._given[part] = worker
+
+    def _stop(self) -> None:
+        self._has_stopped = True
+
+    def _note_leased(self, slots: tuple[str, ...]) -> None:
+        self._leased = slots
+
+    def _note_may_turn(self) -> None:
+        self._may_turn = True
+
+    def _note_lost(self, slots: tuple[str, ...]) -> None:
+        self._left_out.update(slots)
+
+    def _note_refused(self, why: str) -> None:
+        self._refused = why
+
+    def _wait(self, is_so: Callable[[], object], seconds: float = math.inf) -> bool:
+        """Wait for something that an event brings. Return whether it came in time."""
+        over_seconds = time.monotonic() + seconds
+        while not is_so():
+            if self._has_stopped:
+                raise _StoppedError
+            if self._refused is not None:
+                raise ClusterError(f"no parts of a model can run on this cluster: {self._refused}")
+            if (left_seconds := over_seconds - time.monotonic()) <= 0:
+                return False
+            try:
+                self._mailbox.get(timeout=min(left_seconds, LOOK_SECONDS))()
+            except Empty:
+                continue
+        return True
+
+    # One thing after another.
+
+    def _run(self) -> None:
+        try:
+            while True:
+                self._wait(lambda: self._wanted is not None)
+                assert self._wanted is not None
+                (task, turn, done), self._wanted = self._wanted, None
+                done(self._answer(task, turn))
+        except _StoppedError:
+            pass
+        finally:
+            self._part()
+            self._ended.set()
+
+    def _answer(self, task: Task, turn: PartTurn) -> TaskResult:
+        try:
+            made, core_seconds = self._made(turn)
+        except _StoppedError:
+            raise
+        except Exception as error:
+            return TaskResult(task.key, None, 0.0, error)
+        return TaskResult(task.key, made, core_seconds)
+
+    def _made(self, turn: PartTurn) -> tuple[PartStepsMade, float]:
+        """Return what a turn gives, and its core-seconds. It is made again until nobody is lost in it."""
+        for _ in range(LOSSES_MOST):
+            self._settle(turn)
+            answers = self._turned(turn)
+            self._leases.lease(self._job_id, ())
+            if answers is not None and (error := answers.error) is not None:
+                raise error
+            if answers is not None and not answers.missing and not answers.broken:
+                core_seconds = sum(result.core_seconds for result in answers.results.values())
+                return self._taken(turn, answers), core_seconds
+            if answers is not None:
+                self._left_out |= answers.missing | answers.lost
+            self._membership, self._looked_seconds = None, -math.inf
+        raise ClusterError(_lost_again(turn))
+
+    # Where parts are.
+
+    def _settle(self, turn: PartTurn) -> None:
+        """Have a place for each part, and what it needs there. Raises ClusterError."""
+        for _ in range(LOSSES_MOST):
+            slot_of = self._places(turn)
+            if self._membership is not None and slot_of == self._slot_of:
+                return
+            slots = tuple(sorted({*slot_of.values()}))
+            if (addresses := self._prepared(turn, slots, slot_of)) is not None:
+                break
+            self._looked_seconds = -math.inf
+        else:
+            raise ClusterError(_lost_again(turn))
+        self._slot_of = slot_of
+        self._generation += 1
+        self._held_step = -1
+        self._membership = PartMembership(
+            self._generation,
+            tuple(addresses[slot] for slot in slots),
+            {part: slots.index(slot) for part, slot in slot_of.items()},
+            secrets.token_hex(16),
+        )
+
+    def _places(self, turn: PartTurn) -> dict[Part, str]:
+        """Return the slot of each part: where it is, where the user wants it, or what the policy says."""
+        while not (slots := self._there()):
+            self._wait(lambda: False, FIND_SECONDS)
+        present = {part: slot for part, slot in self._slot_of.items() if slot in slots}
+        for part, worker in sorted(self._given.items()):
+            own = [slot for slot in slots if worker_of(slot) == worker]
+            if own and present.get(part) not in own:
+                used = [*present.values()]
+                present[part] = min(own, key=lambda slot: (used.count(slot), slot))
+        cut = turn.recipe.cut
+        if len(present) == len(cut.parts):
+            return dict(sorted(present.items()))
+        planned = placed_by(self._policy, cut, turn.sizes, slots, present, turn.passes)
+        fixed = {part: slot for part, slot in present.items() if part in self._given}
+        return dict(sorted((planned | fixed).items()))
+
+    def _there(self) -> tuple[str, ...]:
+        """Return the slots of the cluster that answer."""
+        now = time.monotonic()
+        if now - self._looked_seconds >= LOOK_SECONDS:
+            self._slots, self._looked_seconds = self._leases.slots(), now
+            self._left_out &= {*self._slots}
+        if found := tuple(slot for slot in self._slots if slot not in self._left_out):
+            return found
+        self._left_out.clear()  # nothing else is left, so try again what did not answer
+        self._looked_seconds = -math.inf
+        return ()
+
+    def _prepared(
+        self, turn: PartTurn, slots: tuple[str, ...], slot_of: Mapping[Part, str]
+    ) -> dict[str, RankAddress] | None:
+        """Return the address of each slot once it is ready. None: one was lost, and is left out."""
+        ends = (0, turn.recipe.cut.stages - 1)
+        reading = {slot for part, slot in slot_of.items() if part.stage in ends}
+
+        def work(slot: str) -> Work:
+            return PreparePartsWork(self._name, slot, turn.recipe, slot in reading)
+
+        answers = self._asked(slots, work, PREPARE_SECONDS)
+        if (error := answers.error) is not None:
+            raise error
+        if gone := answers.missing | answers.lost:
+            self._left_out |= gone
+            return None
+        self._ready |= {*slots}
+        addresses: Mapping[str, Any] = {slot: result.value for slot, result in answers.results.items()}
+        return dict(addresses)
+
+    # Turns.
+
+    def _turned(self, turn: PartTurn) -> _SlotAnswers | None:
+        """Return what the slots say of a turn. None: a slot was lost before it began."""
+        membership = self._membership
+        assert membership is not None
+        slots = membership.slots
+
+        def is_lost() -> bool:
+            return not self._left_out.isdisjoint(slots)
+
+        self._leases.lease(self._job_id, slots)
+        self._wait(lambda: is_lost() or {*self._leased} == {*slots})
+        self._may_turn = False
+        while not is_lost() and not self._may_turn:
+            self._leases.ask_turn(self._job_id)
+            self._wait(lambda: is_lost() or self._may_turn, ASK_SECONDS)
+        if is_lost():
+            return None
+        states = turn.states() if self._held_step != turn.steps[0].step else None
+        self._held_step = -1
+
+        def work(slot: str) -> Work:
+            stages = membership.stages_at(slot)
+            own = None if states is None else {stage: states[stage] for stage in stages}
+            return PartTurnWork(self._name, slot, membership, turn.steps, own)
+
+        return self._asked(slots, work, math.inf)
+
+    def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
+        told: list[Any] = [result.value for result in answers.results.values()]
+        self._held_step = turn.steps[-1].step + 1
+        states: dict[int, Any] = {}
+        for each in told:
+            states |= each.states
+        losses = next(each.losses for each in told if each.losses)
+        seconds = max(each.seconds for each in told)
+        return turn.made(states, losses, sum(each.reads for each in told), seconds)
+
+    def _asked(self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float) -> _SlotAnswers:
+        """Send a task to each slot, and return what they say.
+
+        Those that have not answered some seconds after another was lost, or told of it, are given up.
+        """
+        answers = _SlotAnswers(slots)
+        for slot in slots:
+            self._send(slot, work(slot), self._taker(answers, slot))
+
+        def is_over() -> bool:
+            return not answers.missing or answers.error is not None
+
+        def is_broken() -> bool:
+            return answers.broken or not self._left_out.isdisjoint(answers.missing)
+
+        if self._wait(lambda: is_over() or is_broken(), seconds) and not is_over():
+            self._wait(lambda: is_over() or self._left_out >= answers.missing, GRACE_SECONDS)
+        return answers
+
+    def _taker(self, answers: _SlotAnswers, slot: str) -> Done:
+        def take(result: TaskResult) -> None:
+            self._post(lambda: answers.results.update({slot: result}))
+
+        return take
+
+    def _send(self, slot: str, work: Work, done: Done) -> None:
+        task = Task(TaskKey(self._job_id, self._keys, PLACED), work, place=worker_of(slot))
+        self._keys += 1
+        self._cluster.submit([task], done)
+
+    def _part(self) -> None:
+        """Free the slots, and what is held there."""
+        told = threading.Semaphore(0)
+        slots = sorted(self._ready - self._left_out)
+        try:
+            for slot in slots:
+                self._send(slot, DismissPartsWork(self._name, slot), lambda result: told.release())
+            over_seconds = time.monotonic() + PARTING_SECONDS
+            for _ in slots:
+                told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
+        except ClusterError:
+            return  # the session is closed: the slots are freed after a while
+        self._leases.lease(self._job_id, ())
+
+
+def _lost_again(turn: PartTurn) -> str:
+    return (
+        f"a worker with parts of the model was lost {LOSSES_MOST} times in a row at step "
+        f"{turn.steps[0].step}; see the workers' logs: a part may need more memory than they have"
+    )
+
+
+def _is_loss(error: BaseException | None) -> bool:
+    return isinstance(error, OSError | ClusterError)

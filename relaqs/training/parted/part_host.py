@@ -1,0 +1,245 @@
+"""The parts of a model that live in a worker: they are prepared on a slot, and make steps in turns.
+
+A turn is a pinned task on each slot that has parts. Between turns the states stay here, as long as the parts
+stay. Each turn tells the driver the state of its stages, too. So whatever dies, a turn is lost at most.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from relaqs.training.elastic.course import MiniBatch
+from relaqs.training.elastic.link import ExchangeBrokenError
+from relaqs.training.elastic.membership import RankAddress
+from relaqs.training.elastic.order import Order
+from relaqs.training.elastic.piece_sums import PieceReader
+from relaqs.training.elastic.rank import Ranks, place_here
+from relaqs.training.elastic.torch_module import TorchModule
+from relaqs.training.one_thread import one_thread
+from relaqs.training.parted.cut import ModelCut, Part
+from relaqs.training.parted.mail import SocketMail, met
+from relaqs.training.parted.part_step import PartsHere
+from relaqs.training.parted.torch_stages import TorchStage, layer_sizes
+from relaqs.training.passes import PartitionSource
+
+MEETING_SECONDS = 5.0  # for all places of a generation to be there
+LIMIT_SECONDS = 30.0  # for a place to say anything after that; one that dies is noticed at once all the same
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecipe:
+    """What all parts of a run have in common.
+
+    Attributes:
+        sources: of all partitions that are trained on, by their positions in the order.
+    """
+
+    job: TorchModule
+    cut: ModelCut
+    order: Order
+    sources: Mapping[int, PartitionSource]
+
+    def parts_here(
+        self, places: Mapping[Part, int], here: int, reader: PieceReader, mail: SocketMail | None
+    ) -> PartsHere:
+        """Return the parts of one place."""
+        own = {part.stage for part, place in places.items() if place == here}
+        stages = {
+            stage: TorchStage(self.job, self.cut.layers_of(stage), is_last=stage == self.cut.stages - 1)
+            for stage in own
+        }
+        return PartsHere(self.job, self.cut, stages, places, here, reader, mail)
+
+
+@dataclass(frozen=True, slots=True)
+class PartMembership:
+    """Where all parts are, from one change to the next.
+
+    Attributes:
+        generation: 0, 1, 2, …
+        places: the addresses of those who have parts, in their order.
+        place_of: which of these each part is at.
+        token: random. A connection that cannot say it belongs to something else, and is closed.
+    """
+
+    generation: int
+    places: tuple[RankAddress, ...]
+    place_of: Mapping[Part, int]
+    token: str = field(repr=False)
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        return tuple(each.slot for each in self.places)
+
+    def stages_at(self, slot: str) -> tuple[int, ...]:
+        """Return the stages of which there are parts on a slot."""
+        here = self.slots.index(slot)
+        return tuple(sorted({part.stage for part, place in self.place_of.items() if place == here}))
+
+
+@dataclass(frozen=True, slots=True)
+class PartTurnResult:
+    """What a turn gave on one slot.
+
+    Attributes:
+        losses: of each step, summed over its rows; empty where the last stage is elsewhere.
+        states: after the turn, of the stages that have their first replica here.
+        reads: how many partitions were read.
+        seconds: that the turn took.
+        broken: why the turn came to nothing. None: it did not.
+    """
+
+    slot: str
+    losses: tuple[float, ...] = ()
+    states: Mapping[int, Any] = field(default_factory=dict)
+    reads: int = 0
+    seconds: float = 0.0
+    broken: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparePartsWork:
+    """Prepares a slot, and returns its address. What is there already stays as it is.
+
+    reads: whether its parts need rows. Then all that fit into memory are read now.
+    """
+
+    run_name: str
+    slot: str
+    recipe: PartRecipe
+    reads: bool
+
+    def run(self, owner: str) -> RankAddress:
+        if (host := PART_HOSTS.get(self.run_name, self.slot)) is None:
+            layer_sizes(self.recipe.job)  # imports what the first step needs
+            host = PART_HOSTS.put(self.run_name, PartHost(self.slot, self.recipe, owner))
+        if self.reads:
+            with host.lock:
+                host.reader.read_ahead()
+        return host.address
+
+
+@dataclass(frozen=True, slots=True)
+class DismissPartsWork:
+    """Frees a slot."""
+
+    run_name: str
+    slot: str
+
+    def run(self, owner: str) -> None:
+        PART_HOSTS.forget(self.run_name, self.slot)
+
+
+@dataclass(frozen=True, slots=True)
+class PartTurnWork:
+    """The turn of the parts on one slot.
+
+    Attributes:
+        states: of the stages here before the first step. None: they are here from the turn before.
+    """
+
+    run_name: str
+    slot: str
+    membership: PartMembership
+    steps: tuple[MiniBatch, ...]
+    states: Mapping[int, Any] | None
+
+    def run(self, owner: str) -> PartTurnResult:
+        if (host := PART_HOSTS.get(self.run_name, self.slot)) is None:
+            return PartTurnResult(self.slot, broken="its parts were freed")
+        with host.lock, one_thread():
+            return host.take(self)
+
+
+class PartHost:
+    """The parts on one slot. `lock` is held in a turn."""
+
+    def __init__(self, slot: str, recipe: PartRecipe, owner: str) -> None:
+        here = place_here()
+        self._listener = socket.create_server((here.host, 0), family=here.family, backlog=64)
+        self._encryption = here.encryption
+        host, port = self._listener.getsockname()[:2]
+        self.address = RankAddress(slot, host, port)
+        self.lock = threading.Lock()
+        self.used_seconds = time.monotonic()
+        self.reader = PieceReader(owner, recipe.order, recipe.sources)
+        self._recipe = recipe
+        self._generation = -1
+        self._mail: SocketMail | None = None
+        self._parts: PartsHere | None = None
+        self._states: dict[int, Any] = {}
+        self._step = -1  # the next one, that these states are for
+
+    def take(self, work: PartTurnWork) -> PartTurnResult:
+        """Make the steps of a turn with all other parts."""
+        started_seconds, reads = time.monotonic(), self.reader.reads
+        try:
+            self._join(work)
+            losses = self._made(work)
+        except ExchangeBrokenError as error:
+            self._leave()
+            return PartTurnResult(self.address.slot, broken=str(error))
+        except BaseException:
+            self._leave()  # frees those who wait for this place
+            raise
+        self.used_seconds = time.monotonic()
+        first = work.membership.place_of
+        here = work.membership.slots.index(self.address.slot)
+        return PartTurnResult(
+            self.address.slot,
+            tuple(losses),
+            {stage: state for stage, state in self._states.items() if first[Part(stage, 0)] == here},
+            self.reader.reads - reads,
+            self.used_seconds - started_seconds,
+        )
+
+    def close(self) -> None:
+        """Free the slot. A turn that still runs ends."""
+        if (mail := self._mail) is not None:
+            mail.close()
+        with self.lock:
+            self._leave()
+            self._listener.close()
+
+    def is_idle_since(self, seconds: float) -> bool:
+        """Whether it had no turn since then, on the monotonic clock."""
+        return self.used_seconds < seconds and not self.lock.locked()
+
+    def _join(self, work: PartTurnWork) -> None:
+        """Be in the generation of a turn, with the states before its first step."""
+        there = work.membership
+        here = there.slots.index(self.address.slot)
+        if there.generation != self._generation:
+            self._leave()
+            self._generation = there.generation
+            if len(there.places) > 1:
+                limits = (MEETING_SECONDS, LIMIT_SECONDS)
+                self._mail = met(there.places, there.token, here, self._listener, self._encryption, limits)
+            self._parts = self._recipe.parts_here(there.place_of, here, self.reader, self._mail)
+        if work.states is not None:
+            self._states, self._step = dict(work.states), work.steps[0].step
+        if self._parts is None or self._step != work.steps[0].step:
+            raise ExchangeBrokenError(here, "its states are not those before this turn")
+
+    def _made(self, work: PartTurnWork) -> list[float]:
+        assert self._parts is not None
+        self._step = -1  # until all is well
+        self._states, losses = self._parts.steps(self._states, work.steps)
+        if self._mail is not None:
+            self._mail.flush()
+        self._step = work.steps[-1].step + 1
+        return losses
+
+    def _leave(self) -> None:
+        self._parts, self._states, self._step = None, {}, -1
+        if (mail := self._mail) is not None:
+            self._mail = None
+            mail.free()
+
+
+PART_HOSTS: Ranks[PartHost] = Ranks()
