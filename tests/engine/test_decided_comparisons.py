@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.layouts import shuffle
-from relaqs_engine.plans.around import AroundPlan
+from relaqs_engine.plans.around import AroundPlan, Margin
 from scipy.stats import binom
 
 from tests.conftest import Oracle
@@ -27,7 +27,10 @@ def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     draw = np.random.default_rng(3)
     shop = draw.choice(5, ROWS, p=[0.05, 0.12, 0.2, 0.28, 0.35])
     paid = draw.gamma(2.0, 30.0, ROWS).round(2).clip(0.0, 500.0)
-    sales = pa.table({"shop": shop, "y": draw.integers(0, 2, ROWS), "paid": paid})
+    y = draw.integers(0, 2, ROWS)
+    gain = draw.normal(0.0, 10.0, ROWS)
+    rare = np.arange(ROWS) % 10_000 == 0
+    sales = pa.table({"shop": shop, "y": y, "paid": paid, "gain": gain - gain.mean() - 0.02, "rare": rare})
     pq.write_table(sales, folder / "sales.parquet")
     shuffle(sales, folder / "warehouse" / "sales", partitions=80)
     with closing(Oracle(folder)) as oracle:
@@ -48,7 +51,7 @@ def test_a_choice_far_from_its_threshold_is_certified(shops: World) -> None:
     sql = CHOICE.format(f"{COUNT} > 2000 AND NOT {MEAN} BETWEEN 90 AND 99", MEAN, TOTAL)
     plan = shops.plan(sql)
     assert isinstance(plan, AroundPlan)
-    assert plan.rows.margins == (0, 0, 0)
+    assert plan.rows.margins == (Margin(0), Margin(0), Margin(0))
     for estimate in list(shops.estimates(plan, batches=8))[:-1]:
         assert estimate.certified.all()
     shops.check(sql, batches=4)
@@ -115,3 +118,57 @@ def test_what_is_certified_holds(shops: World, sql: str, least: float) -> None:
                 held.append(row[f"{name}_low"] <= truth <= row[f"{name}_high"])
     assert len(held) >= least * ORDERS
     assert sum(held) >= binom.ppf(0.001, ORDERS, 0.95) / ORDERS * len(held)
+
+
+# Near a tie, or by what most samples have no row of: half of the samples or more choose the other value.
+OPEN = [
+    "CASE WHEN sum(gain) > 0 THEN avg(paid) ELSE avg(gain * gain) END",
+    "CASE WHEN 0 < sum(gain) THEN avg(paid) ELSE avg(gain * gain) END",
+    "if(avg(gain) > 0, avg(paid), avg(gain * gain))",
+    "CASE WHEN count(*) FILTER (y = 0) > count(*) FILTER (y = 1) THEN avg(paid) ELSE avg(gain * gain) END",
+    "CASE sign(sum(gain)) WHEN 1 THEN avg(paid) ELSE avg(gain * gain) END",
+    "CASE WHEN avg(paid) FILTER (rare) > 0 THEN avg(gain * gain) ELSE avg(paid) END",
+    "coalesce(avg(paid) FILTER (rare), 0) + avg(gain * gain)",
+]
+
+
+@pytest.mark.parametrize("value", OPEN)
+def test_a_value_that_an_estimate_chooses_is_not_certified(shops: World, value: str) -> None:
+    """The same in one aggregation, and over answers."""
+    for estimate in list(shops.estimates(shops.plan(f"SELECT {value} AS v FROM sales"), batches=8))[:-1]:
+        assert not estimate.certified.any()
+    shops.check(f"SELECT {value} AS v FROM sales", batches=4)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CASE WHEN (SELECT sum(gain) FROM sales) > 0 THEN {paid} ELSE {gain} END",
+        "coalesce((SELECT avg(paid) FROM sales WHERE rare AND shop < 0), {gain})",
+        "coalesce((SELECT sum(paid) FROM sales WHERE rare AND shop < 0), 0) + {gain}",
+        "CASE WHEN (SELECT sum(paid) FROM sales WHERE rare AND shop < 0) = 0 THEN {paid} ELSE {gain} END",
+    ],
+)
+def test_a_value_that_an_estimate_chooses_among_answers_is_not_certified(shops: World, value: str) -> None:
+    paid, gain = (f"(SELECT avg({value}) FROM sales)" for value in ("paid", "gain * gain"))
+    plan = shops.plan(f"SELECT {value.format(paid=paid, gain=gain)} AS v")
+    for estimate in list(shops.estimates(plan, batches=8))[:-1]:
+        assert not estimate.certified.any()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "CASE WHEN count(*) > 0 THEN sum(paid) / count(*) END",
+        "CASE WHEN sum(paid) <> 0 THEN sum(gain * gain) / sum(paid) ELSE 0 END",
+        "CASE WHEN sum(paid) IS NULL THEN 0 ELSE avg(paid) END",
+        "coalesce(sum(paid), 0) / 2",
+        "coalesce(avg(paid), 0)",
+        "coalesce((SELECT avg(paid) FROM sales), 0) + (SELECT avg(gain * gain) FROM sales)",
+        "CASE WHEN (SELECT sum(paid) FROM sales) > 0 THEN (SELECT avg(paid) FROM sales) END",
+    ],
+)
+def test_a_test_that_spares_a_division_leaves_the_value_certified(shops: World, value: str) -> None:
+    sql = f"SELECT {value} AS v" + ("" if "FROM" in value else " FROM sales")
+    assert all(each.certified.all() for each in list(shops.estimates(shops.plan(sql), batches=8))[:-1])
+    shops.check(sql, batches=4)

@@ -170,16 +170,17 @@ class AroundEstimator:
     def _decided(self, found: CellIntervals, strict: CellIntervals) -> BoolArray:
         """Return the rows that no comparison may change. Cells that one may change are not certified.
 
-        A margin is far from zero if its interval at STRICT_CONFIDENCE is.
+        A comparison is decided if its margin's interval at STRICT_CONFIDENCE does not have zero in it.
         """
         rows = np.ones(len(found.value), dtype=bool)
         first = len(self._shown)
-        away = strict.certified & ((strict.low > 0.0) | (strict.high < 0.0))
-        for margin, output in enumerate(self._plan.rows.margins):
-            if output is None:
-                rows &= away[:, first + margin]
-            elif output in self._shown:
-                found.certified[:, self._shown.index(output)] &= away[:, first + margin]
+        apart = (strict.low > 0.0) | (strict.high < 0.0)
+        for i, margin in enumerate(self._plan.rows.margins, start=first):
+            stays = strict.certified[:, i] & (apart[:, i] | (not margin.is_compared))
+            if margin.output is None:
+                rows &= stays
+            elif margin.output in self._shown:
+                found.certified[:, self._shown.index(margin.output)] &= stays
         return rows
 
     def _bounds(self, parts: Sequence[Part], point: pa.Table) -> BoundsByColumn:

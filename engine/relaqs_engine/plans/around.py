@@ -52,6 +52,20 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
+class Margin:
+    """A number by which an answer chooses. In the texts it is an estimated output after the last one.
+
+    Attributes:
+        output: which output depends on it, None where the row does.
+        is_compared: it is how far apart the two sides of a comparison are. As long as that is far from zero,
+            nothing changes. False: it is what COALESCE takes unless it is NULL, and it must be certified.
+    """
+
+    output: int | None
+    is_compared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class AroundRows:
     """What is known of the rows of an answer that is computed from others (see `rewrite/levels.py`).
 
@@ -66,9 +80,7 @@ class AroundRows:
             parts have few rows, they are computed from totals that are not scaled.
         have_margins: which rows there are depends on no estimate but the margins. False where LIMIT picks
             among them.
-        margins: of each comparison of estimates, which output depends on it, None where the row does. It is
-            estimated as how far apart its sides are. As long as that is far from zero, nothing changes. In
-            the texts a margin is an estimated output after the last one.
+        margins: of each comparison of estimates, and of each estimate that may be NULL.
     """
 
     have_identity: bool
@@ -78,7 +90,7 @@ class AroundRows:
     so_far: bool
     sets: int = 0
     have_margins: bool = False
-    margins: tuple[int | None, ...] = ()
+    margins: tuple[Margin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

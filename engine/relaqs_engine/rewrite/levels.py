@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from relaqs_engine.plans.around import PartPlan
+from relaqs_engine.plans.around import Margin, PartPlan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.names import BEFORE, BEFORE_ONCE, GROUP, GROUP_ROWS, IS_FIRST, margin_column
 from relaqs_engine.plans.outputs import OutputKind
@@ -26,6 +26,7 @@ from relaqs_engine.rewrite.trust import (
     Names,
     Trust,
     Value,
+    filled_in,
     margins_in,
     margins_of_choices,
     smoothed,
@@ -52,7 +53,7 @@ class Level:
             them is seen as soon as one row of it is. None where that is not known.
         keys: the expressions whose values tell its rows apart, within each of its grouping sets. () where
             they are not known.
-        margins: of each margin, which output depends on it, None where all of the row does. Margins stand in
+        margins: of each margin, what depends on it. Margins stand in
             the query between its columns and the identity of the row.
         has_margins: whether the set of its rows depends on no estimate but those margins.
     """
@@ -66,7 +67,7 @@ class Level:
     added: tuple[frozenset[tuple[int, int]], ...] = ()
     sets: int | None = None
     keys: tuple[exp.Expr, ...] = ()
-    margins: tuple[int | None, ...] = ()
+    margins: tuple[Margin, ...] = ()
     has_margins: bool = False
 
 
@@ -107,25 +108,26 @@ def level_of(query: exp.Query, parts: Sequence[PartPlan], *, may_decide: bool = 
         return _grouped(query, names, joined, _rows(sources, below))
     values = tuple(smoothed(item, names, may_decide=may_decide) for item in query.expressions)
     of_rows = _margins_of_rows(query, names) if may_decide else None
-    margins = [*_margins_of_outputs(query, values, names), *((None, each) for each in of_rows or ())]
+    margins = [*_margins_of_outputs(query, values, names), *((Margin(None), each) for each in of_rows or ())]
     identity = [exp.column(GROUP, source.alias_or_name) for source in sources]
     one = identity[0] if len(identity) == 1 else exp.Anonymous(this="row", expressions=identity)
     query = query.select(
         *(exp.alias_(margin, margin_column(i)) for i, (_, margin) in enumerate(margins)),
         *(exp.alias_(one, GROUP), exp.alias_(_rows(sources, below), GROUP_ROWS)),
     )
-    outputs = tuple(output for output, _ in margins)
     decided = of_rows is not None and all(level.is_certain for level in below)
-    return replace(joined, values=values, query=query, margins=outputs, has_margins=decided)
+    known = tuple(margin for margin, _ in margins)
+    return replace(joined, values=values, query=query, margins=known, has_margins=decided)
 
 
 def _margins_of_outputs(
     query: exp.Select, values: Sequence[Value], names: Names
-) -> Iterator[tuple[int | None, exp.Expr]]:
-    """Yield the margins of what the CASEs of a query compare, each with the output that depends on it."""
+) -> Iterator[tuple[Margin, exp.Expr]]:
+    """Yield the margins of what the outputs of a query choose by, and the numbers themselves."""
     for i, (item, value) in enumerate(zip(query.expressions, values, strict=True)):
         if value.trust in (Trust.OWN, Trust.WHOLE):
-            yield from ((i, margin) for margin in margins_of_choices(item, names))
+            yield from ((Margin(i), each) for each in margins_of_choices(item, names))
+            yield from ((Margin(i, is_compared=False), each) for each in filled_in(item, names))
 
 
 def _margins_of_rows(query: exp.Select, names: Names) -> list[exp.Expr] | None:

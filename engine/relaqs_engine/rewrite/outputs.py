@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -96,11 +96,12 @@ def _output(
         unrounded_sql="" if is_plain else before.sql(DIALECT),
         rounding=found.by,
         moves_in_steps=moves_in_steps(before),
-        sign=sign_of(value, lambda column: _sign_of_column(column, basis)),
+        sign=sign_of(value, lambda column: sign_of_column(column, basis)),
     )
 
 
-def _sign_of_column(column: exp.Column, basis: dict[str, BasisColumn]) -> Sign:
+def sign_of_column(column: exp.Column, basis: Mapping[str, BasisColumn]) -> Sign:
+    """Return the signs that merged state may have."""
     if column.name in (SCALE, SHARED_SCALE, ROWS, DISTINCT_SEEN, DISTINCT_ESTIMATE):
         return Sign.POSITIVE
     return _sign_of_sums(basis[column.name]) if column.name in basis else Sign.EITHER

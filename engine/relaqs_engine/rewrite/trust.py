@@ -55,7 +55,7 @@ Names = Mapping[tuple[str, str], Value]
 UNSURE = Value(Trust.NONE)
 _SMOOTH = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Paren, exp.Alias),
-    *(exp.Coalesce, exp.Nullif, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow),
+    *(exp.Nullif, exp.Sqrt, exp.Ln, exp.Exp, exp.Pow),
 )
 _RANKS = (exp.Rank, exp.DenseRank, exp.RowNumber, exp.PercentRank, exp.CumeDist, exp.Ntile)
 _COMPARISONS = (exp.GT, exp.GTE, exp.LT, exp.LTE, exp.EQ, exp.NEQ)
@@ -129,6 +129,8 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide:
         return Trust.NONE
     if isinstance(node, exp.Case):
         return _chosen(node, names, grouped, may_decide)
+    if isinstance(node, exp.Coalesce):
+        return _filled_in(node, names, grouped, may_decide)
     inner = [
         trust_in(child, names, grouped=grouped, may_decide=may_decide) for child in node.iter_expressions()
     ]
@@ -139,12 +141,11 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide:
 
 
 def _chosen(case: exp.Case, names: Names, grouped: bool, may_decide: bool) -> Trust:
-    """Return the trust in CASE, where keys choose between values, or a test that spares a division by 0."""
+    """Return the trust in CASE, where keys choose between values, or estimates that are far apart."""
     given = [case.this, case.args.get("default")]
     for when in case.args["ifs"]:
         given.append(when.args["true"])
-        given.append(when.this.unnest().left if _compares_with_zero(when.this) else None)
-        by_keys = given[-1] is not None or trust_in(when.this, names, grouped=grouped) is Trust.KEY
+        by_keys = trust_in(when.this, names, grouped=grouped) is Trust.KEY
         by_margins = may_decide and not case.this and margins_in(when.this, names) is not None
         if not by_keys and not by_margins:
             return Trust.NONE
@@ -154,10 +155,41 @@ def _chosen(case: exp.Case, names: Names, grouped: bool, may_decide: bool) -> Tr
     return Trust.NONE if case.this and found[0] is not Trust.KEY else max(found)
 
 
+def _filled_in(coalesce: exp.Coalesce, names: Names, grouped: bool, may_decide: bool) -> Trust:
+    """Return the trust in COALESCE. An estimate that is NULL so far may have a value at the end.
+
+    A margin tells whether it is NULL. Elsewhere only a sum is filled in, whose NULL stands for 0.
+    """
+    asked, last = _asked_in_turn(coalesce)
+
+    def trust(node: exp.Expr) -> Trust:
+        return trust_in(node, names, grouped=grouped, may_decide=may_decide)
+
+    def is_sum(node: exp.Expr) -> bool:
+        bare = node.unnest()
+        if not grouped:
+            return _is_total(bare, names)
+        return isinstance(bare, exp.Sum) and _is_total(bare.this, names)
+
+    is_sound = may_decide or all(trust(each) is Trust.KEY or is_sum(each) for each in asked)
+    return max(map(trust, (*asked, last))) if is_sound else Trust.NONE
+
+
+def _asked_in_turn(coalesce: exp.Coalesce) -> tuple[list[exp.Expr], exp.Expr]:
+    """Return the arguments that may be NULL, and the one that is taken then."""
+    *asked, last = [coalesce.this, *coalesce.expressions]
+    return asked, last
+
+
 def margins_of_choices(item: exp.Expr, names: Names) -> list[exp.Expr]:
     """Return the margins of all comparisons of estimates by which the CASEs of an output choose."""
-    asked = (each for each in _conditions_in(item) if not _compares_with_zero(each))
-    return [margin for each in asked for margin in margins_in(each, names) or ()]
+    return [margin for each in _conditions_in(item) for margin in margins_in(each, names) or ()]
+
+
+def filled_in(item: exp.Expr, names: Names) -> list[exp.Expr]:
+    """Return the estimates of an output for which COALESCE takes something else where they are NULL."""
+    asked = [each for coalesce in item.find_all(exp.Coalesce) for each in _asked_in_turn(coalesce)[0]]
+    return [each for each in asked if trust_in(each, names) is not Trust.KEY]
 
 
 def margins_in(condition: exp.Expr, names: Names) -> list[exp.Expr] | None:
@@ -201,14 +233,6 @@ def _rounds(expression: exp.Expr) -> bool:
 def _reads_rounded(expression: exp.Expr, names: Names) -> bool:
     columns = expression.find_all(exp.Column)
     return any(names.get((column.table, column.name.lower()), UNSURE).is_rounded for column in columns)
-
-
-def _compares_with_zero(condition: exp.Expr) -> bool:
-    """Whether a condition tells 0 from other values. Estimates near it vary too much to be certified."""
-    condition = condition.unnest()
-    if not isinstance(condition, exp.EQ | exp.NEQ | exp.GT):
-        return False
-    return isinstance(condition.right, exp.Literal) and condition.right.this in ("0", "0.0")
 
 
 def _is_scaled(expression: exp.Expr, names: Names) -> bool:

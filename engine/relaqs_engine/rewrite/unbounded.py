@@ -4,6 +4,7 @@ An interval is certified only if no row that was not read could move the value f
 nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one row of the
 sampled table may meet many rows of another table, because all of them then come at once. Nor is the square of
 a covariance certified, as in `regr_r2`: near zero it grows in both directions, which no straight line does.
+Nor is a value that an estimate chooses (`rewrite/branches.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from sqlglot import exp
 
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
+from relaqs_engine.rewrite.branches import chooses_by_estimates
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
 from relaqs_engine.sql.parse import DIALECT
 
@@ -84,6 +86,8 @@ def _reasons(output: OutputColumn, basis: dict[str, BasisColumn]) -> Iterator[st
     if output.moves_in_steps:
         yield "it rounds inside of an expression, and moves in steps"
     value = sqlglot.parse_one(output.smooth_sql, dialect=DIALECT)
+    if chooses_by_estimates(value, basis):
+        yield "it chooses between values by an estimate, and may choose otherwise"
     if any(_is_square_of_covariance(product, basis) for product in value.find_all(exp.Mul)):
         yield "it squares a covariance, which may be near zero"
     for name in dict.fromkeys(column.name for column in value.find_all(exp.Column)):
