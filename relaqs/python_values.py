@@ -30,6 +30,8 @@ def _value_or_text(one: pa.ChunkedArray) -> Any:
 
 def _infinite(one: pa.ChunkedArray) -> str:
     """Return the text of one infinite moment, "" for others. Infinite is the largest number that fits."""
+    if not (pa.types.is_date32(one.type) or pa.types.is_timestamp(one.type)):
+        return ""
     kind = pa.int32() if pa.types.is_date32(one.type) else pa.int64()
     number = one.cast(kind)[0].as_py()
     most = 2 ** (kind.bit_width - 1) - 1

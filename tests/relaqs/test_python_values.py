@@ -49,8 +49,10 @@ def test_infinite_moments_are_called_so(kind: str) -> None:
     with duckdb.connect() as connection:
         sql = f"SELECT unnest(['infinity', '-infinity', '2020-01-01', NULL])::{kind} AS v"
         column = connection.sql(sql).to_arrow_table().column("v")
-    first, second, third, fourth = python_values(column)
+        first, second, third, fourth = python_values(column)
+        [nested] = connection.sql(f"SELECT [v] AS v FROM ({sql} LIMIT 1)").to_arrow_table().columns
     assert (first, second, third.year, fourth) == ("infinity", "-infinity", 2020, None)
+    assert all(isinstance(value, str) for value in python_values(nested))
 
 
 def test_intervals_are_written_as_duckdb_writes_them() -> None:
