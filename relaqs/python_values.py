@@ -13,7 +13,7 @@ def python_values(column: pa.ChunkedArray) -> list[Any]:
 
     pyarrow imports it for points in time with a zone or in nanoseconds. Python's own have microseconds: one
     with a rest is text, such as "2020-01-01 00:00:00.000000001". So is one after the year 9999 or before 1,
-    which Python has no value for: Arrow's text of it.
+    which Python has no value for: "infinity", "-infinity", or Arrow's text of it.
     """
     try:
         return _values(column)
@@ -25,7 +25,17 @@ def _value_or_text(one: pa.ChunkedArray) -> Any:
     try:
         return _values(one)[0]
     except (OverflowError, ValueError):
-        return one.combine_chunks().to_string(indent=0, skip_new_lines=True).strip("[]")
+        return _infinite(one) or one.combine_chunks().to_string(indent=0, skip_new_lines=True).strip("[]")
+
+
+def _infinite(one: pa.ChunkedArray) -> str:
+    """Return the text of one infinite moment, "" for others. Infinite is the largest number that fits."""
+    if not (pa.types.is_date32(one.type) or pa.types.is_timestamp(one.type)):
+        return ""
+    kind = pa.int32() if pa.types.is_date32(one.type) else pa.int64()
+    number = one.cast(kind)[0].as_py()
+    most = 2 ** (kind.bit_width - 1) - 1
+    return {most: "infinity", -most: "-infinity"}.get(number, "")
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

@@ -41,6 +41,9 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     >>> said = "No function matches the given name and argument types '+(VARCHAR, INTEGER_LITERAL)'."
     >>> about_types(said, "SELECT name+1 FROM trips", (1, 12))
     '+ does not take name (VARCHAR) with 1 (INTEGER); try a cast, as in TRY_CAST(name AS DOUBLE)'
+    >>> said = "No function matches the given name and argument types 'sum(INTERVAL)'. sum(DOUBLE) -> DOUBLE"
+    >>> about_types(said, "SELECT sum(b - a) FROM trips", (1, 8))
+    'sum does not take b - a (INTERVAL); try its seconds, as in epoch(b - a)'
     """
     if found := _NO_COMMON_TYPE.search(message):
         return f"{_plain_types(found[1])}, as in TRY_CAST(… AS DOUBLE) or CAST(… AS VARCHAR)"
@@ -53,10 +56,11 @@ def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | 
     accepted = re.sub(r"->.*", "", message[found.end() :])
     target = next((each for each in _CAST_TARGETS if each in accepted), "DOUBLE")
     column = next((value for value, given in pairs if given != target and re.fullmatch(_COLUMN, value)), "…")
-    return (
-        f"{_SIGNS_IN_WORDS.get(found[1], found[1])} does not take {' with '.join(named)}; "
-        f"try a cast, as in TRY_CAST({column} AS {target})"
-    )
+    attempt = f"a cast, as in TRY_CAST({column} AS {target})"
+    if target == "DOUBLE" and "INTERVAL" in types:  # which no cast makes a number
+        span = next((value for value, given in pairs if given == "INTERVAL"), "…")
+        attempt = f"its seconds, as in epoch({span})"
+    return f"{_SIGNS_IN_WORDS.get(found[1], found[1])} does not take {' with '.join(named)}; try {attempt}"
 
 
 def about_file(message: str) -> str | None:

@@ -1,7 +1,7 @@
 """How dates and times with an interval are written: 2020-05-16 ± 12 days.
 
 The half-width has two significant digits, as that of a number has, and a unit of time. The moment is written
-as finely as that.
+as finely as that. What SQL calls an INTERVAL is a duration here, and written as DuckDB writes it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,24 @@ _UNITS = (
 )
 _SAME_SIDES = 0.1  # sides that differ by less than this share of the half-width are shown as one
 _DAY, _MINUTE, _SECOND, _MILLISECOND = 86_400_000_000, 60_000_000, 1_000_000, 1_000
+
+
+def show_duration(months: int, days: int, nanoseconds: int) -> str:
+    """Return a value of type INTERVAL as text, as DuckDB casts it to VARCHAR.
+
+    >>> show_duration(14, 49, 43_200_500_000_000)
+    '1 year 2 months 49 days 12:00:00.5'
+    >>> show_duration(0, -1, -90_000_000_000), show_duration(0, 0, 0)
+    ('-1 day -00:01:30', '00:00:00')
+    """
+    years = abs(months) // 12 * (1 if months > 0 else -1)
+    counted = ((years, "year"), (months - 12 * years, "month"), (days, "day"))
+    parts = [f"{count} {unit}{'' if abs(count) == 1 else 's'}" for count, unit in counted if count]
+    if nanoseconds or not parts:
+        seconds, fraction = divmod(abs(nanoseconds) // 1_000, _SECOND)
+        sign, rest = "-" if nanoseconds < 0 else "", f".{fraction:06}".rstrip("0").rstrip(".")
+        parts.append(f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}{rest}")
+    return " ".join(parts)
 
 
 def microseconds_between(earlier: Moment, later: Moment) -> int | None:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 
-from relaqs.rendering.moments import show_moment
+import pyarrow as pa
+
+from relaqs.rendering.moments import show_duration, show_moment
 
 UNKNOWN = "±?"
 _EXACTLY = Context(prec=700)  # holds every float between 5e-324 and 1.8e308 to its last digit shown
@@ -87,6 +89,8 @@ def show_value(value: object, *, group_from: int = 10_000) -> str:
             return value.isoformat(sep=" ")
         case datetime.date() | datetime.time():
             return value.isoformat()
+        case pa.MonthDayNano():
+            return show_duration(*value)
         case bytes():
             return value.hex()
         case _:

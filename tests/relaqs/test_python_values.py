@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 from relaqs.python_values import python_values
+from relaqs.rendering.rounding import show_value
 
 NANOSECONDS = [0, 999_999_999_999_999_000, -1_000, None]
 
@@ -40,3 +42,24 @@ def test_a_time_that_python_has_no_value_for_is_text() -> None:
     first, second, third = python_values(times)
     assert "9000000000000000000" in first
     assert (second.second, third) == (1, None)
+
+
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
+def test_infinite_moments_are_called_so(kind: str) -> None:
+    with duckdb.connect() as connection:
+        sql = f"SELECT unnest(['infinity', '-infinity', '2020-01-01', NULL])::{kind} AS v"
+        column = connection.sql(sql).to_arrow_table().column("v")
+        first, second, third, fourth = python_values(column)
+        [nested] = connection.sql(f"SELECT [v] AS v FROM ({sql} LIMIT 1)").to_arrow_table().columns
+    assert (first, second, third.year, fourth) == ("infinity", "-infinity", 2020, None)
+    assert all(isinstance(value, str) for value in python_values(nested))
+
+
+def test_intervals_are_written_as_duckdb_writes_them() -> None:
+    texts = ["0 days", "1 day", "-1 day", "14 months 2 days", "-14 months", "1 year 1 month", "49.5 days"]
+    texts += ["100 hours 30 milliseconds", "-90 seconds", "1 month -1 microsecond"]
+    with duckdb.connect() as connection:
+        sql = f"SELECT v, v::VARCHAR AS t FROM (SELECT unnest({texts})::INTERVAL AS v)"
+        table = connection.sql(sql).to_arrow_table()
+    shown = [show_value(value) for value in python_values(table.column("v"))]
+    assert shown == table.column("t").to_pylist()

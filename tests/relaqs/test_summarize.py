@@ -206,3 +206,21 @@ def test_the_program_shows_estimates_of_a_summary(folder: Path) -> None:
     )
     assert run.exit_code == 0, run.output
     assert '"column_name"' in run.output.splitlines()[-1]
+
+
+def test_moments_of_nanoseconds_are_not_counted_by_their_microseconds(tmp_path: Path) -> None:
+    """All 900 values lie in one microsecond, and three quarters of the rows above 224 nanoseconds of it."""
+    values = "make_timestamp_ns(1600000000000000000 + (hash(i) % 900)::BIGINT)"
+    sql = f"SELECT {values} AS at, " + ", ".join(f"i % {n} AS m{n}" for n in range(2, 12))
+    with duckdb.connect() as connection:
+        shuffle(connection.sql(f"{sql} FROM range({ROWS}) AS t(i)"), tmp_path / "trips", partitions=32)
+    with relaqs.connect(tmp_path, threads=1) as session:
+        assert isinstance(session.plan("SUMMARIZE trips"), SummaryPlan)
+        first, *_, last = session.online_sql("SUMMARIZE trips")
+    so_far, end = by_column(first)["at"], by_column(last)["at"]
+    assert end["approx_unique"] > 800
+    assert not so_far["approx_unique_certified"]
+    assert so_far["approx_unique_low"] <= end["approx_unique"]
+    assert so_far["approx_unique_high"] is None
+    for measure in ("q25", "q50", "q75"):
+        assert so_far[f"{measure}_low"] <= end[measure] <= so_far[f"{measure}_high"]

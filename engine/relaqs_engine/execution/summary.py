@@ -163,9 +163,10 @@ class _Wide:
         for each in (name, *(f"{name}_{side}" for side in ("low", "high") if name in self._places)):
             value = quote_name(each)
             if measure in _QUANTILES and column.time_type:
-                value = (
-                    f"CAST({time_sql(column.time_type, f'CAST({value} AS BIGINT)')} AS {column.time_type})"
-                )
+                microseconds = f"CAST({value} AS BIGINT)"
+                if column.lists_cut_values and each.endswith("_high"):
+                    microseconds += " + 1"
+                value = f"CAST({time_sql(column.time_type, microseconds)} AS {column.time_type})"
             elif measure in _QUANTILES:
                 value = f"TRY_CAST({value} AS {column.type})"
             yield each, value
@@ -238,7 +239,10 @@ class _Wide:
         return _Cell(None, low, high, *self._numbers(place))
 
     def _distinct(self, column: SummarizedColumn) -> _Cell:
-        """Return how many distinct values DuckDB will say there are, by those seen."""
+        """Return how many distinct values DuckDB will say there are, by those seen.
+
+        Values that were listed without their last digits are at least as many as what is left of them.
+        """
         if column.null_percentage == 100.0:
             return _Cell(0, 0.0, 0.0, 0.0, 0.0, True)
         if not column.listed:
@@ -250,10 +254,12 @@ class _Wide:
             f"SELECT count(*), count(*) FILTER (n = 1), coalesce(sum(n), 0)::BIGINT FROM ({units})"
         )
         fraction = self._wide.fraction
+        sketched = 1.0 + _TWO_SIDED * SKETCH_ERROR
+        if column.lists_cut_values:
+            return _Cell(seen, seen / sketched, None, float(seen))
         low, high = distinct_interval(
             np.array([float(seen)]), np.array([float(once)]), fraction, self._confidence
         )
-        sketched = 1.0 + _TWO_SIDED * SKETCH_ERROR
         ends = float(low[0]) / sketched, float(high[0]) * sketched
         share = once / count if count else 0.0
         value = seen / (1.0 - (1.0 - fraction) * share)  # the jackknife of `_distinct_sql` in estimator.py

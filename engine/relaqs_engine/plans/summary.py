@@ -31,6 +31,11 @@ class SummarizedColumn:
     time_type: str = ""
     null_percentage: float | None = None
 
+    @property
+    def lists_cut_values(self) -> bool:
+        """Whether the values are listed without their last digits: nanoseconds as whole microseconds."""
+        return self.time_type == "TIMESTAMP_NS"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryPlan(EstimatedWhole):
