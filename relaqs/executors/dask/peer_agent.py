@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from distributed import Client, Worker, WorkerPlugin, get_worker
+from distributed import Client, Worker, WorkerPlugin, get_worker, secede
 from distributed.comm.core import Comm
 from distributed.core import Status
 from distributed.protocol import pickle
@@ -76,6 +76,10 @@ class PeerAgent(WorkerPlugin):
     ) -> Told:
         answer: Told = sync(self._worker.loop, partial(function, *arguments, **named))
         return answer
+
+    def leave_core(self) -> None:
+        """Let another task have the core of the calling one, which from now on sends and waits."""
+        secede()
 
     def service(self, of: type[PeerService]) -> Any:
         return self.call(self._found, of)
