@@ -20,12 +20,14 @@ from typing import Any, Literal, Protocol
 
 from relaqs_engine.errors import ClusterError
 
+from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import HostsPeers
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.training.loss_job import BestModel, LossJob
 from relaqs.training.passes import add_sums, in_pairs
+from relaqs.training.profile import Profile
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet
 from relaqs.training.sharded.protocol import (
@@ -134,12 +136,14 @@ class ShardJob(LossJob):
             self._cut_of_parameters = None
         super().close()
 
-    def _begin(self, profile: Any) -> None:
+    def _begin(self, profile: Profile) -> None:
         super()._begin(profile)
-        assert isinstance(self._training, WholeParameters)
-        assert isinstance(self._job, ShardedTraining)
-        self._whole = self._training
-        self._descent = self._job.descent(profile)
+        if not isinstance(self._training, WholeParameters):
+            raise ArgumentError(
+                f"{type(self._job).__name__}.begin() returned a {type(self._training).__name__}; where a job "
+                "has descent(), it must be relaqs.training.WholeParameters(self.descent(profile))"
+            )
+        self._whole, self._descent = self._training, self._training.descent
 
     def _reported(self, step: Step, made: Any, core_seconds: float) -> StepReport:
         """Return the report of a pass with whole parameters. One that is made again was reported before."""

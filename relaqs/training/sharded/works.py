@@ -7,8 +7,6 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from relaqs_engine.errors import DataError
-
 from relaqs.executors.peers import PeerForgotError, PeerLostError
 from relaqs.jobs.executor import busy_seconds
 from relaqs.jobs.job import Metered
@@ -16,7 +14,7 @@ from relaqs.training.passes import PartitionSource, PassWork
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.rows import Sums
 from relaqs.training.sharded.holder import ShardHolder
-from relaqs.training.sharded.protocol import ShardedDescent, ShardState
+from relaqs.training.sharded.protocol import ShardedDescent, ShardState, split_sums
 from relaqs.training.sharded.shards import ShardMap
 
 Heard = TypeVar("Heard")
@@ -123,12 +121,7 @@ class IterateWork:
             model = pulled.descent.model(pulled.values)
             work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
             summed = work.run(owner)
-            gradient, totals = summed.sums[0], summed.sums[1:]
-            if gradient.shape != pulled.values.shape:
-                raise DataError(
-                    f"the first of the arrays that {type(self.job).__name__}.partial() returns has the shape "
-                    f"{gradient.shape}, the parameters have {pulled.values.shape}; they must be the same"
-                )
+            gradient, totals = split_sums(summed.sums, pulled.descent.shape)
             penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
             core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
             leave_core()  # PUSH needs none
