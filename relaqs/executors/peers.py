@@ -10,6 +10,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from numpy.typing import NDArray
 
+LEAST_BYTES_PER_SECOND = 1e6  # of a network that is not called broken, with all that others send over it
+
 Haste = Literal["pull", "push"]
 """Which letters leave a worker first: "pull" before "push". One leaves at a time."""
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from distributed import Client, Worker, WorkerPlugin, get_worker
+from distributed import Client, Worker, WorkerPlugin, get_worker, secede
 from distributed.comm.core import Comm
 from distributed.core import Status
 from distributed.protocol import pickle
@@ -23,11 +23,12 @@ from distributed.utils import sync
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask.egress_lane import EgressLane
-from relaqs.executors.peers import Haste, Letter, PeerLostError, PeerService
+from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerLostError, PeerService
 
 PEER_OP = "relaqs_peer_letter"
 SWEEP_SECONDS = 1.0
 CONNECT_SECONDS = 3.0  # to reach a worker: one that died refuses, and is tried for so long
+WRITE_SECONDS = 30.0  # for a letter to be taken, beside the time for its bytes
 INSTALL_SECONDS = 2.0  # for workers to take the plugin; one that hangs takes it when it goes on
 
 Told = TypeVar("Told")
@@ -77,6 +78,10 @@ class PeerAgent(WorkerPlugin):
         answer: Told = sync(self._worker.loop, partial(function, *arguments, **named))
         return answer
 
+    def leave_core(self) -> None:
+        """Let another task have the core of the calling one, which from now on sends and waits."""
+        secede()
+
     def service(self, of: type[PeerService]) -> Any:
         return self.call(self._found, of)
 
@@ -118,13 +123,21 @@ class PeerAgent(WorkerPlugin):
         """Answer a letter of another worker."""
         found = await self._found(pickle.loads(service))
         answer, haste = await found.answer(_unpacked({"subject": subject, "said": said, "arrays": arrays}))
-        await self._write(comm, {}, answer, haste)
+        with contextlib.suppress(OSError):  # who asked is gone, or hangs
+            await self._write(comm, {}, answer, haste)
         return Status.dont_reply
 
     async def _write(self, comm: Comm, to: dict[str, Any], letter: Letter, haste: Haste) -> None:
+        """Write a letter once the lane is free. One that nobody takes must not hold it for good."""
+        array_bytes = sum(array.nbytes for array in letter.arrays)
         async with self._lane.turn(haste):
-            self.sent_bytes += await comm.write({**to, **_packed(letter)})
-            self.array_bytes += sum(array.nbytes for array in letter.arrays)
+            try:
+                async with asyncio.timeout(WRITE_SECONDS + array_bytes / LEAST_BYTES_PER_SECOND):
+                    self.sent_bytes += await comm.write({**to, **_packed(letter)})
+            except BaseException:
+                comm.abort()  # half of a letter is on it
+                raise
+        self.array_bytes += array_bytes
 
     async def _sweep(self) -> None:
         while True:

@@ -19,14 +19,13 @@ from typing import Any, TypeVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.executors.peers import Haste, Letter, PeerForgotError, Peers
+from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerForgotError, Peers
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState
 from relaqs.training.sharded.shards import Shard, ShardMap
 
 AHEAD_SECONDS = 30.0  # for which a version that is fetched ahead may not be there yet
 DEMAND_SECONDS = 5.0  # for one that a task needs: all that it follows from was sent before
-ANSWER_SECONDS = 10.0  # for an answer beside the time for its bytes
-LEAST_BYTES_PER_SECOND = 5e6  # of a network that is not called broken
+ANSWER_SECONDS = 30.0  # for an answer, beside the time for its bytes: a worker that died is noticed at once
 PARTING_SECONDS = 1.0  # for owners to hear that a run is over
 
 Found = TypeVar("Found")

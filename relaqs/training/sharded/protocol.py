@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from relaqs_bootstrap.arrays import FloatArray
+from relaqs_engine.errors import DataError
 
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold
@@ -88,12 +89,26 @@ class ShardedDescent(Protocol):
 class ShardedTraining(Protocol):
     """What a `TrainingJob` adds so that its parameters can lie in shards.
 
-    The first array that its `partial` returns is added to the parameters' gradient and has their shape.
+    The first array that its `partial` returns is added to the parameters' gradient and has their shape. Its
+    `begin` returns `WholeParameters(self.descent(profile))`.
     """
 
     def descent(self, profile: Profile) -> ShardedDescent:
         """Return how the parameters begin, change and are judged."""
         ...
+
+
+def split_sums(sums: Sums, shape: tuple[int, int]) -> tuple[FloatArray, Sums]:
+    """Return what is added to the gradient, and the other sums. shape: of the parameters.
+
+    Raises DataError where the shapes differ.
+    """
+    if sums[0].shape != shape:
+        raise DataError(
+            f"the first of the arrays that partial() returns has the shape {sums[0].shape}, the parameters "
+            f"have {shape}; they must be the same"
+        )
+    return sums[0], sums[1:]
 
 
 class WholeParameters:
@@ -109,20 +124,20 @@ class WholeParameters:
     def __init__(
         self, descent: ShardedDescent, course: ShardCourse | None = None, state: ShardState | None = None
     ) -> None:
-        self._descent = descent
+        self.descent = descent
         self._rows = slice(0, descent.shape[0])
         self.course = course or descent.begin()
         self.state = state or descent.first(self._rows)
 
     @property
     def model(self) -> Any:
-        return self._descent.model(self.state[0])
+        return self.descent.model(self.state[0])
 
     def fold(self, sums: Sums) -> Fold:
-        gradient, totals = sums[0], sums[1:]
+        gradient, totals = split_sums(sums, self.descent.shape)
         evaluated, values, course = self.model, self.state[0], self.course
-        self.course = self._descent.judge(course, totals, self._descent.penalty(values))
-        self.state = self._descent.update(self.state, gradient, course.pace, self._rows)
+        self.course = self.descent.judge(course, totals, self.descent.penalty(values))
+        self.state = self.descent.update(self.state, gradient, course.pace, self._rows)
         return Fold(evaluated, self.course.loss, self.course.is_final)
 
     def close(self) -> None:

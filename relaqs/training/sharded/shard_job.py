@@ -20,12 +20,14 @@ from typing import Any, Literal, Protocol
 
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.peers import HostsPeers
+from relaqs.arguments import ArgumentError
+from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, HostsPeers
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.training.loss_job import BestModel, LossJob
 from relaqs.training.passes import add_sums, in_pairs
+from relaqs.training.profile import Profile
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet
 from relaqs.training.sharded.protocol import (
@@ -45,7 +47,6 @@ IDLE_SECONDS = 60.0  # after which workers forget a run, and at least IDLE_PASSE
 IDLE_PASSES = 10.0
 TRIES = 10  # to open shards without one more pass, before the run fails
 LAST_SECONDS = 10.0  # for the last model to come, beside the time for its bytes
-LAST_BYTES_PER_SECOND = 5e6
 DROP_SECONDS = 2.0  # for workers to be told that the run is over. Else they forget it after a while
 
 ShardPhase = Literal["whole", "open", "step", "fetch"]
@@ -134,12 +135,14 @@ class ShardJob(LossJob):
             self._cut_of_parameters = None
         super().close()
 
-    def _begin(self, profile: Any) -> None:
+    def _begin(self, profile: Profile) -> None:
         super()._begin(profile)
-        assert isinstance(self._training, WholeParameters)
-        assert isinstance(self._job, ShardedTraining)
-        self._whole = self._training
-        self._descent = self._job.descent(profile)
+        if not isinstance(self._training, WholeParameters):
+            raise ArgumentError(
+                f"{type(self._job).__name__}.begin() returned a {type(self._training).__name__}; where a job "
+                "has descent(), it must be relaqs.training.WholeParameters(self.descent(profile))"
+            )
+        self._whole, self._descent = self._training, self._training.descent
 
     def _reported(self, step: Step, made: Any, core_seconds: float) -> StepReport:
         """Return the report of a pass with whole parameters. One that is made again was reported before."""
@@ -284,7 +287,7 @@ class ShardJob(LossJob):
 
     def _fetch_last(self, cut: ShardMap) -> None:
         """Fetch the model of the last pass, or the one after it where a step more was made."""
-        limit_seconds = LAST_SECONDS + cut.byte_count / LAST_BYTES_PER_SECOND
+        limit_seconds = LAST_SECONDS + cut.byte_count / LEAST_BYTES_PER_SECOND
         for version in (self.passes - 1, self.passes):
             found = _ask_aside(self._executor, f"{self.id}-{version}", FetchWork(cut, version), limit_seconds)
             if isinstance(found, tuple):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from relaqs_engine.errors import DataError
-
 from relaqs.executors.peers import PeerForgotError, PeerLostError
+from relaqs.jobs.executor import busy_seconds
+from relaqs.jobs.job import Metered
 from relaqs.training.passes import PartitionSource, PassWork
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.rows import Sums
 from relaqs.training.sharded.holder import ShardHolder
-from relaqs.training.sharded.protocol import ShardedDescent, ShardState
+from relaqs.training.sharded.protocol import ShardedDescent, ShardState, split_sums
 from relaqs.training.sharded.shards import ShardMap
 
 Heard = TypeVar("Heard")
@@ -30,6 +31,13 @@ def call_holder(
 
     agent = peer_agent_here()
     return agent.call(ask, agent.service(ShardHolder), *arguments, **named)
+
+
+def leave_core() -> None:
+    """Let another task have the core of the calling one."""
+    from relaqs.executors.dask.peer_agent import peer_agent_here
+
+    peer_agent_here().leave_core()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +83,15 @@ class StepPart:
     Attributes:
         totals: the other sums over its rows.
         penalty: what the loss has beside sums over rows, where the task was to say it.
-        reads: how many partitions were read.
     """
 
     totals: Sums
     penalty: float
-    reads: int
 
 
 @dataclass(frozen=True, slots=True)
 class IterateWork:
-    """PULL, COMP and PUSH over some pieces. Returns a `StepPart` or `LostShards`.
+    """PULL, COMP and PUSH over some pieces. Gives a `StepPart` or `LostShards`. PUSH holds no core.
 
     It may run twice, on any worker: what was sent already changes nothing.
 
@@ -108,23 +114,21 @@ class IterateWork:
     first: int
     end: int
 
-    def run(self, owner: str) -> StepPart | LostShards:
+    def run(self, owner: str) -> Metered | LostShards:
+        busy, computed = busy_seconds(), time.thread_time()
         try:
             pulled = call_holder(ShardHolder.pull, self.cut, self.version)
             model = pulled.descent.model(pulled.values)
             work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
             summed = work.run(owner)
-            gradient, totals = summed.sums[0], summed.sums[1:]
-            if gradient.shape != pulled.values.shape:
-                raise DataError(
-                    f"the first of the arrays that {type(self.job).__name__}.partial() returns has the shape "
-                    f"{gradient.shape}, the parameters have {pulled.values.shape}; they must be the same"
-                )
+            gradient, totals = split_sums(summed.sums, pulled.descent.shape)
             penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
+            core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
+            leave_core()  # PUSH needs none
             call_holder(ShardHolder.push, self.cut, self.version, self.sender, gradient, self.pace)
         except PeerLostError as error:
             return LostShards.of(error)
-        return StepPart(totals, penalty, summed.reads)
+        return Metered(StepPart(totals, penalty), core_seconds)
 
 
 @dataclass(frozen=True, slots=True)

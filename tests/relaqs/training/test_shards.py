@@ -249,6 +249,12 @@ def test_a_loss_that_is_no_number_ends_the_run() -> None:
         descent.judge(descent.begin(), (np.asarray(np.nan),), 0.0)
 
 
+def test_sums_of_another_shape_are_refused() -> None:
+    descent = JOBS["lasso"].descent(profile_of(drawn_rows(1), tuple("abcdefg"), 100, seed=0))
+    with pytest.raises(DataError, match=r"has the shape \(1, 1\), the parameters have \(8, 1\)"):
+        WholeParameters(descent).fold((np.ones((1, 1)), np.asarray(1.0)))
+
+
 REFUSED: list[tuple[str, Callable[[Session], object]]] = [
     (
         'must be "auto", "client" or "sharded"',

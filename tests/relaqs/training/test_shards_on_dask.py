@@ -21,7 +21,7 @@ from relaqs.executors.dask.peer_agent import PeerAgent
 from relaqs.training import Lasso, SoftmaxRegression, TrainingRun
 from relaqs.training.sharded.holder import ShardHolder
 from relaqs.training.sharded.worth import ShardWorth
-from tests.relaqs.executors.clusters import LONG_SECONDS, eventually
+from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
 
 STEPS = 25
 FEATURES, CLASSES = 63, 300  # a model of 154 KB, whose rows two workers share evenly
@@ -144,6 +144,47 @@ def test_a_worker_that_dies_loses_nothing(
         assert np.array_equal(model.coef_, whole[1])
         client.wait_for_workers(2, timeout=LONG_SECONDS)
         assert_nothing_is_left(client)
+
+
+@pytest.mark.slow
+def test_with_one_worker_left_it_goes_on_in_client_mode(
+    tmp_path: Path, warehouse: Path, whole: tuple[tuple[float, ...], Any]
+) -> None:
+    with (
+        running_cluster(tmp_path / "scheduler.log", nannies=False) as address,
+        Client(address, set_as_default=False) as client,
+        connect(warehouse, cluster=client) as db,
+    ):
+        run = db.train(DIGITS, parameters="sharded", max_steps=STEPS)
+        after_passes(run, 5)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        model = run.result(timeout=2 * LONG_SECONDS)
+        assert run.explain() == (
+            "parameters: whole, in the client\nwhy: shards need two workers, and there are 1"
+        )
+        assert run.losses == whole[0]
+        assert np.array_equal(model.coef_, whole[1])
+
+
+@pytest.mark.slow
+def test_a_run_that_workers_forgot_goes_on_from_what_is_kept(
+    client: Client,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "IDLE_SECONDS", 2.0)
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "IDLE_PASSES", 0.0)
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(DIGITS, parameters="sharded", max_steps=STEPS)
+        after_passes(run, 3)
+        run.pause()
+        assert run.state == "paused"
+        assert_nothing_is_left(client)
+        run.resume()
+        model = run.result(timeout=2 * LONG_SECONDS)
+        assert run.losses == whole[0]
+        assert np.array_equal(model.coef_, whole[1])
 
 
 @pytest.mark.slow
