@@ -51,8 +51,8 @@ from relaqs.training.parted.placing import placed_by
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
-LOOK_SECONDS = 5.0  # between two looks at the cluster's workers
-FIND_SECONDS = 0.5  # the same while something is wrong
+LOOK_SECONDS = 5.0  # between two looks at the clock
+FIND_SECONDS = 0.5  # between two looks for workers, where there is none
 GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
 PARTING_SECONDS = 1.0  # at the end, for the slots to be freed
 LOSSES_MOST = 10  # of one turn: then it is the model that ends its workers
@@ -121,7 +121,7 @@ class PartCarrier(Carrier):
         self._keys = 0
         # Where parts are.
         self._slots: tuple[str, ...] = ()
-        self._looked_seconds = -math.inf
+        self._must_look = True  # for the slots of the cluster: something has changed
         self._left_out: set[str] = set()
         self._slot_of: dict[Part, str] = {}
         self._membership: PartMembership | None = None
@@ -205,7 +205,7 @@ class PartCarrier(Carrier):
         self._wanted = task, turn, done
 
     def _take_given(self, part: Part, worker: str) -> None:
-        self._given[part] = worker
+        self._given[part], self._must_look = worker, True
 
     def _stop(self) -> None:
         self._has_stopped = True
@@ -275,7 +275,7 @@ class PartCarrier(Carrier):
                 return self._taken(turn, answers), core_seconds
             if answers is not None:
                 self._left_out |= answers.missing | answers.lost
-            self._membership, self._looked_seconds = None, -math.inf
+            self._membership, self._must_look = None, True
         raise ClusterError(_lost_again(turn))
 
     # Where parts are.
@@ -289,7 +289,7 @@ class PartCarrier(Carrier):
             slots = tuple(sorted({*slot_of.values()}))
             if (addresses := self._prepared(turn, slots, slot_of)) is not None:
                 break
-            self._looked_seconds = -math.inf
+            self._must_look = True
         else:
             raise ClusterError(_lost_again(turn))
         self._slot_of = slot_of
@@ -321,14 +321,13 @@ class PartCarrier(Carrier):
 
     def _there(self) -> tuple[str, ...]:
         """Return the slots of the cluster that answer."""
-        now = time.monotonic()
-        if now - self._looked_seconds >= LOOK_SECONDS:
-            self._slots, self._looked_seconds = self._leases.slots(), now
+        if self._must_look:
+            self._slots, self._must_look = self._leases.slots(), False
             self._left_out &= {*self._slots}
         if found := tuple(slot for slot in self._slots if slot not in self._left_out):
             return found
         self._left_out.clear()  # nothing else is left, so try again what did not answer
-        self._looked_seconds = -math.inf
+        self._must_look = True
         return ()
 
     def _prepared(

@@ -13,6 +13,7 @@ import pytest
 from distributed import Client
 
 from relaqs import ArgumentError, Session, connect
+from relaqs.policies.registry import PolicyError
 from relaqs.training import ModelParts, TorchModule, TrainingRun
 from relaqs.training.parted.part_host import PART_HOSTS
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
@@ -164,7 +165,9 @@ def test_two_runs_in_parts_and_a_query_share_the_workers(
     assert all(same(numbers(run), whole) for run in runs)
 
 
-def test_what_workers_are_named_wrongly_is_said_at_once(db: Session) -> None:
+def test_what_is_placed_wrongly_is_said_at_once(db: Session) -> None:
+    with pytest.raises(PolicyError, match="there is no placed policy 'mlf_j'; did you mean 'mlf_h'"):
+        db.train(DEEP, parts=ModelParts(2, placed="mlf_j"))
     with pytest.raises(ArgumentError, match=r"placed has no worker for \(1, 0\); name one"):
         db.train(DEEP, parts=ModelParts(2, placed={(0, 0): "tcp://somewhere:1"}))
     with pytest.raises(ArgumentError, match=r"part \(0, 0\) on 'tcp://somewhere:1'; the workers are tcp://"):
