@@ -268,6 +268,7 @@ class PartCarrier(Carrier):
             self._settle(turn)
             answers = self._turned(turn)
             self._leases.lease(self._job_id, ())
+            self._leased = ()  # what the cluster says of it may come late
             if answers is not None and (error := answers.error) is not None:
                 raise error
             if answers is not None and not answers.missing and not answers.broken:
