@@ -54,7 +54,7 @@ ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have be
 LOOK_SECONDS = 5.0  # between two looks at the clock
 FIND_SECONDS = 0.5  # between two looks for workers, where there is none
 GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
-PARTING_SECONDS = 1.0  # at the end, for the slots to be freed
+PARTING_SECONDS = 3.0  # at the end, for the slots to be freed, which wait for a turn to end
 LOSSES_MOST = 10  # of one turn: then it is the model that ends its workers
 
 
@@ -101,6 +101,9 @@ class PartCarrier(Carrier):
         leases: the same cluster, as it leases slots.
         policy: says where parts are that have no worker.
         given: the workers of parts that the user has placed.
+
+    Attributes:
+        is_beside_tasks: whether jobs of tasks waited while the last turn ran.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class PartCarrier(Carrier):
         self._ready: set[str] = set()
         # What the cluster has said.
         self._leased: tuple[str, ...] = ()
-        self._may_turn = False
+        self._may_turn = self.is_beside_tasks = False
         self._refused: str | None = None
 
     # What a run shows of its parts, and what its user asks. From any thread.
@@ -187,8 +190,8 @@ class PartCarrier(Carrier):
     def offered(self, slots: tuple[str, ...]) -> None:
         """Do nothing: a placed policy says where parts are, and no slot policy."""
 
-    def may_turn(self) -> None:
-        self._post(self._note_may_turn)
+    def may_turn(self, *, beside_tasks: bool) -> None:
+        self._post(lambda: self._note_may_turn(beside_tasks))
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_lost(slots))
@@ -213,8 +216,8 @@ class PartCarrier(Carrier):
     def _note_leased(self, slots: tuple[str, ...]) -> None:
         self._leased = slots
 
-    def _note_may_turn(self) -> None:
-        self._may_turn = True
+    def _note_may_turn(self, beside_tasks: bool) -> None:
+        self._may_turn, self.is_beside_tasks = True, beside_tasks
 
     def _note_lost(self, slots: tuple[str, ...]) -> None:
         self._left_out.update(slots)
