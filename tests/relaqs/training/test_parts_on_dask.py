@@ -35,7 +35,7 @@ DEEP = TorchModule(
 )
 ENDLESS = replace(DEEP, passes_most=10**6)
 BATCH_ROWS = 96  # three pieces
-WORKERS = 3
+WORKERS = 2
 
 
 @pytest.fixture(scope="module")
@@ -98,18 +98,16 @@ def test_stages_and_replicas_on_workers_change_no_bit(db: Session, whole: dict[s
 def test_parts_go_where_they_are_put_and_are_moved(
     db: Session, client: Client, training_warehouse: Path
 ) -> None:
-    one, two, three = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    one, two = sorted(client.scheduler_info(n_workers=-1)["workers"])
     with db.train(ENDLESS, batch=BATCH_ROWS, parts=ModelParts(2, placed={(0, 0): one, (1, 0): two})) as run:
         eventually(lambda: run.steps)
         assert workers_of(run) == [one, two]
-        run.move(1, 0, three)
-        eventually(lambda: workers_of(run) == [one, three])
-        run.move(0, 0, three)
-        eventually(lambda: workers_of(run) == [three, three])
+        run.move(1, 0, one)
+        eventually(lambda: workers_of(run) == [one, one])
         passes = len(run.steps)
         eventually(lambda: len(run.steps) > passes)
         run.move(0, 0, two)
-        eventually(lambda: workers_of(run) == [two, three])
+        eventually(lambda: workers_of(run) == [two, one])
         with pytest.raises(ArgumentError, match="there is no part of stage 2 and replica 0; the stag"):
             run.move(2, 0, one)
         with pytest.raises(ArgumentError, match=r"worker is 'nowhere'; the workers are tcp://"):
@@ -125,7 +123,7 @@ def test_a_worker_that_is_killed_costs_no_bit(db: Session, client: Client, train
         os.kill(process[victim], signal.SIGKILL)
         eventually(lambda: victim not in workers_of(run))
         passes = len(run.steps)
-        eventually(lambda: len(run.steps) > passes + 1)
+        eventually(lambda: len(run.steps) > passes)
     assert run.wait(LONG_SECONDS)
     assert as_in_one_piece(run, training_warehouse)
 
@@ -136,7 +134,7 @@ def test_all_workers_are_killed_at_once(db: Session, client: Client, training_wa
         for process in client.run(os.getpid).values():
             os.kill(process, signal.SIGKILL)
         passes = len(run.steps)
-        eventually(lambda: len(run.steps) > passes + 1)
+        eventually(lambda: len(run.steps) > passes)
     assert run.wait(LONG_SECONDS)
     assert as_in_one_piece(run, training_warehouse)
 
@@ -156,7 +154,7 @@ def test_two_runs_in_parts_and_a_query_share_the_workers(
     db: Session, client: Client, whole: dict[str, Any]
 ) -> None:
     """Both have parts on the same workers, so neither may hold one and wait for the other."""
-    one, two, _ = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    one, two = sorted(client.scheduler_info(n_workers=-1)["workers"])
     placed = {(0, 0): one, (1, 0): two}
     back = {(0, 0): two, (1, 0): one}
     runs = [db.train(DEEP, batch=BATCH_ROWS, parts=ModelParts(2, placed=each)) for each in (placed, back)]
