@@ -291,7 +291,7 @@ class PartCarrier(Carrier):
             if self._membership is not None and slot_of == self._slot_of:
                 return
             slots = tuple(sorted({*slot_of.values()}))
-            if (addresses := self._prepared(turn, slots, slot_of)) is not None:
+            if self._holds(slots) and (addresses := self._prepared(turn, slots, slot_of)) is not None:
                 break
             self._must_look = True
         else:
@@ -344,7 +344,7 @@ class PartCarrier(Carrier):
         def work(slot: str) -> Work:
             return PreparePartsWork(self._name, slot, turn.recipe, slot in reading)
 
-        answers = self._asked(slots, work, PREPARE_SECONDS)
+        answers = self._asked(slots, work, PREPARE_SECONDS, PREPARE_SECONDS)
         if (error := answers.error) is not None:
             raise error
         if gone := answers.missing | answers.lost:
@@ -365,8 +365,8 @@ class PartCarrier(Carrier):
         def is_lost() -> bool:
             return not self._left_out.isdisjoint(slots)
 
-        self._leases.lease(self._job_id, slots)
-        self._wait(lambda: is_lost() or {*self._leased} == {*slots})
+        if not self._holds(slots):
+            return None
         self._may_turn = False
         while not is_lost() and not self._may_turn:
             self._leases.ask_turn(self._job_id)
@@ -381,7 +381,13 @@ class PartCarrier(Carrier):
             own = None if states is None else {stage: states[stage] for stage in stages}
             return PartTurnWork(self._name, slot, membership, turn.steps, own)
 
-        return self._asked(slots, work, math.inf)
+        return self._asked(slots, work, math.inf, GRACE_SECONDS)
+
+    def _holds(self, slots: tuple[str, ...]) -> bool:
+        """Wait for a lease of these slots. Return whether none of them was lost before."""
+        self._leases.lease(self._job_id, slots)
+        self._wait(lambda: not self._left_out.isdisjoint(slots) or {*self._leased} == {*slots})
+        return self._left_out.isdisjoint(slots)
 
     def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
         told: list[Any] = [result.value for result in answers.results.values()]
@@ -393,10 +399,14 @@ class PartCarrier(Carrier):
         seconds = max(each.seconds for each in told)
         return turn.made(states, losses, sum(each.reads for each in told), seconds)
 
-    def _asked(self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float) -> _SlotAnswers:
+    def _asked(
+        self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float, grace_seconds: float
+    ) -> _SlotAnswers:
         """Send a task to each slot, and return what they say.
 
-        Those that have not answered some seconds after another was lost, or told of it, are given up.
+        Args:
+            seconds: to wait for them.
+            grace_seconds: to wait for the others, once one is lost or has told of it.
         """
         answers = _SlotAnswers(slots)
         for slot in slots:
@@ -409,7 +419,7 @@ class PartCarrier(Carrier):
             return answers.broken or not self._left_out.isdisjoint(answers.missing)
 
         if self._wait(lambda: is_over() or is_broken(), seconds) and not is_over():
-            self._wait(lambda: is_over() or self._left_out >= answers.missing, GRACE_SECONDS)
+            self._wait(lambda: is_over() or self._left_out >= answers.missing, grace_seconds)
         return answers
 
     def _taker(self, answers: _SlotAnswers, slot: str) -> Done:
