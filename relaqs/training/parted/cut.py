@@ -58,6 +58,11 @@ class ModelParts:
 
     def __post_init__(self) -> None:
         check_count("replicas", self.replicas)
+        if not isinstance(self.placed, str | Mapping | PlacedPolicy):
+            raise ArgumentError(
+                f"placed is {self.placed!r}; give the name of a placed policy, an object with a name and "
+                "plan(view), or the address of a worker for each part"
+            )
         if isinstance(self.stages, Sequence) and not isinstance(self.stages, str):
             starts = tuple(check_count("stages", layer) for layer in self.stages)
             if list(starts) != sorted({*starts}):

@@ -51,10 +51,10 @@ from relaqs.training.parted.placing import placed_by
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
-LOOK_SECONDS = 5.0  # between two looks at the cluster's workers
-FIND_SECONDS = 0.5  # the same while something is wrong
+LOOK_SECONDS = 5.0  # between two looks at the clock
+FIND_SECONDS = 0.5  # between two looks for workers, where there is none
 GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
-PARTING_SECONDS = 1.0  # at the end, for the slots to be freed
+PARTING_SECONDS = 3.0  # at the end, for the slots to be freed, which wait for a turn to end
 LOSSES_MOST = 10  # of one turn: then it is the model that ends its workers
 
 
@@ -101,6 +101,9 @@ class PartCarrier(Carrier):
         leases: the same cluster, as it leases slots.
         policy: says where parts are that have no worker.
         given: the workers of parts that the user has placed.
+
+    Attributes:
+        is_beside_tasks: whether jobs of tasks waited while the last turn ran.
     """
 
     def __init__(
@@ -121,7 +124,7 @@ class PartCarrier(Carrier):
         self._keys = 0
         # Where parts are.
         self._slots: tuple[str, ...] = ()
-        self._looked_seconds = -math.inf
+        self._must_look = True  # for the slots of the cluster: something has changed
         self._left_out: set[str] = set()
         self._slot_of: dict[Part, str] = {}
         self._membership: PartMembership | None = None
@@ -130,7 +133,7 @@ class PartCarrier(Carrier):
         self._ready: set[str] = set()
         # What the cluster has said.
         self._leased: tuple[str, ...] = ()
-        self._may_turn = False
+        self._may_turn = self.is_beside_tasks = False
         self._refused: str | None = None
 
     # What a run shows of its parts, and what its user asks. From any thread.
@@ -188,7 +191,7 @@ class PartCarrier(Carrier):
         """Do nothing: a placed policy says where parts are, and no slot policy."""
 
     def may_turn(self, *, beside_tasks: bool) -> None:
-        self._post(self._note_may_turn)
+        self._post(lambda: self._note_may_turn(beside_tasks))
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_lost(slots))
@@ -205,7 +208,7 @@ class PartCarrier(Carrier):
         self._wanted = task, turn, done
 
     def _take_given(self, part: Part, worker: str) -> None:
-        self._given[part] = worker
+        self._given[part], self._must_look = worker, True
 
     def _stop(self) -> None:
         self._has_stopped = True
@@ -213,8 +216,8 @@ class PartCarrier(Carrier):
     def _note_leased(self, slots: tuple[str, ...]) -> None:
         self._leased = slots
 
-    def _note_may_turn(self) -> None:
-        self._may_turn = True
+    def _note_may_turn(self, beside_tasks: bool) -> None:
+        self._may_turn, self.is_beside_tasks = True, beside_tasks
 
     def _note_lost(self, slots: tuple[str, ...]) -> None:
         self._left_out.update(slots)
@@ -268,6 +271,7 @@ class PartCarrier(Carrier):
             self._settle(turn)
             answers = self._turned(turn)
             self._leases.lease(self._job_id, ())
+            self._leased = ()  # what the cluster says of it may come late
             if answers is not None and (error := answers.error) is not None:
                 raise error
             if answers is not None and not answers.missing and not answers.broken:
@@ -275,7 +279,7 @@ class PartCarrier(Carrier):
                 return self._taken(turn, answers), core_seconds
             if answers is not None:
                 self._left_out |= answers.missing | answers.lost
-            self._membership, self._looked_seconds = None, -math.inf
+            self._membership, self._must_look = None, True
         raise ClusterError(_lost_again(turn))
 
     # Where parts are.
@@ -287,9 +291,9 @@ class PartCarrier(Carrier):
             if self._membership is not None and slot_of == self._slot_of:
                 return
             slots = tuple(sorted({*slot_of.values()}))
-            if (addresses := self._prepared(turn, slots, slot_of)) is not None:
+            if self._holds(slots) and (addresses := self._prepared(turn, slots, slot_of)) is not None:
                 break
-            self._looked_seconds = -math.inf
+            self._must_look = True
         else:
             raise ClusterError(_lost_again(turn))
         self._slot_of = slot_of
@@ -321,14 +325,13 @@ class PartCarrier(Carrier):
 
     def _there(self) -> tuple[str, ...]:
         """Return the slots of the cluster that answer."""
-        now = time.monotonic()
-        if now - self._looked_seconds >= LOOK_SECONDS:
-            self._slots, self._looked_seconds = self._leases.slots(), now
+        if self._must_look:
+            self._slots, self._must_look = self._leases.slots(), False
             self._left_out &= {*self._slots}
         if found := tuple(slot for slot in self._slots if slot not in self._left_out):
             return found
         self._left_out.clear()  # nothing else is left, so try again what did not answer
-        self._looked_seconds = -math.inf
+        self._must_look = True
         return ()
 
     def _prepared(
@@ -341,7 +344,7 @@ class PartCarrier(Carrier):
         def work(slot: str) -> Work:
             return PreparePartsWork(self._name, slot, turn.recipe, slot in reading)
 
-        answers = self._asked(slots, work, PREPARE_SECONDS)
+        answers = self._asked(slots, work, PREPARE_SECONDS, PREPARE_SECONDS)
         if (error := answers.error) is not None:
             raise error
         if gone := answers.missing | answers.lost:
@@ -362,8 +365,8 @@ class PartCarrier(Carrier):
         def is_lost() -> bool:
             return not self._left_out.isdisjoint(slots)
 
-        self._leases.lease(self._job_id, slots)
-        self._wait(lambda: is_lost() or {*self._leased} == {*slots})
+        if not self._holds(slots):
+            return None
         self._may_turn = False
         while not is_lost() and not self._may_turn:
             self._leases.ask_turn(self._job_id)
@@ -378,7 +381,13 @@ class PartCarrier(Carrier):
             own = None if states is None else {stage: states[stage] for stage in stages}
             return PartTurnWork(self._name, slot, membership, turn.steps, own)
 
-        return self._asked(slots, work, math.inf)
+        return self._asked(slots, work, math.inf, GRACE_SECONDS)
+
+    def _holds(self, slots: tuple[str, ...]) -> bool:
+        """Wait for a lease of these slots. Return whether none of them was lost before."""
+        self._leases.lease(self._job_id, slots)
+        self._wait(lambda: not self._left_out.isdisjoint(slots) or {*self._leased} == {*slots})
+        return self._left_out.isdisjoint(slots)
 
     def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
         told: list[Any] = [result.value for result in answers.results.values()]
@@ -390,10 +399,14 @@ class PartCarrier(Carrier):
         seconds = max(each.seconds for each in told)
         return turn.made(states, losses, sum(each.reads for each in told), seconds)
 
-    def _asked(self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float) -> _SlotAnswers:
+    def _asked(
+        self, slots: tuple[str, ...], work: Callable[[str], Work], seconds: float, grace_seconds: float
+    ) -> _SlotAnswers:
         """Send a task to each slot, and return what they say.
 
-        Those that have not answered some seconds after another was lost, or told of it, are given up.
+        Args:
+            seconds: to wait for them.
+            grace_seconds: to wait for the others, once one is lost or has told of it.
         """
         answers = _SlotAnswers(slots)
         for slot in slots:
@@ -406,7 +419,7 @@ class PartCarrier(Carrier):
             return answers.broken or not self._left_out.isdisjoint(answers.missing)
 
         if self._wait(lambda: is_over() or is_broken(), seconds) and not is_over():
-            self._wait(lambda: is_over() or self._left_out >= answers.missing, GRACE_SECONDS)
+            self._wait(lambda: is_over() or self._left_out >= answers.missing, grace_seconds)
         return answers
 
     def _taker(self, answers: _SlotAnswers, slot: str) -> Done:

@@ -22,6 +22,7 @@ from relaqs.training.elastic.order import piece_rows_of, pieces_of_step
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.step_job import MOST_MORE, StepJob
 from relaqs.training.elastic.torch_module import TorchModule
+from relaqs.training.elastic.turn_job import TURN_SECONDS, TURN_SECONDS_BESIDE_TASKS
 from relaqs.training.parted.cut import ModelCut, ModelParts, Part, PlacedPart, check_workers, cut_of
 from relaqs.training.parted.part_carrier import PartCarrier
 from relaqs.training.parted.part_host import PartRecipe
@@ -29,8 +30,6 @@ from relaqs.training.parted.part_turn import PartStepsMade, PartTurn, planned_st
 from relaqs.training.parted.placing import PartSizes
 from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
 from relaqs.training.reading import TrainingSet
-
-TURN_SECONDS = 0.25  # that others wait for a core of the parts, about
 
 
 class PartedJob(StepJob):
@@ -78,6 +77,12 @@ class PartedJob(StepJob):
             )
         self._carrier.move(self._cut, stage, replica, worker)
 
+    @property
+    def _turn_seconds(self) -> float:
+        """For how long others wait for a core of the parts, about."""
+        is_beside_tasks = self._carrier is not None and self._carrier.is_beside_tasks
+        return TURN_SECONDS_BESIDE_TASKS if is_beside_tasks else TURN_SECONDS
+
     def _step_works(self, course: TrainingCourse) -> list[Work]:
         book = self._book
         if self._recipe is None or self._sizes is None:
@@ -110,7 +115,7 @@ class PartedJob(StepJob):
         if made.reads:
             self._count = MOST_MORE * count  # reading was most of it
         else:
-            wanted = int(TURN_SECONDS * count / max(made.seconds, 1e-9))
+            wanted = int(self._turn_seconds * count / max(made.seconds, 1e-9))
             self._count = max(1, min(wanted, MOST_MORE * self._count))
 
 

@@ -116,10 +116,6 @@ class TorchStage:
     layers: range
     is_last: bool
 
-    @property
-    def is_first(self) -> bool:
-        return not self.layers.start
-
     def forward(
         self, state: TorchState, count: int, rows: Rows | None, given: Passed | None, draw: int
     ) -> TorchPass:
@@ -155,10 +151,11 @@ class TorchStage:
         draws = None if given is None else given.draws
         if not torch.equal(before, after):
             draws = after.numpy()
-        if not isinstance(outputs, torch.Tensor) or not outputs.is_floating_point():
+        if getattr(outputs, "dtype", None) not in (torch.float16, torch.float32, torch.float64):
+            what = getattr(outputs, "dtype", type(outputs).__name__)
             raise DataError(
-                f"layer {self.layers.stop - 1} of {self.job.place!r} gives {type(outputs).__name__}; only a "
-                "tensor of floats can go from stage to stage, so cut elsewhere"
+                f"layer {self.layers.stop - 1} of {self.job.place!r} gives {what}; only a tensor of floats "
+                "with 16, 32 or 64 bits can go from stage to stage, so cut elsewhere"
             )
         kept = tuple(count * same_shape(name, numbers[name], each) for name, each in state.buffers.items())
         loss = None
@@ -207,7 +204,7 @@ class TorchPass:
         else:
             found = torch.autograd.grad(self.outputs, wanted, torch.as_tensor(slopes), allow_unused=True)
         arrays = [
-            np.zeros(each.shape, np.float32) if slope is None else slope.numpy()
+            (torch.zeros_like(each) if slope is None else slope).detach().numpy()
             for slope, each in zip(found, wanted, strict=True)
         ]
         before = arrays.pop() if self.inputs is not None else None

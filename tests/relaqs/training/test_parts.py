@@ -152,6 +152,8 @@ def test_only_modules_of_torch_are_cut(db: Session) -> None:
     for job in (KMeans("SELECT x0 FROM digits"), MiniBatchLinear(SQL, "y")):
         with pytest.raises(ArgumentError, match=f"{type(job).__name__} cannot be cut"):
             db.train(job, parts=2)
+    with pytest.raises(ArgumentError, match="placed is 3; give the name of a placed policy"):
+        ModelParts(2, placed=3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"stages is \(3, 3\); give layers that rise"):
         ModelParts((3, 3))
 

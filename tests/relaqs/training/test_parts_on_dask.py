@@ -13,6 +13,7 @@ import pytest
 from distributed import Client
 
 from relaqs import ArgumentError, Session, connect
+from relaqs.policies.registry import PolicyError
 from relaqs.training import ModelParts, TorchModule, TrainingRun
 from relaqs.training.parted.part_host import PART_HOSTS
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
@@ -34,7 +35,7 @@ DEEP = TorchModule(
 )
 ENDLESS = replace(DEEP, passes_most=10**6)
 BATCH_ROWS = 96  # three pieces
-WORKERS = 3
+WORKERS = 2
 
 
 @pytest.fixture(scope="module")
@@ -97,18 +98,16 @@ def test_stages_and_replicas_on_workers_change_no_bit(db: Session, whole: dict[s
 def test_parts_go_where_they_are_put_and_are_moved(
     db: Session, client: Client, training_warehouse: Path
 ) -> None:
-    one, two, three = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    one, two = sorted(client.scheduler_info(n_workers=-1)["workers"])
     with db.train(ENDLESS, batch=BATCH_ROWS, parts=ModelParts(2, placed={(0, 0): one, (1, 0): two})) as run:
         eventually(lambda: run.steps)
         assert workers_of(run) == [one, two]
-        run.move(1, 0, three)
-        eventually(lambda: workers_of(run) == [one, three])
-        run.move(0, 0, three)
-        eventually(lambda: workers_of(run) == [three, three])
+        run.move(1, 0, one)
+        eventually(lambda: workers_of(run) == [one, one])
         passes = len(run.steps)
         eventually(lambda: len(run.steps) > passes)
         run.move(0, 0, two)
-        eventually(lambda: workers_of(run) == [two, three])
+        eventually(lambda: workers_of(run) == [two, one])
         with pytest.raises(ArgumentError, match="there is no part of stage 2 and replica 0; the stag"):
             run.move(2, 0, one)
         with pytest.raises(ArgumentError, match=r"worker is 'nowhere'; the workers are tcp://"):
@@ -124,7 +123,7 @@ def test_a_worker_that_is_killed_costs_no_bit(db: Session, client: Client, train
         os.kill(process[victim], signal.SIGKILL)
         eventually(lambda: victim not in workers_of(run))
         passes = len(run.steps)
-        eventually(lambda: len(run.steps) > passes + 1)
+        eventually(lambda: len(run.steps) > passes)
     assert run.wait(LONG_SECONDS)
     assert as_in_one_piece(run, training_warehouse)
 
@@ -135,7 +134,7 @@ def test_all_workers_are_killed_at_once(db: Session, client: Client, training_wa
         for process in client.run(os.getpid).values():
             os.kill(process, signal.SIGKILL)
         passes = len(run.steps)
-        eventually(lambda: len(run.steps) > passes + 1)
+        eventually(lambda: len(run.steps) > passes)
     assert run.wait(LONG_SECONDS)
     assert as_in_one_piece(run, training_warehouse)
 
@@ -155,7 +154,7 @@ def test_two_runs_in_parts_and_a_query_share_the_workers(
     db: Session, client: Client, whole: dict[str, Any]
 ) -> None:
     """Both have parts on the same workers, so neither may hold one and wait for the other."""
-    one, two, _ = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    one, two = sorted(client.scheduler_info(n_workers=-1)["workers"])
     placed = {(0, 0): one, (1, 0): two}
     back = {(0, 0): two, (1, 0): one}
     runs = [db.train(DEEP, batch=BATCH_ROWS, parts=ModelParts(2, placed=each)) for each in (placed, back)]
@@ -164,7 +163,9 @@ def test_two_runs_in_parts_and_a_query_share_the_workers(
     assert all(same(numbers(run), whole) for run in runs)
 
 
-def test_what_workers_are_named_wrongly_is_said_at_once(db: Session) -> None:
+def test_what_is_placed_wrongly_is_said_at_once(db: Session) -> None:
+    with pytest.raises(PolicyError, match="there is no placed policy 'mlf_j'; did you mean 'mlf_h'"):
+        db.train(DEEP, parts=ModelParts(2, placed="mlf_j"))
     with pytest.raises(ArgumentError, match=r"placed has no worker for \(1, 0\); name one"):
         db.train(DEEP, parts=ModelParts(2, placed={(0, 0): "tcp://somewhere:1"}))
     with pytest.raises(ArgumentError, match=r"part \(0, 0\) on 'tcp://somewhere:1'; the workers are tcp://"):
