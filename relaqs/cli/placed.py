@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from relaqs.cli.studies import WIDTH, kept_or_computed
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.policies.registry import PolicyError
 from relaqs.records.comparison import Figure
-from relaqs.records.placed_comparison import PlacedRow, compare_placed, settings_of_placed
+from relaqs.records.placed_comparison import PlacedRow, compare_placed, placed_change, settings_of_placed
 from relaqs.records.placed_run import PlacedRun
 from relaqs.records.store import json_value
 from relaqs.simulation.early_stops import EarlyStops
@@ -28,6 +29,7 @@ from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
 from relaqs.simulation.placed.simulator import PlacedRules
 from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
 
+PRIVILEGED = "mlfs"  # it stops jobs early by its own rule
 PLACED_POLICY_NAMES = "mlfs,mlf_h,tiresias,fair"
 PERIOD_SECONDS, RESTART_SECONDS, NODES = 60.0, 5.0, 20
 CAPTION = (
@@ -35,6 +37,9 @@ CAPTION = (
     "time: jobs that ended by their deadline. accuracy: by the deadline; met: it was what the user needs. "
     "sent: between nodes. overloads: nodes with too much, over all plans. Means over seeds ± standard error. "
     "–: a job did not end."
+)
+_SCENARIO = re.compile(
+    rf"({'|'.join(SCENARIOS)})(?::0*([1-9][0-9]*))?(?:@(?=[0-9.]*[1-9])([0-9]+(?:\.[0-9]*)?))?"
 )
 COLUMNS: dict[str, tuple[str, float, str]] = {
     "JCT, min": ("completion_seconds", 1 / 60, ".1f"),
@@ -56,6 +61,7 @@ class PlacedOptions:
     policies: str | None
     stops: Sequence[EarlyStops]
     philly: Path | None
+    weights: Path | None
     nodes: int | None
     devices: int
     restart_seconds: float | None
@@ -77,7 +83,16 @@ def simulate_placed_jobs(
     )
     scenario = scenario_of(options.placed, options.philly, nodes * options.devices)
     cases = [
-        PlacedCase(name, seed, scenario, stop, nodes, options.devices, rules)
+        PlacedCase(
+            name,
+            seed,
+            scenario,
+            stop,
+            nodes,
+            options.devices,
+            rules,
+            policy_parameters(name, options.weights),
+        )
         for stop in options.stops
         for seed in range(options.seeds)
         for name in placed_policy_names(options.policies or PLACED_POLICY_NAMES)
@@ -87,11 +102,11 @@ def simulate_placed_jobs(
 
 def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
     """Return the scenario that is asked for, as in paper:1240. Raises BadParameter with what is accepted."""
-    name, sign, count = text.partition(":")
-    if name not in SCENARIOS or (sign and not (count.isdecimal() and int(count) > 0)):
+    words = _SCENARIO.fullmatch(text)
+    if words is None:
         raise click.BadParameter(
             f"{text!r} is no scenario; write {', '.join(SCENARIOS)}, or one with a number of jobs, as in "
-            "paper:1240",
+            "paper:1240, or with a load of all devices above 0 as well, as in paper:200@0.9",
             param_hint="--placed",
         )
     if philly is not None:
@@ -99,7 +114,19 @@ def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
             read_philly(philly)
         except DataError as error:
             raise click.BadParameter(str(error), param_hint="--philly") from error
-    return Scenario(name, int(count) if sign else Scenario().jobs, philly, devices)
+    name, count, load = words.groups()
+    jobs = Scenario().jobs if count is None else int(count)
+    return Scenario(name, jobs, philly, devices, None if load is None else float(load))
+
+
+def policy_parameters(name: str, weights: Path | None) -> tuple[tuple[str, object], ...]:
+    """Return what a policy is made with beside its defaults. Raises BadParameter where it cannot be."""
+    parameters = () if weights is None or name != "mlf_rl" else (("weights", str(weights)),)
+    try:
+        make_placed_policy(name, **dict(parameters))
+    except PolicyError as error:
+        raise click.BadParameter(str(error), param_hint="--weights") from error
+    return parameters
 
 
 def placed_policy_names(text: str) -> list[str]:
@@ -116,8 +143,14 @@ def placed_policy_names(text: str) -> list[str]:
 
 
 def print_placed(runs: Sequence[PlacedRun], output: str) -> None:
-    """Print policies side by side, setting by setting: a table for people, or one JSON object a row."""
+    """Print policies side by side, setting by setting: a table for people, or one JSON object a row.
+
+    A table comes after what is left of a lead (`placed_leads`).
+    """
     console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    if output == "table":
+        for line in placed_leads(runs):
+            console.print(line, highlight=False)
     for group in settings_of_placed(runs):
         if output == "table":
             console.print(placed_table(compare_placed(group), title_of_placed(group)))
@@ -125,6 +158,30 @@ def print_placed(runs: Sequence[PlacedRun], output: str) -> None:
         for row in compare_placed(group):
             values = {"setting": title_of_placed(group), **plain_placed(row)}
             click.echo(json.dumps(json_value(values), allow_nan=False))
+
+
+def placed_leads(runs: Sequence[PlacedRun]) -> list[str]:
+    """Return how far MLFS leads in mean completion time if it alone may stop jobs, and if all may.
+
+    It is compared with fair sharing, or else with the first other policy. Nothing where one of both rules,
+    or one of both policies, was not simulated.
+    """
+    others = [name for name in dict.fromkeys(run.policy for run in runs) if name != PRIVILEGED]
+    by_rule = {
+        stop: [run for run in runs if run.stop == stop and run.policy == PRIVILEGED]
+        for stop in ("own", "same")
+    }
+    if not others or not all(by_rule.values()):
+        return []
+    other = "fair" if "fair" in others else others[0]
+    alone, all_ = (
+        placed_change(own, [run for run in runs if run.stop == stop and run.policy == other])
+        for stop, own in by_rule.items()
+    )
+    return [
+        f"{PRIVILEGED} takes {both_parts(alone, 100, '+.1f')} % of the time of {other} more or less if it alone "
+        f"may stop jobs, and {both_parts(all_, 100, '+.1f')} % if all may."
+    ]
 
 
 STOP_WORDS = {

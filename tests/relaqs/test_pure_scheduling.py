@@ -54,6 +54,8 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
         "relaqs.policies.registry",
+        "importlib.resources",  # weights that come with the package are read once, when a policy is made
+        "zipfile",
     },
     "scheduling": {
         "relaqs.scheduling",
