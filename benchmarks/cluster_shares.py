@@ -165,7 +165,11 @@ class ClientProcess:
 
 @contextmanager
 def cluster(workers: int = WORKERS) -> Iterator[str]:
-    """Start a scheduler and workers of one thread as processes of their own. Give the scheduler's address."""
+    """Start a scheduler and workers of one thread as processes of their own. Give the scheduler's address.
+
+    They end with the block, also where it ends by ctrl-C or SIGTERM.
+    """
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relaqs.cli.gangs import both_parts
+from relaqs.cli.policy_tables import both_parts
 from relaqs.cli.studies import kept_or_computed
-from relaqs.records.gang_comparison import compare_gangs, relative, share_within
+from relaqs.records.gang_comparison import GANG_MEASURES, relative, share_within
 from relaqs.records.gang_run import GangRun
+from relaqs.records.side_by_side import policy_rows
 from relaqs.simulation.machines.faults import Faults
 from relaqs.simulation.machines.gang_study import GangCase, Table2, run_gang_case
 from relaqs.simulation.machines.published import SOON_SECONDS
@@ -75,7 +76,7 @@ def studied(setups: Sequence[Setup], options: StudyOptions) -> dict[str, list[Ga
 
 def cells(group: Sequence[GangRun]) -> list[str]:
     """Return what is told of a row, under COLUMNS: means over seeds ± standard error."""
-    (row,) = compare_gangs(group)
+    (row,) = policy_rows(group, GANG_MEASURES)
     seconds = [
         both_parts(row.figures[name], 1, ",.0f")
         for name in ("completion_seconds", "executed_seconds", "queuing_seconds")
@@ -91,7 +92,7 @@ def cells(group: Sequence[GangRun]) -> list[str]:
 
 def mean_seconds(group: Sequence[GangRun]) -> str:
     """Return the mean time from arrival to end, over seeds ± standard error."""
-    return both_parts(compare_gangs(group)[0].figures["completion_seconds"], 1, ",.0f")
+    return both_parts(policy_rows(group, GANG_MEASURES)[0].figures["completion_seconds"], 1, ",.0f")
 
 
 def change(own: Sequence[GangRun], other: Sequence[GangRun], measure: str = "completion_seconds") -> str:

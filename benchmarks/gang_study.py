@@ -51,7 +51,7 @@ from benchmarks.gang_sweeps import (
     print_faults,
     print_rows,
 )
-from relaqs.cli.gangs import both_parts
+from relaqs.cli.policy_tables import both_parts
 from relaqs.records.gang_comparison import relative, wilcoxon_p
 from relaqs.simulation.machines.gang_study import Table2
 from relaqs.simulation.machines.published import ONES_LESS_THAN, PUBLISHED

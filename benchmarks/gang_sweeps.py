@@ -20,9 +20,10 @@ from benchmarks.gang_setups import (
     change,
     mean_seconds,
 )
-from relaqs.cli.gangs import both_parts
-from relaqs.records.gang_comparison import compare_gangs
+from relaqs.cli.policy_tables import both_parts
+from relaqs.records.gang_comparison import GANG_MEASURES
 from relaqs.records.gang_run import GangRun
+from relaqs.records.side_by_side import policy_rows
 from relaqs.simulation.machines.faults import Faults
 from relaqs.simulation.machines.gang_study import Table2
 from relaqs.simulation.machines.known_passes import KnownPasses
@@ -144,6 +145,6 @@ def _labels(runs: Runs, ending: str) -> list[str]:
 
 
 def _under(group: Sequence[GangRun], calm: Sequence[GangRun]) -> str:
-    lost = compare_gangs(group)[0].figures["lost_share"]
+    lost = policy_rows(group, GANG_MEASURES)[0].figures["lost_share"]
     again = f", {both_parts(lost, 100, '.1f')} % again" if lost.mean > 0 else ""
     return f"{mean_seconds(group)} ({change(group, calm)}{again})"

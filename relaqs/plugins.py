@@ -60,6 +60,11 @@ class Plugins(Mapping[str, _Thing], Generic[_Thing]):
         self._own = dict(own or {})
         self._accepts = accepts
 
+    @property
+    def noun(self) -> str:
+        """What one of the things is called in messages."""
+        return self._noun
+
     def entry(self, name: str) -> EntryPoint:
         """Return the entry point of that name, without importing anything. Raises KeyError, PluginError."""
         found = _entries(self._group)[name]

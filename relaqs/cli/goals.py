@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import click
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
-from relaqs.cli.gangs import both_parts
 from relaqs.cli.parameters import numbers
-from relaqs.cli.studies import WIDTH, kept_or_computed
+from relaqs.cli.policy_tables import FigureColumn, both_parts, console, print_policies, seeds_of
+from relaqs.cli.studies import kept_or_computed
 from relaqs.records.comparison import Figure
-from relaqs.records.goal_run import NUMBERS, GoalRun
-from relaqs.records.store import json_value
+from relaqs.records.goal_run import GOAL_MEASURES, GoalRun
+from relaqs.records.side_by_side import by_setting, policy_rows
 from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.goal_study import CONTROL, DeadlineRule, GoalCase, run_goal_case
 from relaqs.simulation.simulator import Options
@@ -37,16 +29,16 @@ CAPTION = (
     "urgent: those of urgency 9 and 10. accurate: runs that had their required accuracy by their deadline. "
     "stopped: by a plan. Means over seeds ± standard error."
 )
-COLUMNS = {
-    "mean, s": "completion_seconds",
-    "last end, s": "makespan_seconds",
-    "met": "deadlines_met",
-    "urgent met": "urgent_met",
-    "accurate": "accuracy_met",
-    "accuracy then": "accuracy_by_deadline",
-    "stopped": "stopped",
-    "ms a plan": "decision_ms",
-}
+COLUMNS = (
+    FigureColumn("mean, s", "completion_seconds", ",.0f"),
+    FigureColumn("last end, s", "makespan_seconds", ",.0f"),
+    FigureColumn("met", "deadlines_met", ".1f", 100.0, " %"),
+    FigureColumn("urgent met", "urgent_met", ".1f", 100.0, " %"),
+    FigureColumn("accurate", "accuracy_met", ".1f", 100.0, " %"),
+    FigureColumn("accuracy then", "accuracy_by_deadline", ".1f", 100.0, " %"),
+    FigureColumn("stopped", "stopped", ".1f", 100.0, " %"),
+    FigureColumn("ms a plan", "decision_ms", ".1f"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +80,22 @@ def simulate_goals(asked: GoalOptions, records: Path | None, processes: int | No
 
 def print_goals(runs: Sequence[GoalRun], output: str) -> None:
     """Print policies side by side: what is left of a lead first, or one JSON object a policy."""
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
     by_workload: dict[tuple[object, ...], list[GoalRun]] = {}
     for run in runs:
         by_workload.setdefault((run.workload, run.capacity_cores), []).append(run)
     for group in by_workload.values():
         if output == "table":
             for line in leads(group):
-                console.print(line, highlight=False)
-        for stop in dict.fromkeys(run.stop for run in group):
-            _print_rule([run for run in group if run.stop == stop], console, output)
+                console().print(line, highlight=False)
+        for each in by_setting(group):
+            print_policies(
+                policy_rows(each, GOAL_MEASURES),
+                output,
+                setting=title_of_goals(each),
+                columns=COLUMNS,
+                caption=CAPTION,
+                stop=each[0].stop,
+            )
 
 
 def leads(runs: Sequence[GoalRun]) -> list[str]:
@@ -125,46 +123,8 @@ def leads(runs: Sequence[GoalRun]) -> list[str]:
     return lines
 
 
-def _print_rule(runs: Sequence[GoalRun], console: Console, output: str) -> None:
-    run, seeds = runs[0], len({each.seed for each in runs})
-    title = (
-        f"simulated: {run.workload}, {run.capacity_cores:,.0f} cores, load {run.load:.2g}, "
-        f"{seeds} {'seed' if seeds == 1 else 'seeds'}; {STOPS[run.stop]}"
-    )
-    rows = {name: _figures([each for each in runs if each.policy == name]) for name in _policies(runs)}
-    if output == "table":
-        console.print(_table(rows, title))
-        return
-    for name, figures in rows.items():
-        errors = {f"{each}_error": figure.standard_error for each, figure in figures.items()}
-        means = {each: figure.mean for each, figure in figures.items()}
-        values = {"setting": title, "stop": run.stop, "policy": name, **means, **errors}
-        click.echo(json.dumps(json_value(values), allow_nan=False))
-
-
-def _policies(runs: Sequence[GoalRun]) -> list[str]:
-    return list(dict.fromkeys(run.policy for run in runs))
-
-
-def _figures(runs: Sequence[GoalRun]) -> dict[str, Figure]:
-    return {name: Figure.of([getattr(run, name) for run in runs]) for name in NUMBERS}
-
-
-def _table(rows: dict[str, dict[str, Figure]], title: str) -> Table:
-    table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, caption_justify="left", padding=(0, 1, 0, 0))
-    table.add_column("policy", no_wrap=True)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right")
-    for name, figures in rows.items():
-        table.add_row(name, *(_cell(column, figures[column]) for column in COLUMNS.values()))
-    return table
-
-
-def _cell(column: str, figure: Figure) -> str:
-    if math.isnan(figure.mean):
-        return "–"
-    if column in ("completion_seconds", "makespan_seconds"):
-        return both_parts(figure, 1.0, ",.0f")
-    if column == "decision_ms":
-        return both_parts(figure, 1.0, ".1f")
-    return both_parts(figure, 100.0, ".1f") + " %"
+def title_of_goals(runs: Sequence[GoalRun]) -> str:
+    """Return what a setting is, in a line."""
+    run = runs[0]
+    where = f"{run.capacity_cores:,.0f} cores, load {run.load:.2g}"
+    return f"simulated: {run.workload}, {where}, {seeds_of(runs)}; {STOPS[run.stop]}"

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 from relaqs_engine.errors import DataError
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
 
-from relaqs.cli.gangs import both_parts
-from relaqs.cli.studies import WIDTH, kept_or_computed
+from relaqs.cli.policy_tables import (
+    FigureColumn,
+    both_parts,
+    console,
+    named_policies,
+    print_policies,
+    seeds_of,
+)
+from relaqs.cli.studies import kept_or_computed
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.policies.registry import PolicyError
-from relaqs.records.comparison import Figure
-from relaqs.records.placed_comparison import PlacedRow, compare_placed, placed_change, settings_of_placed
+from relaqs.policies.by_name import PolicyError
+from relaqs.records.placed_comparison import PLACED_MEASURES
 from relaqs.records.placed_run import PlacedRun
-from relaqs.records.store import json_value
+from relaqs.records.side_by_side import by_setting, policy_rows, ratio_to
 from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.placed.moves import MoveCosts
 from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
@@ -41,16 +42,16 @@ CAPTION = (
 _SCENARIO = re.compile(
     rf"({'|'.join(SCENARIOS)})(?::0*([1-9][0-9]*))?(?:@(?=[0-9.]*[1-9])([0-9]+(?:\.[0-9]*)?))?"
 )
-COLUMNS: dict[str, tuple[str, float, str]] = {
-    "JCT, min": ("completion_seconds", 1 / 60, ".1f"),
-    "makespan, h": ("makespan_seconds", 1 / 3600, ".1f"),
-    "in time, %": ("deadlines_met", 100.0, ".1f"),
-    "accuracy": ("accuracy_at_deadline", 1.0, ".3f"),
-    "met, %": ("accuracy_met", 100.0, ".1f"),
-    "sent, TB": ("sent_bytes", 1e-12, ".0f"),
-    "overloads": ("overloads", 1.0, ",.0f"),
-    "ms a plan": ("decision_ms", 1.0, ".1f"),
-}
+COLUMNS = (
+    FigureColumn("JCT, min", "completion_seconds", ".1f", 1 / 60),
+    FigureColumn("makespan, h", "makespan_seconds", ".1f", 1 / 3600),
+    FigureColumn("in time, %", "deadlines_met", ".1f", 100.0),
+    FigureColumn("accuracy", "accuracy_at_deadline", ".3f"),
+    FigureColumn("met, %", "accuracy_met", ".1f", 100.0),
+    FigureColumn("sent, TB", "sent_bytes", ".0f", 1e-12),
+    FigureColumn("overloads", "overloads", ",.0f"),
+    FigureColumn("ms a plan", "decision_ms", ".1f"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def simulate_placed_jobs(
         )
         for stop in options.stops
         for seed in range(options.seeds)
-        for name in placed_policy_names(options.policies or PLACED_POLICY_NAMES)
+        for name in named_policies(options.policies or PLACED_POLICY_NAMES, make_placed_policy, "mlfs,fair")
     ]
     print_placed(kept_or_computed(cases, PlacedRun, run_placed_case, records, processes), output)
 
@@ -129,39 +130,18 @@ def policy_parameters(name: str, weights: Path | None) -> tuple[tuple[str, objec
     return parameters
 
 
-def placed_policy_names(text: str) -> list[str]:
-    """Return the placed policies named in a comma-separated list, each once. Raises BadParameter."""
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise click.BadParameter("no policy is named; give some, e.g. mlfs,fair", param_hint="--policies")
-    for name in names:
-        try:
-            make_placed_policy(name)
-        except PolicyError as error:
-            raise click.BadParameter(str(error), param_hint="--policies") from error
-    return names
-
-
 def print_placed(runs: Sequence[PlacedRun], output: str) -> None:
-    """Print policies side by side, setting by setting: a table for people, or one JSON object a row.
-
-    A table comes after what is left of a lead (`placed_leads`).
-    """
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    """Print policies side by side: what is left of a lead first, or one JSON object a policy."""
     if output == "table":
         for line in placed_leads(runs):
-            console.print(line, highlight=False)
-    for group in settings_of_placed(runs):
-        if output == "table":
-            console.print(placed_table(compare_placed(group), title_of_placed(group)))
-            continue
-        for row in compare_placed(group):
-            values = {"setting": title_of_placed(group), **plain_placed(row)}
-            click.echo(json.dumps(json_value(values), allow_nan=False))
+            console().print(line, highlight=False)
+    for group in by_setting(runs):
+        rows = policy_rows(group, PLACED_MEASURES)
+        print_policies(rows, output, setting=title_of_placed(group), columns=COLUMNS, caption=CAPTION)
 
 
 def placed_leads(runs: Sequence[PlacedRun]) -> list[str]:
-    """Return how far MLFS leads in mean completion time if it alone may stop jobs, and if all may.
+    """Return what MLFS has of another policy's mean completion time if it alone may stop jobs, and if all may.
 
     It is compared with fair sharing, or else with the first other policy. Nothing where one of both rules,
     or one of both policies, was not simulated.
@@ -174,13 +154,14 @@ def placed_leads(runs: Sequence[PlacedRun]) -> list[str]:
     if not others or not all(by_rule.values()):
         return []
     other = "fair" if "fair" in others else others[0]
+    completion = PLACED_MEASURES["completion_seconds"]
     alone, all_ = (
-        placed_change(own, [run for run in runs if run.stop == stop and run.policy == other])
+        ratio_to([run for run in runs if run.stop == stop and run.policy == other], own, completion)
         for stop, own in by_rule.items()
     )
     return [
-        f"{PRIVILEGED} takes {both_parts(alone, 100, '+.1f')} % of the time of {other} more or less if it alone "
-        f"may stop jobs, and {both_parts(all_, 100, '+.1f')} % if all may."
+        f"Of {other}'s completion time {PRIVILEGED} has {both_parts(alone, 100, '.1f')} % if it alone may stop "
+        f"jobs early, and {both_parts(all_, 100, '.1f')} % if all may."
     ]
 
 
@@ -193,30 +174,6 @@ STOP_WORDS = {
 
 def title_of_placed(runs: Sequence[PlacedRun]) -> str:
     """Return what a setting is, in a line."""
-    run, seeds = runs[0], len({each.seed for each in runs})
-    counted = "1 seed" if seeds == 1 else f"{seeds} seeds"
+    run = runs[0]
     where = f"{run.nodes} nodes of {run.node_devices} devices"
-    return f"{len(run.jobs.names):,} jobs, {where} ({run.workload}), {STOP_WORDS[run.stop]}, {counted}"
-
-
-def placed_table(rows: Sequence[PlacedRow], title: str) -> Table:
-    """Return a table of a row for each policy."""
-    table = Table(title=title, box=SIMPLE_HEAD, caption=CAPTION, caption_justify="left", padding=(0, 1, 0, 0))
-    table.add_column("policy", no_wrap=True)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right")
-    for row in rows:
-        cells = (_cell(row.figures[name], scale, form) for name, scale, form in COLUMNS.values())
-        table.add_row(row.policy, *cells)
-    return table
-
-
-def _cell(figure: Figure, scale: float, form: str) -> str:
-    return "–" if figure.mean != figure.mean else both_parts(figure, scale, form)
-
-
-def plain_placed(row: PlacedRow) -> dict[str, object]:
-    """Return a row for other programs: each measure, and its standard error."""
-    errors = {f"{name}_error": figure.standard_error for name, figure in row.figures.items()}
-    means = {name: figure.mean for name, figure in row.figures.items()}
-    return {"policy": row.policy, "seeds": list(row.seeds), **means, **errors}
+    return f"{len(run.jobs.names):,} jobs, {where} ({run.workload}), {STOP_WORDS[run.stop]}, {seeds_of(runs)}"

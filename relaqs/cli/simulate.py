@@ -418,17 +418,10 @@ def _is_given(context: click.Context, name: str) -> bool:
 
 def policy_names(text: str) -> list[str]:
     """Return the policies named in a comma-separated list, each once. Raises BadParameter with candidates."""
-    from relaqs.policies import PolicyError, make_policy
+    from relaqs.cli.policy_tables import named_policies
+    from relaqs.policies import make_policy
 
-    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise click.BadParameter("no policy is named; give some, e.g. fair,relaqs", param_hint="--policies")
-    for name in names:
-        try:
-            make_policy(name)
-        except PolicyError as error:
-            raise click.BadParameter(str(error), param_hint="--policies") from error
-    return names
+    return named_policies(text, make_policy, "fair,relaqs")
 
 
 def read_arrivals(path: Path) -> tuple[float, ...]:

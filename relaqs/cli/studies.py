@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -14,19 +12,16 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast, get_args
 
 import click
-from rich.console import Console
 
 from relaqs.cli.comparison import plain, tables, title_of
 from relaqs.cli.parameters import command_words
+from relaqs.cli.policy_tables import console, print_json
 from relaqs.cli.progress import progress_bar
 from relaqs.executors.threads import usable_cores
 from relaqs.records import RecordFile, ScheduleRun, circumstances
 from relaqs.records.comparison import compare, settings
-from relaqs.records.store import json_value
 from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.study import Case, run_case
-
-WIDTH = 120  # columns of a table where no terminal says how many there are
 
 
 class KeyedCase(Protocol):
@@ -139,14 +134,13 @@ def _run(compute: Compute[C, R], case: C, facts: dict[str, Any]) -> R:
 def print_runs(runs: Sequence[ScheduleRun], output: str) -> None:
     """Print policies side by side, setting by setting: a table for people, or one JSON object a row."""
     if output == "table":
-        console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
         for table in tables(runs):
-            console.print(table)
+            console().print(table)
         return
     for group in settings(runs):
         setting = title_of(group)
         for row in compare(group):
-            click.echo(json.dumps(json_value({"setting": setting, **plain(row)}), allow_nan=False))
+            print_json({"setting": setting, **plain(row)})
 
 
 def stop_rules(text: str) -> list[EarlyStops]:

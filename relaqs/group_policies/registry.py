@@ -6,12 +6,9 @@ by an entry point in the group `relaqs.group_policies`: see `relaqs/plugins.py`.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from inspect import signature
-
 from relaqs.groups.policy import GroupPolicy
 from relaqs.plugins import Plugins
-from relaqs.policies.registry import PolicyError
+from relaqs.policies.by_name import policy_by_name
 
 GROUP_POLICIES: Plugins[type[GroupPolicy]] = Plugins(
     "relaqs.group_policies",
@@ -37,18 +34,4 @@ def make_group_policy(name: str, **parameters: object) -> GroupPolicy:
     >>> make_group_policy("isolated", comp_share=0.5).name
     'isolated'
     """
-    if name not in GROUP_POLICIES:
-        near = get_close_matches(name, list(GROUP_POLICIES), n=2)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        known = ", ".join(GROUP_POLICIES)
-        raise PolicyError(f"there is no group policy {name!r}; {hint}The group policies are {known}")
-    make = GROUP_POLICIES[name]
-    try:
-        return make(**parameters)
-    except TypeError as error:
-        takes = ", ".join(signature(make).parameters) or "no parameters"
-        raise PolicyError(
-            f"group policy {name!r} cannot be made from {parameters}; it takes {takes}"
-        ) from error
-    except ValueError as error:
-        raise PolicyError(f"group policy {name!r}: {error}") from error
+    return policy_by_name(GROUP_POLICIES, name, parameters)

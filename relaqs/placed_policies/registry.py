@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from inspect import signature
-
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.plugins import Plugins
-from relaqs.policies.registry import PolicyError
+from relaqs.policies.by_name import policy_by_name
 
 PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
     "relaqs.placed_policies",
@@ -41,18 +38,4 @@ def make_placed_policy(name: str, **parameters: object) -> PlacedPolicy:
     >>> make_placed_policy("mlf_h", gang=False).name
     'mlf_h'
     """
-    if name not in PLACED_POLICIES:
-        near = get_close_matches(name, list(PLACED_POLICIES), n=2)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        known = ", ".join(PLACED_POLICIES)
-        raise PolicyError(f"there is no placed policy {name!r}; {hint}The placed policies are {known}")
-    make = PLACED_POLICIES[name]
-    try:
-        return make(**parameters)
-    except TypeError as error:
-        takes = ", ".join(signature(make).parameters) or "no parameters"
-        raise PolicyError(
-            f"placed policy {name!r} cannot be made from {parameters}; it takes {takes}"
-        ) from error
-    except ValueError as error:
-        raise PolicyError(f"placed policy {name!r}: {error}") from error
+    return policy_by_name(PLACED_POLICIES, name, parameters)

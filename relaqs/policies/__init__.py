@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.first_use import on_first_use
 
 if TYPE_CHECKING:
+    from relaqs.policies.by_name import PolicyError
     from relaqs.policies.deadlines import Deadlines
     from relaqs.policies.fair import Fair
     from relaqs.policies.fifo import Fifo
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from relaqs.policies.registry import (
         DEFAULT_POLICY,
         POLICIES,
-        PolicyError,
         chosen_policy,
         make_policy,
         why_cores_moved,
@@ -99,7 +99,7 @@ __getattr__, __dir__ = on_first_use(
         "POLICIES": "relaqs.policies.registry",
         "Plan": "relaqs.sharing.plan",
         "Policy": "relaqs.sharing.policy",
-        "PolicyError": "relaqs.policies.registry",
+        "PolicyError": "relaqs.policies.by_name",
         "ShortestRemainingTime": "relaqs.policies.shortest_remaining_time",
         "Stop": "relaqs.sharing.goals",
         "Utility": "relaqs.policies.utility",

@@ -6,14 +6,13 @@ by an entry point in the group `relaqs.policies`: see `relaqs/plugins.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import get_close_matches
-from inspect import signature
+from functools import partial
 from typing import cast
 
 from relaqs_engine.errors import RelaqsError
 
 from relaqs.plugins import Plugins
+from relaqs.policies.by_name import PolicyError, policy_by_name
 from relaqs.sharing.policy import Policy
 
 POLICIES: Plugins[type[Policy]] = Plugins(
@@ -37,10 +36,6 @@ POLICIES: Plugins[type[Policy]] = Plugins(
 
 DEFAULT_POLICY = "relaqs"
 ALIASES = {DEFAULT_POLICY: "index"}  # the policy that measures best
-
-
-class PolicyError(RelaqsError, ValueError):
-    """There is no such policy, or it does not take these parameters. It is a ValueError too."""
 
 
 def chosen_policy(choice: str | Policy) -> Policy:
@@ -79,27 +74,14 @@ def make_policy(name: str, **parameters: object) -> Policy:
     """
     name, _, text = name.partition(":")
     name = ALIASES.get(name, name)
-    if name not in POLICIES:
-        known = [*POLICIES, *ALIASES]
-        near = get_close_matches(name, known, n=2)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise PolicyError(f"there is no policy {name!r}; {hint}The policies are {', '.join(known)}")
-    make = POLICIES[name]
-    try:
-        policy = make(**parameters) if not text else _of_text(make, name, text, parameters)
-    except TypeError as error:
-        takes = ", ".join(signature(make).parameters) or "no parameters"
-        raise PolicyError(f"policy {name!r} cannot be made from {parameters}; it takes {takes}") from error
-    except PolicyError:
-        raise
-    except ValueError as error:
-        raise PolicyError(f"policy {name!r}: {error}") from error
+    make = partial(_of_text, name, text) if text else None
+    policy = policy_by_name(POLICIES, name, parameters, aliases=ALIASES, make=make)
     return chosen_policy(policy)
 
 
-def _of_text(make: type[Policy], name: str, text: str, parameters: Mapping[str, object]) -> Policy:
+def _of_text(name: str, text: str, **parameters: object) -> Policy:
     """Return the policy that a text behind its name chooses."""
-    read = getattr(make, "of_text", None)
+    read = getattr(POLICIES[name], "of_text", None)
     if read is None:
         raise PolicyError(f"policy {name!r} takes nothing behind its name, and {text!r} stands there")
     return cast(Policy, read(text, **parameters))

@@ -1,17 +1,17 @@
-"""Slot policies side by side: what each makes of the same elastic jobs, over several seeds."""
+"""What is told of elastic jobs under slot policies, so that policies can be compared."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from relaqs.records.comparison import Figure
 from relaqs.records.gang_run import GangRun
+from relaqs.records.side_by_side import ratio_to
 
-MEASURES: dict[str, Callable[[GangRun], float]] = {
+GANG_MEASURES: dict[str, Callable[[GangRun], float]] = {
     "completion_seconds": lambda run: float(run.jobs.completion_seconds.mean()),
     "completion_seconds_median": lambda run: float(np.median(run.jobs.completion_seconds)),
     "completion_seconds_p99": lambda run: float(np.percentile(run.jobs.completion_seconds, 99)),
@@ -27,40 +27,11 @@ MEASURES: dict[str, Callable[[GangRun], float]] = {
 """What is told of a run: one number each. NaN where a job did not end."""
 
 
-@dataclass(frozen=True, slots=True)
-class GangRow:
-    """One policy in one setting. figures: by the names in MEASURES, over seeds."""
-
-    policy: str
-    seeds: tuple[int, ...]
-    figures: dict[str, Figure]
-
-
-def settings_of_gangs(runs: Sequence[GangRun]) -> list[list[GangRun]]:
-    """Return the runs by setting, in the order in which settings first come."""
-    groups: dict[tuple[object, ...], list[GangRun]] = {}
-    for run in runs:
-        groups.setdefault(run.setting, []).append(run)
-    return list(groups.values())
-
-
-def compare_gangs(runs: Sequence[GangRun]) -> list[GangRow]:
-    """Return one row a policy over the runs of one setting. Policies keep their order."""
-    rows = []
-    for policy in dict.fromkeys(run.policy for run in runs):
-        own = [run for run in runs if run.policy == policy]
-        figures = {name: _figure([measure(run) for run in own]) for name, measure in MEASURES.items()}
-        rows.append(GangRow(policy, tuple(run.seed for run in own), figures))
-    return rows
-
-
 def relative(
     runs: Sequence[GangRun], reference: Sequence[GangRun], measure: str = "completion_seconds"
 ) -> Figure:
     """Return the mean over seeds of a number of some runs relative to other runs of the same seeds."""
-    of = MEASURES[measure]
-    theirs = {run.seed: of(run) for run in reference}
-    return _figure([of(run) / theirs[run.seed] for run in runs if run.seed in theirs])
+    return ratio_to(reference, runs, GANG_MEASURES[measure])
 
 
 def share_within(runs: Sequence[GangRun], seconds: float) -> Figure:
@@ -78,8 +49,3 @@ def wilcoxon_p(runs: Sequence[GangRun], reference: Sequence[GangRun]) -> float:
     theirs = {run.seed: run.jobs.completion_seconds for run in reference}
     pairs = [(run.jobs.completion_seconds, theirs[run.seed]) for run in runs if run.seed in theirs]
     return float(np.median([wilcoxon(a, b).pvalue for a, b in pairs])) if pairs else math.nan
-
-
-def _figure(values: Sequence[float]) -> Figure:
-    """Return the mean over seeds, unknown if one seed's is: leaving it out would flatter the policy."""
-    return Figure.of(values) if all(map(math.isfinite, values)) else Figure(math.nan, math.nan)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from relaqs.records import fields as read
@@ -68,3 +69,6 @@ class GoalRun:
 
 
 NUMBERS = tuple(each.name for each in fields(GoalRun) if each.type == "float")
+
+GOAL_MEASURES: dict[str, Callable[[GoalRun], float]] = {name: attrgetter(name) for name in NUMBERS}
+"""What is told of a run: one number each."""

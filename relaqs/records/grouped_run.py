@@ -1,9 +1,8 @@
-"""The record of jobs that shared machines in groups under one policy, and many of them side by side."""
+"""The record of jobs that shared machines in groups under one policy."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -11,7 +10,6 @@ import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.records import fields as read
-from relaqs.records.comparison import Figure
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +81,7 @@ class GroupedRun:
             arrival_seconds=read.column(content, "arrival_seconds"),
             completion_seconds=read.column(content, "completion_seconds"),
             circumstances=dict(content["circumstances"]),
-            **{name: read.number(content, name) for name in _NUMBERS},
+            **{name: read.number(content, name) for name in GROUPED_NUMBERS},
         )
         if not len(run.arrival_seconds) or len(run.arrival_seconds) != len(run.completion_seconds):
             raise ValueError("the columns of the jobs have different lengths, or none")
@@ -93,7 +91,7 @@ class GroupedRun:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-_NUMBERS = (
+GROUPED_NUMBERS = (
     "cpu_share",
     "net_share",
     "jobs_mean",
@@ -104,62 +102,4 @@ _NUMBERS = (
     "model_error_p95",
     "decision_ms_mean",
 )
-
-GROUPED_MEASURES: dict[str, Callable[[GroupedRun], float]] = {
-    "completion_seconds": lambda run: run.completion_mean,
-    "makespan_seconds": lambda run: run.makespan_seconds,
-    "use": lambda run: run.use,
-    **{name: lambda run, name=name: float(getattr(run, name)) for name in _NUMBERS},  # type: ignore[misc]
-}
-"""What is told of a run: one number each. NaN where a job did not end."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedRow:
-    """One policy in one setting.
-
-    Attributes:
-        figures: by the names in GROUPED_MEASURES, over seeds.
-        completion_gain, makespan_gain: how many times as long the first policy took, on the same seeds.
-    """
-
-    policy: str
-    seeds: tuple[int, ...]
-    figures: dict[str, Figure]
-    completion_gain: Figure
-    makespan_gain: Figure
-
-
-def settings_of_grouped(runs: Sequence[GroupedRun]) -> list[list[GroupedRun]]:
-    """Return the runs by setting, in the order in which settings first come."""
-    groups: dict[tuple[object, ...], list[GroupedRun]] = {}
-    for run in runs:
-        groups.setdefault(run.setting, []).append(run)
-    return list(groups.values())
-
-
-def compare_grouped(runs: Sequence[GroupedRun]) -> list[GroupedRow]:
-    """Return one row a policy over the runs of one setting; others are compared with the first one."""
-    names = list(dict.fromkeys(run.policy for run in runs))
-    first = [run for run in runs if run.policy == names[0]]
-    rows = []
-    for name in names:
-        own = [run for run in runs if run.policy == name]
-        figures = {
-            measure: known_figure([of(run) for run in own]) for measure, of in GROUPED_MEASURES.items()
-        }
-        gains = (gain(own, first, measure) for measure in ("completion_seconds", "makespan_seconds"))
-        rows.append(GroupedRow(name, tuple(run.seed for run in own), figures, *gains))
-    return rows
-
-
-def gain(runs: Sequence[GroupedRun], reference: Sequence[GroupedRun], measure: str) -> Figure:
-    """Return how many times a measure of other runs is that of these, the mean over the seeds of both."""
-    of = GROUPED_MEASURES[measure]
-    theirs = {run.seed: of(run) for run in reference}
-    return known_figure([theirs[run.seed] / of(run) for run in runs if run.seed in theirs])
-
-
-def known_figure(values: Sequence[float]) -> Figure:
-    """Return the mean over seeds, unknown if one seed's is: leaving it out would flatter the policy."""
-    return Figure.of(values) if all(map(math.isfinite, values)) else Figure(math.nan, math.nan)
+"""The fields of a record that are one number each."""

@@ -6,12 +6,9 @@ by an entry point in the group `relaqs.slot_policies`: see `relaqs/plugins.py`.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-from inspect import signature
-
 from relaqs.gangs.policy import SlotPolicy
 from relaqs.plugins import Plugins
-from relaqs.policies.registry import PolicyError
+from relaqs.policies.by_name import PolicyError, policy_by_name
 
 SLOT_POLICIES: Plugins[type[SlotPolicy]] = Plugins(
     "relaqs.slot_policies",
@@ -60,18 +57,4 @@ def make_slot_policy(name: str, **parameters: object) -> SlotPolicy:
     >>> make_slot_policy("completion_rate", minimum_share=0.2).name
     'completion_rate'
     """
-    if name not in SLOT_POLICIES:
-        near = get_close_matches(name, list(SLOT_POLICIES), n=2)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        known = ", ".join(SLOT_POLICIES)
-        raise PolicyError(f"there is no slot policy {name!r}; {hint}The slot policies are {known}")
-    make = SLOT_POLICIES[name]
-    try:
-        return make(**parameters)
-    except TypeError as error:
-        takes = ", ".join(signature(make).parameters) or "no parameters"
-        raise PolicyError(
-            f"slot policy {name!r} cannot be made from {parameters}; it takes {takes}"
-        ) from error
-    except ValueError as error:
-        raise PolicyError(f"slot policy {name!r}: {error}") from error
+    return policy_by_name(SLOT_POLICIES, name, parameters)

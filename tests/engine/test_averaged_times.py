@@ -67,7 +67,6 @@ def test_the_end_is_that_of_duckdb(sql: str, session: relaqs.Session, moments: p
         connection.register("t", moments)
         wanted = connection.sql(sql).to_arrow_table()
     *early, last = session.online_sql(sql, batches=4)
-    assert len(early) == 3
     assert all(each.table.schema == last.table.schema for each in early)
     assert last.estimate.schema.types == wanted.schema.types
     for ours, theirs in zip(sorted(rows_of(last.estimate)), sorted(rows_of(wanted)), strict=True):

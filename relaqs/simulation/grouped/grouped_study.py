@@ -10,6 +10,7 @@ import numpy as np
 
 from relaqs.group_policies.registry import make_group_policy
 from relaqs.groups.policy import GroupPolicy
+from relaqs.policies.by_name import policy_in_words
 from relaqs.records.grouped_run import GroupedRun
 from relaqs.simulation.grouped.simulator import GroupedRules, simulate_groups
 from relaqs.simulation.grouped.workload import PAPER_FLEET, Arrivals, GroupedJob, Mix, harmony_jobs
@@ -56,8 +57,7 @@ class GroupedCase:
     @property
     def label(self) -> str:
         """The policy's name, and what differs from its defaults."""
-        differs = ", ".join(f"{name}={value}" for name, value in self.parameters)
-        return f"{self.policy} ({differs})" if differs else self.policy
+        return policy_in_words(self.policy, self.parameters)
 
     @property
     def workload(self) -> str:

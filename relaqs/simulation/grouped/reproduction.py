@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from relaqs.records.comparison import Figure
-from relaqs.records.grouped_run import GROUPED_MEASURES, GroupedRun, gain, known_figure
+from relaqs.records.grouped_comparison import GROUPED_MEASURES, gain
+from relaqs.records.grouped_run import GroupedRun
+from relaqs.records.side_by_side import over_seeds
 from relaqs.simulation.grouped.grouped_study import GroupedCase, HarmonyJobs
 from relaqs.simulation.grouped.simulator import GroupedRules
 
@@ -61,7 +63,7 @@ class Claim:
         own, *others = (self._runs(case, runs) for case in self.cases(0))
         if others:
             return gain(own, others[0], self.measure)
-        return known_figure([GROUPED_MEASURES[self.measure](run) for run in own])
+        return over_seeds([GROUPED_MEASURES[self.measure](run) for run in own])
 
     def _runs(self, case: GroupedCase, runs: Sequence[GroupedRun]) -> list[GroupedRun]:
         return [run for run in runs if run.workload == case.workload and run.policy == case.label]

@@ -13,6 +13,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.policy import SlotPolicy
+from relaqs.policies.by_name import policy_in_words
 from relaqs.records.gang_run import GangRun, GangTimes, SlotSeries
 from relaqs.simulation.machines.adaptdl import read_workload
 from relaqs.simulation.machines.faults import Faults
@@ -114,8 +115,7 @@ class GangCase:
     @property
     def label(self) -> str:
         """The policy's name, and what differs from its defaults."""
-        differs = ", ".join(f"{name}={value}" for name, value in self.parameters)
-        return f"{self.policy} ({differs})" if differs else self.policy
+        return policy_in_words(self.policy, self.parameters)
 
     @property
     def workload(self) -> str:

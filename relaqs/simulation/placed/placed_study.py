@@ -13,6 +13,7 @@ from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.policies.by_name import policy_in_words
 from relaqs.records.placed_run import PlacedRun, PlacedTimes
 from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.placed.simulator import PlacedOutcome, PlacedRules, simulate_placed
@@ -48,8 +49,7 @@ class PlacedCase:
     @property
     def label(self) -> str:
         """The policy's name, and what differs from its defaults."""
-        differs = ", ".join(f"{name}={value}" for name, value in self.parameters)
-        return f"{self.policy} ({differs})" if differs else self.policy
+        return policy_in_words(self.policy, self.parameters)
 
     @property
     def workload(self) -> str:

@@ -15,7 +15,7 @@ from relaqs.groups.plan import GroupPlan
 from relaqs.groups.policy import GroupPolicy
 from relaqs.groups.subtasks import Subtasks, SubtaskTimes
 from relaqs.groups.view import Fleet, GroupView
-from relaqs.policies.registry import PolicyError
+from relaqs.policies.by_name import PolicyError
 from tests.relaqs.group_policies.made_up import any_group_view, random_subtasks
 
 everyone = pytest.mark.parametrize("name", GROUP_POLICIES)

@@ -8,17 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from relaqs.cli.gangs import CAPTION, COLUMNS, both_parts, gang_cells, title_of_gangs
+from relaqs.cli.gangs import CAPTION, COLUMNS, title_of_gangs
+from relaqs.cli.policy_tables import both_parts, policy_cells
 from relaqs.records.comparison import Figure
-from relaqs.records.gang_comparison import (
-    GangRow,
-    compare_gangs,
-    relative,
-    settings_of_gangs,
-    share_within,
-    wilcoxon_p,
-)
+from relaqs.records.gang_comparison import GANG_MEASURES, relative, share_within, wilcoxon_p
 from relaqs.records.gang_run import GangRun
+from relaqs.records.side_by_side import PolicyRow, by_setting, policy_rows
 from relaqs.simulation.machines.published import (
     ONES_LESS_THAN,
     ONES_LONGEST_SECONDS,
@@ -58,7 +53,7 @@ def gangs(runs: Sequence[GangRun]) -> list[Part]:
     """Return the exhibits of elastic jobs: of the setting with most records, and a table of all."""
     if not runs:
         return [Missing("Elastic jobs on machines: times from arrival to end", ONES_PAPER, COMMAND)]
-    every = settings_of_gangs(_in_order(runs))
+    every = by_setting(_in_order(runs))
     group = max(every, key=len)
     others = len(every) - 1
     left_out = (
@@ -125,7 +120,7 @@ def _findings(group: Sequence[GangRun], every: dict[str, list[GangRun]]) -> list
     """Return the paper's numbers beside ours. Those of other jobs have none in the paper."""
     is_papers = group[0].workload.startswith(TABLE2_NAME)
     found = []
-    for row in compare_gangs(group):
+    for row in policy_rows(group, GANG_MEASURES):
         published = PUBLISHED.get(row.policy) if is_papers else None
         for what, theirs, ours in TIMES:
             paper = NOT_GIVEN if published is None else f"{getattr(published, theirs):g} s"
@@ -134,7 +129,7 @@ def _findings(group: Sequence[GangRun], every: dict[str, list[GangRun]]) -> list
     return found + _changes(every, is_papers=is_papers)
 
 
-def _spread(row: GangRow, own: Sequence[GangRun], *, is_papers: bool) -> list[Finding]:
+def _spread(row: PolicyRow, own: Sequence[GangRun], *, is_papers: bool) -> list[Finding]:
     is_known = is_papers and row.policy == ONES
     soon = both_parts(share_within(own, SOON_SECONDS), 100, ".0f") + " %"
     longest = row.figures["longest_seconds"]
@@ -190,7 +185,7 @@ def _slots(group: Sequence[GangRun], left_out: str) -> list[Exhibit]:
         )
         shared_legend(panel)
 
-    rows = {row.policy: row for row in compare_gangs(group)}
+    rows = {row.policy: row for row in policy_rows(group, GANG_MEASURES)}
     findings = [
         Finding(
             f"{name}: share of all slots, until the last job has ended",
@@ -218,11 +213,11 @@ def _tables(every: Sequence[Sequence[GangRun]]) -> PolicyTables:
         title="Slot policies side by side",
         source=f"{ONES_PAPER}, and AdaptDL's simulator: in numbers",
         caption=CAPTION,
-        headings=("policy", *COLUMNS),
+        headings=("policy", *(column.heading for column in COLUMNS)),
         tables=tuple(
             PolicyTable(
                 title=title_of_gangs(group),
-                rows=tuple(gang_cells(row) for row in compare_gangs(group)),
+                rows=tuple(policy_cells(row, COLUMNS) for row in policy_rows(group, GANG_MEASURES)),
                 commands=commands_of([run.circumstances for run in group]),
             )
             for group in every

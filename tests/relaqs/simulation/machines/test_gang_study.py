@@ -12,8 +12,9 @@ import pytest
 
 from relaqs.gangs.gangs import Gang, Gangs
 from relaqs.records import RecordFile
-from relaqs.records.gang_comparison import compare_gangs, relative, settings_of_gangs
+from relaqs.records.gang_comparison import GANG_MEASURES, relative
 from relaqs.records.gang_run import GangRun
+from relaqs.records.side_by_side import by_setting, policy_rows
 from relaqs.records.store import json_value
 from relaqs.simulation.machines.faults import Faults
 from relaqs.simulation.machines.gang_study import GangCase, Table2, run_gang_case
@@ -80,7 +81,7 @@ def test_tiresias_takes_what_the_workload_was_calibrated_to() -> None:
     """The paper's 343 s of execution and 107 s of queuing, within four standard errors of 12 seeds."""
     runs = [ran("tiresias", seed, timing=Timing(30.0, True, 20.0)) for seed in range(12)]
     for measure, paper in (("executed_seconds", 343.0), ("queuing_seconds", 107.0)):
-        figure = compare_gangs(runs)[0].figures[measure]
+        figure = policy_rows(runs, GANG_MEASURES)[0].figures[measure]
         assert abs(figure.mean - paper) < 4 * figure.standard_error
 
 
@@ -129,7 +130,7 @@ def test_a_case_has_the_key_of_its_record() -> None:
 
 def test_settings_are_apart_and_relative_numbers_are_of_equal_seeds() -> None:
     few, many = [ran("equal_slots", seed, nodes=8) for seed in (0, 1)], [ran("equal_slots", 0)]
-    assert settings_of_gangs([*few, *many]) == [few, many]
+    assert by_setting([*few, *many]) == [few, many]
     assert relative(many, few).mean == pytest.approx(
         many[0].jobs.completion_seconds.mean() / few[0].jobs.completion_seconds.mean()
     )
