@@ -141,7 +141,7 @@ def print_placed(runs: Sequence[PlacedRun], output: str) -> None:
 
 
 def placed_leads(runs: Sequence[PlacedRun]) -> list[str]:
-    """Return what MLFS has of another policy's mean completion time if it alone may stop jobs, and if all may.
+    """Return what MLFS has of another's mean completion time if it alone may stop jobs, and if all may.
 
     It is compared with fair sharing, or else with the first other policy. Nothing where one of both rules,
     or one of both policies, was not simulated.
@@ -160,8 +160,8 @@ def placed_leads(runs: Sequence[PlacedRun]) -> list[str]:
         for stop, own in by_rule.items()
     )
     return [
-        f"Of {other}'s completion time {PRIVILEGED} has {both_parts(alone, 100, '.1f')} % if it alone may stop "
-        f"jobs early, and {both_parts(all_, 100, '.1f')} % if all may."
+        f"Of {other}'s completion time {PRIVILEGED} has {both_parts(alone, 100, '.1f')} % if it alone may "
+        f"stop jobs early, and {both_parts(all_, 100, '.1f')} % if all may."
     ]
 
 

@@ -29,7 +29,7 @@ class Lessons:
         settings: kinds of episodes; they take turns.
         shown: episodes of MLF-H. imitation_steps, imitation_rate: of Adam, over all of their choices.
         updates: steps of the policy gradient. trials: episodes with the same arrivals, for each step.
-        rate: of Adam. entropy: as in `PolicyGradient`; it falls to nothing by the last update.
+        rate, entropy: as in `PolicyGradient`.
         check_every: updates between two checks on arrivals that nothing is learned from.
         checks: episodes of a check.
         aims: what is learned for.
@@ -39,11 +39,11 @@ class Lessons:
     shown: int = 4
     imitation_steps: int = 400
     imitation_rate: float = 0.01
-    updates: int = 40
+    updates: int = 24
     trials: int = 4
     rate: float = 0.01
     entropy: float = 0.01
-    check_every: int = 10
+    check_every: int = 6
     checks: int = 4
     aims: Aims = field(default_factory=Aims)
 

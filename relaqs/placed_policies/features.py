@@ -107,7 +107,7 @@ def node_features(walk: QueueWalk, part: int) -> FloatArray:
     first, end = np.searchsorted(view.parts.job, [view.parts.job[part], view.parts.job[part] + 1])
     own = load.node[first:end]
     server = bool(load.is_server[part])
-    least = np.zeros(count) if server else load.device_used.min(axis=1, initial=np.inf)
+    least = np.zeros(count) if server else load.least_device
     least = np.minimum(least, 1.0)
     devices = np.maximum(view.nodes.device_counts, 1)
     return np.column_stack(

@@ -77,8 +77,8 @@ def host_distances(
     ideal = utilisation[underloaded].min(axis=0)
     most = exchanged[underloaded].max()
     lacks = (most - exchanged) / ((most if most > 0 else 1.0) if bytes_relative else MEGABYTE)
-    squares = ((utilisation - ideal) ** 2).sum(axis=1) + lacks**2 + degradation**2
-    return np.asarray(np.sqrt(squares))
+    first, second, third, fourth = ((utilisation - ideal) ** 2).T  # faster than a sum along short rows
+    return np.asarray(np.sqrt(first + second + third + fourth + lacks**2 + degradation**2))
 
 
 def mover_distances(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -36,20 +36,21 @@ class MlfRl:
     weights: str | None = None
     limit: float = 0.9
     lowest_share: float = 0.1
+    networks: ScoringNetworks = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "mlf_rl"
 
     def __post_init__(self) -> None:
         for name in ("limit", "lowest_share"):
             if not 0 < getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give a number above 0, at most 1")
-        read_networks(self.weights)
+        object.__setattr__(self, "networks", read_networks(self.weights))
 
     def plan(self, view: PlacedView) -> PlacedPlan:
         return planned_in_order(view, self._planned)
 
     def _planned(self, view: PlacedView) -> PlacedPlan:
         walk = QueueWalk(view, self.limit)
-        return walk.plan(ByScores(read_networks(self.weights), walk), lowest_share=self.lowest_share)
+        return walk.plan(ByScores(self.networks, walk), lowest_share=self.lowest_share)
 
 
 class ByScores:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import BinaryIO
 from zipfile import BadZipFile
 
@@ -98,7 +97,6 @@ class ScoringNetworks:
         return cls(**made)
 
 
-@lru_cache(maxsize=8)
 def read_networks(path: str | None = None) -> ScoringNetworks:
     """Return the networks in a file, or those that come with the package.
 
