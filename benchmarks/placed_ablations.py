@@ -79,7 +79,7 @@ def studied(
 ) -> dict[int, PlacedRun]:
     """Return a policy's runs by seed."""
     cases = [replace(base, policy=name, seed=seed, **changes) for seed in range(seeds)]
-    return {run.seed: run for run in kept_or_computed(cases, PlacedRun, run_placed_case, records, None)}
+    return {run.seed: run for run in kept_or_computed(cases, PlacedRun, run_placed_case, records, 1)}
 
 
 def changed(runs: dict[int, PlacedRun], reference: dict[int, PlacedRun], measure: str) -> str:

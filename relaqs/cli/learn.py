@@ -10,7 +10,7 @@ from relaqs_engine.errors import DataError
 from relaqs.cli.destination import bytes_into
 from relaqs.cli.progress import progress_bar
 
-UPDATES = 24
+UPDATES = 12
 
 
 @click.command("learn")

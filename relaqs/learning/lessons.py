@@ -39,7 +39,7 @@ class Lessons:
     shown: int = 4
     imitation_steps: int = 400
     imitation_rate: float = 0.01
-    updates: int = 24
+    updates: int = 12
     trials: int = 4
     rate: float = 0.01
     entropy: float = 0.01
