@@ -86,7 +86,7 @@ def changed(runs: dict[int, PlacedRun], reference: dict[int, PlacedRun], measure
     """Return by how much a measure differs from that of a reference, in percent, the mean over seeds."""
     of = PLACED_MEASURES[measure]
     figure = over_seeds([of(run) / of(reference[seed]) - 1.0 for seed, run in runs.items()])
-    return f"{both_parts(figure, 100, '+.1f')} %"
+    return f"{100 * figure.mean:+.1f} ± {100 * figure.standard_error:.1f} %"
 
 
 def ablation_table(base: PlacedCase, seeds: int, records: Path | None) -> Table:
