@@ -30,6 +30,7 @@ from relaqs.records.side_by_side import over_seeds
 from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
 
 NODES, DEVICES = 10, 4
+WIDTH = 140  # columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,7 @@ def main() -> None:
     base = PlacedCase("mlf_h", 0, scenario, "none", NODES, DEVICES)
     records = None if options.records is None else options.records / "simulate.jsonl"
     for table in (ablation_table, duel_table):
-        Console().print(table(base, options.seeds, records))
+        Console(width=WIDTH).print(table(base, options.seeds, records))
 
 
 if __name__ == "__main__":
