@@ -18,6 +18,9 @@ SOURCES := bootstrap dashboards engine relaqs tpch
 FINGERPRINT := $(firstword $(shell { cat pyproject.toml constraints.txt; pwd; } | cksum))
 INSTALLED := $(VENV)/installed-$(FINGERPRINT)
 
+# Tests start hundreds of processes. Without bytecode files each would compile all of its sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-slow lint format-check types check docs bench clean
 .NOTPARALLEL:
 

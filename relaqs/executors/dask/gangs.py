@@ -21,6 +21,7 @@ from relaqs.executors.dask.messages import (
     SlotsLost,
     tell_session,
 )
+from relaqs.executors.dask.names import FOREIGN
 from relaqs.executors.leases import Leases, worker_of
 from relaqs.scheduling.shares import FairShares
 
@@ -53,6 +54,7 @@ class LeasedGangs:
         self._waiting = waiting
         self._why_not = why_not
         self._leases = Leases()
+        self._gangs: set[str] = set()  # with slots or without
         self._asking: set[str] = set()  # gangs that wait for a turn
 
     def lease(self, job: str, slots: Collection[str]) -> None:
@@ -60,6 +62,7 @@ class LeasedGangs:
         if self._why_not is not None:
             self._tell(NoLeases(job, self._why_not))
             return
+        self._gangs.add(job)
         there = self._scheduler.workers
         if gone := tuple(slot for slot in slots if worker_of(slot) not in there):
             self._tell(SlotsLost(job, gone))
@@ -78,11 +81,12 @@ class LeasedGangs:
             if due not in self._asking:
                 return
             self._asking.remove(due)
-            self._tell(MayTurn(due))
+            self._tell(MayTurn(due, beside_tasks=not self._gangs.issuperset(self._jobs())))
 
     def left(self, job: str) -> None:
         """A gang is over."""
         self._asking.discard(job)
+        self._gangs.discard(job)
         if job in self._leases.gangs():
             self._granted(self._leases.release(job))
 
@@ -100,6 +104,10 @@ class LeasedGangs:
         """Return the slots of all gangs but these."""
         others = self._leases.gangs() - {*jobs}
         return {slot for job in others for slot in self._leases.held(job)}
+
+    def _jobs(self) -> set[str]:
+        """Return all jobs of ReLAQS."""
+        return {*self._shares.jobs()} - {FOREIGN}
 
     def _granted(self, jobs: Iterable[str]) -> None:
         for job in jobs:

@@ -170,9 +170,10 @@ class SlotsOffered:
 
 @dataclass(frozen=True, slots=True)
 class MayTurn:
-    """A gang may take one turn more."""
+    """A gang may take one turn more. beside_tasks: there are jobs of tasks, which wait while it turns."""
 
     job: str
+    beside_tasks: bool
 
 
 @dataclass(frozen=True, slots=True)

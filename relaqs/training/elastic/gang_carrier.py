@@ -223,9 +223,9 @@ class GangCarrier:
         if self._gang is not None:
             self._gang.offered(slots)
 
-    def may_turn(self) -> None:
+    def may_turn(self, *, beside_tasks: bool) -> None:
         if self._gang is not None:
-            self._gang.may_turn()
+            self._gang.may_turn(beside_tasks=beside_tasks)
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         if self._gang is not None:

@@ -45,8 +45,9 @@ from relaqs.training.elastic.rank import (
 from relaqs.training.elastic.step_log import Rescale, StepLog
 from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
 
-TURN_SECONDS = 0.25  # the longest time for which others wait for a slot of the gang
-TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
+TURN_SECONDS = 0.25  # the longest time for which other gangs wait for a slot of this one
+TURN_SECONDS_BESIDE_TASKS = 0.1  # a query asks for cores again and again: once for each of its mini-batches
+TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run, before all tasks
 PREPARE_SECONDS = 10.0  # after which a new rank is left out
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
@@ -140,7 +141,7 @@ class TurnJob:
         self._reached = 0  # the steps that the ranks of the present gang have done
         self._noted_generation = -1
         self._cluster_slots: tuple[str, ...] = ()
-        self._may_turn = False
+        self._may_turn = self._beside_tasks = False
         self._asked_seconds = -math.inf
 
     # From any thread.
@@ -218,8 +219,8 @@ class TurnJob:
     def offered(self, slots: tuple[str, ...]) -> None:
         self.resize(Wish(slots, self._wish.batch_rows))
 
-    def may_turn(self) -> None:
-        self._post(self._note_may_turn)
+    def may_turn(self, *, beside_tasks: bool) -> None:
+        self._post(lambda: self._note_may_turn(beside_tasks))
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_gone({*slots}))
@@ -311,7 +312,7 @@ class TurnJob:
         assert self._membership is not None
         workers = [worker_of(slot) for slot in self._cluster_slots]
         alone = all(workers.count(worker_of(slot)) == 1 for slot in self._membership.slots)
-        return TURNS_IN_FLIGHT if alone else 1
+        return TURNS_IN_FLIGHT if alone and not self._beside_tasks else 1
 
     # What is wanted.
 
@@ -458,7 +459,7 @@ class TurnJob:
             slot,
             turn.membership,
             turn.number,
-            TURN_SECONDS,
+            TURN_SECONDS_BESIDE_TASKS if self._beside_tasks else TURN_SECONDS,
             self._end_step,
             self._restart(),
             self._wants_state(),
@@ -476,7 +477,8 @@ class TurnJob:
         is_old = time.monotonic() - self._kept_seconds >= KEEP_SECONDS
         return self._is_made() or not self._wish.slots or is_old
 
-    def _note_may_turn(self) -> None:
+    def _note_may_turn(self, beside_tasks: bool) -> None:
+        self._beside_tasks = beside_tasks
         self._may_turn, self._asked_seconds = True, -math.inf
 
     def _note_turn(self, slot: str, result: TaskResult) -> None:
