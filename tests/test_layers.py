@@ -27,7 +27,7 @@ FLOORS = {
         {"dask"},
         {"records"},
         {"simulation"},
-        {"pacing", "queries", "training"},
+        {"learning", "pacing", "queries", "training"},
         {"session"},
         {"metrics"},
         {"opening", "serve"},

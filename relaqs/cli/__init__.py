@@ -39,6 +39,7 @@ COMMANDS = {
     "cluster": ("relaqs.cli.cluster:cluster", "Look at a Dask cluster that several programs share."),
     "mcp": ("relaqs.mcp.command:mcp", "Let agents ask the tables, over the Model Context Protocol."),
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
+    "learn": ("relaqs.cli.learn:learn_command", "Learn a placed policy from simulated jobs."),
 }
 ADDED: Plugins[click.Command] = Plugins(
     "relaqs.commands", "command", accepts=lambda thing: isinstance(thing, click.Command)

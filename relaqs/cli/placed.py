@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,18 +10,27 @@ from pathlib import Path
 import click
 from relaqs_engine.errors import DataError
 
-from relaqs.cli.policy_tables import FigureColumn, named_policies, print_policies, seeds_of
+from relaqs.cli.policy_tables import (
+    FigureColumn,
+    both_parts,
+    console,
+    named_policies,
+    print_policies,
+    seeds_of,
+)
 from relaqs.cli.studies import kept_or_computed
 from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.policies.by_name import PolicyError
 from relaqs.records.placed_comparison import PLACED_MEASURES
 from relaqs.records.placed_run import PlacedRun
-from relaqs.records.side_by_side import by_setting, policy_rows
+from relaqs.records.side_by_side import by_setting, policy_rows, ratio_to
 from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.placed.moves import MoveCosts
 from relaqs.simulation.placed.placed_study import PlacedCase, run_placed_case
 from relaqs.simulation.placed.simulator import PlacedRules
 from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
 
+PRIVILEGED = "mlfs"  # it stops jobs early by its own rule
 PLACED_POLICY_NAMES = "mlfs,mlf_h,tiresias,fair"
 PERIOD_SECONDS, RESTART_SECONDS, NODES = 60.0, 5.0, 20
 CAPTION = (
@@ -28,6 +38,9 @@ CAPTION = (
     "time: jobs that ended by their deadline. accuracy: by the deadline; met: it was what the user needs. "
     "sent: between nodes. overloads: nodes with too much, over all plans. Means over seeds ± standard error. "
     "–: a job did not end."
+)
+_SCENARIO = re.compile(
+    rf"({'|'.join(SCENARIOS)})(?::0*([1-9][0-9]*))?(?:@(?=[0-9.]*[1-9])([0-9]+(?:\.[0-9]*)?))?"
 )
 COLUMNS = (
     FigureColumn("JCT, min", "completion_seconds", ".1f", 1 / 60),
@@ -49,6 +62,7 @@ class PlacedOptions:
     policies: str | None
     stops: Sequence[EarlyStops]
     philly: Path | None
+    weights: Path | None
     nodes: int | None
     devices: int
     restart_seconds: float | None
@@ -70,7 +84,16 @@ def simulate_placed_jobs(
     )
     scenario = scenario_of(options.placed, options.philly, nodes * options.devices)
     cases = [
-        PlacedCase(name, seed, scenario, stop, nodes, options.devices, rules)
+        PlacedCase(
+            name,
+            seed,
+            scenario,
+            stop,
+            nodes,
+            options.devices,
+            rules,
+            policy_parameters(name, options.weights),
+        )
         for stop in options.stops
         for seed in range(options.seeds)
         for name in named_policies(options.policies or PLACED_POLICY_NAMES, make_placed_policy, "mlfs,fair")
@@ -80,11 +103,11 @@ def simulate_placed_jobs(
 
 def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
     """Return the scenario that is asked for, as in paper:1240. Raises BadParameter with what is accepted."""
-    name, sign, count = text.partition(":")
-    if name not in SCENARIOS or (sign and not (count.isdecimal() and int(count) > 0)):
+    words = _SCENARIO.fullmatch(text)
+    if words is None:
         raise click.BadParameter(
             f"{text!r} is no scenario; write {', '.join(SCENARIOS)}, or one with a number of jobs, as in "
-            "paper:1240",
+            "paper:1240, or with a load of all devices above 0 as well, as in paper:200@0.9",
             param_hint="--placed",
         )
     if philly is not None:
@@ -92,14 +115,54 @@ def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
             read_philly(philly)
         except DataError as error:
             raise click.BadParameter(str(error), param_hint="--philly") from error
-    return Scenario(name, int(count) if sign else Scenario().jobs, philly, devices)
+    name, count, load = words.groups()
+    jobs = Scenario().jobs if count is None else int(count)
+    return Scenario(name, jobs, philly, devices, None if load is None else float(load))
+
+
+def policy_parameters(name: str, weights: Path | None) -> tuple[tuple[str, object], ...]:
+    """Return what a policy is made with beside its defaults. Raises BadParameter where it cannot be."""
+    parameters = () if weights is None or name != "mlf_rl" else (("weights", str(weights)),)
+    try:
+        make_placed_policy(name, **dict(parameters))
+    except PolicyError as error:
+        raise click.BadParameter(str(error), param_hint="--weights") from error
+    return parameters
 
 
 def print_placed(runs: Sequence[PlacedRun], output: str) -> None:
-    """Print policies side by side, setting by setting: a table for people, or one JSON object a row."""
+    """Print policies side by side: what is left of a lead first, or one JSON object a policy."""
+    if output == "table":
+        for line in placed_leads(runs):
+            console().print(line, highlight=False)
     for group in by_setting(runs):
         rows = policy_rows(group, PLACED_MEASURES)
         print_policies(rows, output, setting=title_of_placed(group), columns=COLUMNS, caption=CAPTION)
+
+
+def placed_leads(runs: Sequence[PlacedRun]) -> list[str]:
+    """Return what MLFS has of another's mean completion time if it alone may stop jobs, and if all may.
+
+    It is compared with fair sharing, or else with the first other policy. Nothing where one of both rules,
+    or one of both policies, was not simulated.
+    """
+    others = [name for name in dict.fromkeys(run.policy for run in runs) if name != PRIVILEGED]
+    by_rule = {
+        stop: [run for run in runs if run.stop == stop and run.policy == PRIVILEGED]
+        for stop in ("own", "same")
+    }
+    if not others or not all(by_rule.values()):
+        return []
+    other = "fair" if "fair" in others else others[0]
+    completion = PLACED_MEASURES["completion_seconds"]
+    alone, all_ = (
+        ratio_to([run for run in runs if run.stop == stop and run.policy == other], own, completion)
+        for stop, own in by_rule.items()
+    )
+    return [
+        f"Of {other}'s completion time {PRIVILEGED} has {both_parts(alone, 100, '.1f')} % if it alone may "
+        f"stop jobs early, and {both_parts(all_, 100, '.1f')} % if all may."
+    ]
 
 
 STOP_WORDS = {

@@ -27,7 +27,7 @@ WORLDS = {"cores": "shared cores", **STUDIES}
 ONLY_FOR = {  # an option says something in these worlds alone
     **dict.fromkeys(("nodes", "slots", "rescale"), ("gangs", "placed")),
     **dict.fromkeys(("failures", "repair", "stragglers", "spike"), ("gangs",)),
-    **dict.fromkeys(("philly",), ("placed",)),
+    **dict.fromkeys(("philly", "weights"), ("placed",)),
     **dict.fromkeys(("stop",), ("goals", "placed")),
     **dict.fromkeys(("machines",), ("grouped",)),
     **dict.fromkeys(("arrival",), ("cores", "gangs", "goals", "grouped")),
@@ -75,7 +75,8 @@ ONLY_FOR = {  # an option says something in these worlds alone
     metavar="SCENARIO",
     help="Models that are cut into parts, which policies place on devices, instead: `paper` and `tight` are "
     "made up as in MLFS's evaluation, `network` has a tenth of the network, `trace` is as on the Philly "
-    "cluster of Microsoft. `paper:1240` says how many jobs; without it, 620.",
+    "cluster of Microsoft. `paper:1240` says how many jobs; without it, 620. `paper:200@0.9` lets them come "
+    "so fast that 0.9 of the devices would be in use, if all made all iterations.",
 )
 @click.option(
     "--stop",
@@ -90,6 +91,13 @@ ONLY_FOR = {  # an option says something in these worlds alone
     metavar="FILE",
     help="Durations and arrivals from the trace of Philly as CSV, with columns timestamp and duration, for "
     "--placed.",
+)
+@click.option(
+    "--weights",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="What `relaqs learn` wrote, for the policy mlf_rl of --placed. Without it, the weights that come "
+    "with relaqs.",
 )
 @click.option(
     "--nodes",
@@ -237,6 +245,7 @@ def simulate(
     placed: str | None,
     stop: str | None,
     philly: Path | None,
+    weights: Path | None,
     grouped: str | None,
     machines: int,
     nodes: int,
@@ -294,6 +303,7 @@ def simulate(
                 policies=policies,
                 stops=stop_rules(stop or "own"),
                 philly=philly,
+                weights=weights,
                 nodes=nodes if _is_given(context, "nodes") else None,
                 devices=slots,
                 restart_seconds=rescale if _is_given(context, "rescale") else None,

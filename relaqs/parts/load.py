@@ -21,6 +21,9 @@ class Load:
     Attributes:
         used: of each node's resources, shape (N, 4).
         device_used: of each device, shape (N, D); infinite where a node has fewer devices than others.
+        utilisation: what is used of each node's resources, relative to what it has, shape (N, 4); 0 of
+            nothing.
+        least_device: the use of each node's least loaded device, shape (N,).
         device_parts: how many parts stand on each device, shape (N, D).
         node_parts: how many parts stand on each node, shape (N,).
         node, device: where each part of the view stands, shape (P,).
@@ -38,6 +41,8 @@ class Load:
         self.node_parts = np.zeros(count, dtype=np.int64)
         self.device_used = np.where(np.arange(most) < nodes.device_counts[:, None], 0.0, np.inf)
         self.device_parts = np.zeros((count, most), dtype=np.int64)
+        self.utilisation = np.zeros_like(self.used)
+        self.least_device = self.device_used.min(axis=1, initial=np.inf)
         standing = np.flatnonzero(stays)
         self.put_all(standing, self.node[standing], self.device[standing])
 
@@ -49,6 +54,8 @@ class Load:
         on = device >= 0
         np.add.at(self.device_used, (node[on], device[on]), self.demand[parts[on], DEVICES])
         np.add.at(self.device_parts, (node[on], device[on]), 1)
+        self.utilisation[node] = relative_to(self.used[node], self.capacity[node])
+        self.least_device[node] = self.device_used[node].min(axis=1, initial=np.inf)
 
     def put(self, part: int, node: int, device: int = WAITS) -> None:
         """Put a part that stands nowhere on a node, and on a device of it."""
@@ -70,11 +77,8 @@ class Load:
             self.device_parts[node, device] += sign
             if not self.device_parts[node, device]:
                 self.device_used[node, device] = 0.0
-
-    @property
-    def utilisation(self) -> FloatArray:
-        """What is used of each node's resources, relative to what it has, shape (N, 4); 0 of nothing."""
-        return relative_to(self.used, self.capacity)
+            self.least_device[node] = self.device_used[node].min()
+        self.utilisation[node] = relative_to(self.used[node], self.capacity[node])
 
     def overloaded_resources(self, limit: float) -> BoolArray:
         """Return which resources but devices are used above a limit by several parts, shape (N, 4)."""
@@ -102,10 +106,10 @@ class Load:
         fits = (after <= limit * capacity + ROUNDING) | (
             (self.used[:, CORES:] <= ROUNDING) & (wants <= capacity)
         )
-        possible = self.alive & np.logical_and.reduce(fits, axis=1)
+        possible = self.alive & fits[:, 0] & fits[:, 1] & fits[:, 2]  # faster than a sum along short rows
         if self.is_server[part]:
             return np.asarray(possible)
-        least = self.device_used.min(axis=1, initial=np.inf)
+        least = self.least_device
         room = (least + self.demand[part, DEVICES] <= limit + ROUNDING) | (least == 0.0)
         return np.asarray(possible & room)
 
@@ -124,11 +128,12 @@ class Load:
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(wants > 0, free / wants, np.inf)
         alone = unused & (wants <= self.capacity[:, CORES:])
-        counts = np.where(alone, np.maximum(each, 1.0), each).min(axis=1)
+        each = np.where(alone, np.maximum(each, 1.0), each)
+        counts = np.minimum(np.minimum(each[:, 0], each[:, 1]), each[:, 2])
         if demand[DEVICES] > 0:
             fits = np.floor((limit - self.device_used + ROUNDING) / demand[DEVICES])
             fits = np.where(self.device_used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
-            counts = np.minimum(counts, fits.sum(axis=1))
+            counts = np.minimum(counts, fits @ np.ones(fits.shape[1]))
         counts = np.where(self.alive, np.maximum(np.floor(counts), 0.0), 0.0)
         return np.minimum(counts, len(self.node)).astype(np.int64)
 

@@ -46,7 +46,8 @@ def longest_path_below(parts: Parts) -> FloatArray:
 def _edges_from_below(parts: Parts) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield parents and children, level by level of the parents, the deepest first."""
     parent_level = parts.level[parts.edges[:, 0]]
-    order = np.argsort(-parent_level, kind="stable")
+    small = np.min_scalar_type(-1 - int(parent_level.max(initial=0)))  # small integers are sorted faster
+    order = np.argsort(-parent_level.astype(small), kind="stable")
     starts = np.flatnonzero(np.diff(parent_level[order], prepend=-1))
     for chosen in np.split(order, starts[1:]) if len(order) else ():
         yield parts.edges[chosen, 0], parts.edges[chosen, 1]

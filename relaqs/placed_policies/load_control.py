@@ -73,7 +73,7 @@ class PlacedLoadControl:
 
 @dataclass(frozen=True, slots=True)
 class Mlfs:
-    """MLF-H with MLF-C: the rules of MLFS, without the part of it that is learned (MLF-RL).
+    """MLF-H with MLF-C: the rules of MLFS. What is learned of it is `relaqs.placed_policies.mlf_rl`.
 
     Source: Wang, Liu, Shen, MLFS, CoNEXT 2020, section 3.
     """

@@ -72,10 +72,9 @@ class PartPriority:
 
     def of_parts(self, view: PlacedView) -> FloatArray:
         """Return the priority of each part, shape (P,); infinite for servers."""
-        parts = view.parts
-        learning = with_descendants(parts, self.learning(view), self.gamma, self.paths)
-        computing = with_descendants(parts, self.computing(view), self.gamma, self.paths)
-        return np.where(parts.is_server, np.inf, self.alpha * learning + (1 - self.alpha) * computing)
+        parts = view.parts  # descendants add up, so both terms go down the graph at once
+        own = self.alpha * self.learning(view) + (1 - self.alpha) * self.computing(view)
+        return np.where(parts.is_server, np.inf, with_descendants(parts, own, self.gamma, self.paths))
 
     def learning(self, view: PlacedView) -> FloatArray:
         """Return equation 2 for each part alone, shape (P,).

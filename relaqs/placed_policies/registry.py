@@ -12,6 +12,7 @@ PLACED_POLICIES: Plugins[type[PlacedPolicy]] = Plugins(
     own={
         "mlfs": "relaqs.placed_policies.load_control:Mlfs",
         "mlf_h": "relaqs.placed_policies.mlf_h:MlfH",
+        "mlf_rl": "relaqs.placed_policies.mlf_rl:MlfRl",
         "graphene": "relaqs.placed_policies.graphene:Graphene",
         "tiresias": "relaqs.placed_policies.tiresias:TiresiasDevices",
         "hypersched": "relaqs.placed_policies.hypersched:HyperSched",

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.parts.plan import PlacedPlan, planned_in_order
 from relaqs.parts.view import PlacedView
 from relaqs.placed_policies.pack import packed
-from relaqs.placed_policies.work import device_shares, runs
+from relaqs.placed_policies.work import device_shares, iterations_to_accuracy, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,26 +47,9 @@ class SlackIndex:
 
     def _planned(self, view: PlacedView) -> PlacedPlan:
         jobs = view.jobs
-        seconds = np.maximum(self._iterations(view), 1.0) * jobs.iteration_seconds
+        iterations = iterations_to_accuracy(view) if self.accuracy_ends else jobs.iterations_left
+        seconds = np.maximum(iterations, 1.0) * jobs.iteration_seconds
         in_time = view.time_seconds + seconds <= jobs.deadline_seconds
         worth = np.maximum(jobs.urgency, 1.0) ** self.urgency_power * np.where(in_time, 1.0, self.late_share)
         index = worth / (seconds * device_shares(view)) * np.where(runs(view), self.stay, 1.0)
         return packed(view, np.argsort(-index, kind="stable"), preempts=True)
-
-    def _iterations(self, view: PlacedView) -> FloatArray:
-        """Return how many iterations each job is expected to make until it ends, shape (J,).
-
-        Accuracy is taken to approach its end as a/(n + a) does: a gain g in the last n₀ iterations, after n,
-        is one of about g·(n/n₀)·m/(n + m) in the next m.
-        """
-        jobs = view.jobs
-        left = jobs.iterations_left
-        if not self.accuracy_ends:
-            return left
-        done = jobs.iterations_done
-        lacks = np.maximum(jobs.accuracy_required - jobs.accuracy, 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            most = jobs.accuracy_gain * done / (0.1 * jobs.iterations_most)
-            needed = np.where(lacks < most, done * lacks / (most - lacks), left)
-        known = jobs.may_stop & ~np.isnan(jobs.accuracy_gain)
-        return np.where(known, np.minimum(needed, left), left)

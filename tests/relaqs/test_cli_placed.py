@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,22 @@ def test_mlfs_is_mlf_h_with_the_rule_of_stopping() -> None:
     assert figures[0] == figures[1] < figures[2] == figures[3]
 
 
+def test_what_is_left_of_a_lead_comes_first() -> None:
+    """Alone, MLFS ends jobs early; where all may, fair sharing does as well."""
+    arguments = ("--placed", "paper:12@0.8", "--nodes", "8", "--policies", "mlfs,fair", "--stop", "own,same")
+    code, output = run(*arguments, "--seeds", "2", "--processes", "1")
+    assert code == 0
+    assert "12 jobs, 8 nodes of 4 devices (scenario paper, load 0.8, durations made up" in output
+    said = re.match(
+        r"Of fair's completion time mlfs has ([\d.]+) ± [\d.]+ % if it alone may stop jobs early, "
+        r"and ([\d.]+) ± [\d.]+ % if all may\.",
+        output,
+    )
+    assert said is not None, output[:200]
+    alone, all_ = map(float, said.groups())
+    assert alone < all_
+
+
 def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     arguments = (*SMALL, "--out", str(tmp_path))
     code, first = run(*arguments)
@@ -79,6 +96,8 @@ def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
     [
         (("--placed", "paperr"), "'paperr' is no scenario; write paper, tight, network, trace"),
         (("--placed", "paper:x"), "'paper:x' is no scenario"),
+        (("--placed", "paper:20@0"), "'paper:20@0' is no scenario"),
+        (("--weights", __file__), "--weights says nothing about shared cores; give --placed too"),
         (("--placed", "paper", "--policies", "mlf"), "did you mean 'mlfs'"),
         (("--placed", "paper", "--policies", ","), "no policy is named"),
         (("--placed", "paper", "--cores", "3"), "--cores says nothing about placed jobs"),

@@ -35,7 +35,7 @@ MAY_IMPORT = {
         "relaqs.groups",
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
-        "relaqs.policies.registry",
+        "relaqs.policies.by_name",
     },
     "slot_policies": {
         "relaqs.slot_policies",
@@ -45,7 +45,7 @@ MAY_IMPORT = {
         "relaqs_bootstrap.arrays",
         "relaqs_bootstrap.split_mix",
         "relaqs.plugins",
-        "relaqs.policies.registry",
+        "relaqs.policies.by_name",
     },
     "parts": {"relaqs.parts", "relaqs_bootstrap.arrays"},
     "placed_policies": {
@@ -53,7 +53,9 @@ MAY_IMPORT = {
         "relaqs.parts",
         "relaqs_bootstrap.arrays",
         "relaqs.plugins",
-        "relaqs.policies.registry",
+        "relaqs.policies.by_name",
+        "importlib.resources",  # weights that come with the package are read once, when a policy is made
+        "zipfile",
     },
     "scheduling": {
         "relaqs.scheduling",

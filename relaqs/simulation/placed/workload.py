@@ -26,7 +26,7 @@ DEVICES_OF_PHILLY = {1: 0.933, 2: 0.022, 4: 0.023, 8: 0.020, 16: 0.002}  # of th
 DEVICES_DRAWN = (1, 2, 4, 8, 16, 32)
 PAPER_SECONDS_SCALE = 0.3  # makes the mean 32 min, which MLFS's own figures need
 PAPER_HOURS = 40.0  # in which all jobs come
-TRACE_LOAD = 0.9  # of all devices, in scenario "trace"
+TRACE_LOAD = 0.9  # of all devices, in scenario "trace" where nothing else is said
 WEEK_SECONDS = 7 * 86_400.0
 BURST_JOBS, BURST_SECONDS = 4.0, 600.0  # jobs that come together, and within how long
 _ARRIVALS, _JOBS = 0, 1  # streams of one seed: what the jobs are does not depend on when they come
@@ -95,7 +95,9 @@ class Scenario:
         jobs: how many.
         philly: the trace as a CSV file with columns timestamp, duration and num_gpus, in place of numbers
             fitted to it.
-        devices: how many the cluster has; "trace" must know it.
+        devices: how many the cluster has; what has a load must know it.
+        load: jobs come so fast that this share of the devices would be in use on average, if all iterations
+            were made. None: as the scenario says.
 
     >>> workload = Scenario("paper", jobs=20).workload(seed=0)
     >>> len(workload.jobs), workload.jobs[0].arrival_seconds >= 0
@@ -106,16 +108,20 @@ class Scenario:
     jobs: int = 620
     philly: Path | None = None
     devices: int = 80
+    load: float | None = None
 
     def __post_init__(self) -> None:
         if self.name not in SCENARIOS:
             raise ValueError(f"the scenario is {self.name!r}; give one of {', '.join(SCENARIOS)}")
         if self.jobs < 1:
             raise ValueError(f"jobs is {self.jobs}; give 1 or more")
+        if self.load is not None and not 0 < self.load < math.inf:
+            raise ValueError(f"load is {self.load}; give a finite number above 0, such as 0.9")
 
     def __str__(self) -> str:
         source = "durations made up" if self.philly is None else f"durations of {self.philly.name}"
-        return f"scenario {self.name}, {source}"
+        coming = "" if self.load is None else f", load {self.load:g}"
+        return f"scenario {self.name}{coming}, {source}"
 
     def workload(self, seed: int) -> PlacedWorkload:
         """Return the jobs of one seed. Raises DataError where the trace cannot be read."""
@@ -125,9 +131,10 @@ class Scenario:
         devices = self._devices(random)
         algorithms = random.integers(len(ALGORITHMS), size=self.jobs)
         shares = np.array([each.device_share for each in ALGORITHMS])[algorithms]
+        load = TRACE_LOAD if is_trace and self.load is None else self.load
         span = PAPER_HOURS * 3600.0
-        if is_trace:
-            span = float((seconds * devices * shares).sum()) / (self.devices * TRACE_LOAD)
+        if load is not None:
+            span = float((seconds * devices * shares).sum()) / (self.devices * load)
         arrivals = self._arrivals(span, np.random.default_rng([seed, _ARRIVALS]))
         jobs = tuple(
             self._job(number, ALGORITHMS[int(kind)], int(count), float(run), float(at), seed)

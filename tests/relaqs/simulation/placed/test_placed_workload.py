@@ -11,7 +11,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.simulation.placed.curves import learning_curve
 from relaqs.simulation.placed.models import ALGORITHMS
-from relaqs.simulation.placed.workload import Scenario, read_philly
+from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
 
 
 def test_durations_of_the_paper_s_scenario_have_a_mean_of_half_an_hour() -> None:
@@ -81,3 +81,20 @@ def test_a_file_that_is_no_trace_is_named(tmp_path: Path, text: str, says: str) 
     path.write_text(text)
     with pytest.raises(DataError, match=says):
         read_philly(path)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_load_says_how_fast_jobs_come(name: str) -> None:
+    """Twice the load lets the same jobs come in half the time, and all their work fills that share."""
+    one, two = (Scenario(name, jobs=200, devices=40, load=load).workload(1) for load in (0.75, 1.5))
+    assert [job.run_seconds for job in one.jobs] == [job.run_seconds for job in two.jobs]
+    work = sum(job.device_seconds for job in one.jobs)
+    spans = [work / 40 / load for load in (0.75, 1.5)]
+    bursts = 3600.0  # a burst may begin at the end of the span
+    for workload, span in zip((one, two), spans, strict=True):
+        assert 0.5 * span < workload.jobs[-1].arrival_seconds < span + bursts
+
+
+def test_a_load_of_nothing_is_named() -> None:
+    with pytest.raises(ValueError, match=r"load is 0\.0; give a finite number above 0"):
+        Scenario("paper", load=0.0)

@@ -1,0 +1,143 @@
+"""How long one decision about parts takes on 80 and on 2,474 devices, and how long 1,860 jobs are simulated.
+
+    python -m benchmarks.placed_time [--jobs 1860] [--only-decisions]
+
+The cluster is full, and eight times as many parts wait as it has devices, or more. Jobs come as in scenario
+"paper", all at once. mlf_h places them, and after ten minutes some have ended and demands have swung. Then
+each policy plans once for each of five minutes. Milliseconds of CPU time, the mean of the five, each the best
+of several runs. Beside them: the first plan of all, on an empty cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.scheduling_time import cpu_ms
+from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.resources import DEVICES, NodeResources
+from relaqs.parts.view import PlacedView
+from relaqs.placed_policies.load_control import PlacedLoadControl
+from relaqs.placed_policies.mlf_h import MlfH
+from relaqs.placed_policies.mlf_rl import MlfRl
+from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.simulation.placed.moves import MoveCosts
+from relaqs.simulation.placed.placed_study import PlacedCase
+from relaqs.simulation.placed.simulator import simulate_placed
+from relaqs.simulation.placed.states import PlacedStates
+from relaqs.simulation.placed.workload import Scenario
+
+ASKED_MS = {"mlf_h": (10.0, 100.0), "mlf_rl": (20.0, 250.0), "mlf_rl with MLF-C": (25.0, 300.0)}
+ASKED_SECONDS = 60.0  # for the simulation of 1,860 jobs
+FIRST_SECONDS, MINUTES = 600.0, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A cluster, and about how many parts wait for it."""
+
+    nodes: NodeResources
+    waiting_parts: int
+
+    @property
+    def devices(self) -> int:
+        return int(self.nodes.device_counts.sum())
+
+
+def sizes() -> list[Size]:
+    """Return MLFS's two clusters: 20 nodes of 4 devices, and 550 of 8 or 2, which are 2,474 devices."""
+    many = NodeResources.equal(550, 8)
+    capacity = many.capacity.copy()
+    capacity[229:, DEVICES] = 2.0
+    return [
+        Size(NodeResources.equal(20, 4), 2_000),
+        Size(NodeResources(many.ids, capacity, many.alive), 20_000),
+    ]
+
+
+def policies() -> dict[str, PlacedPolicy]:
+    """Return those of which times are asked, and others beside them."""
+    asked: dict[str, PlacedPolicy] = {
+        "mlf_h": MlfH(),
+        "mlf_rl": MlfRl(),
+        "mlf_rl with MLF-C": PlacedLoadControl(MlfRl()),
+    }
+    return asked | {name: make_placed_policy(name) for name in ("slack_index", "srpt", "tiresias")}
+
+
+def views(size: Size, seed: int = 0) -> Iterator[PlacedView]:
+    """Yield the view of an empty cluster, and then one for each of some minutes of a full one."""
+    count = (size.waiting_parts + size.devices) // 11  # parts of a job, on average
+    workload = Scenario("paper", jobs=count).workload(seed)
+    at_once = tuple(replace(job, arrival_seconds=0.0) for job in workload.jobs)
+    states = PlacedStates(replace(workload, jobs=at_once), size.nodes, MoveCosts(), 0.2, seed)
+    times = [0.0, *(FIRST_SECONDS + 60.0 * minute for minute in range(MINUTES))]
+    for now, then in zip(times, [*times[1:], times[-1]], strict=True):
+        states.set_demand(now)
+        jobs = states.active(now)
+        view = states.view(jobs, now, 60.0)
+        yield view
+        states.carry_out(jobs, MlfH().plan(view), now)
+        states.set_pace(now)
+        states.pass_time(now, then)
+        states.end_jobs(then)
+
+
+def decision_table(size: Size) -> Table:
+    """Return what a plan takes on one cluster."""
+    empty, *full = list(views(size))
+    running = np.mean([len(np.unique(view.parts.job[view.parts.is_placed])) for view in full])
+    waiting = np.mean([(~view.parts.is_placed).sum() for view in full])
+    title = f"{size.devices:,} devices, {running:,.0f} running jobs, {waiting:,.0f} waiting parts"
+    table = Table(title=title)
+    for heading in ("policy", "placed or moved", "ms a plan", "asked", "held", "ms, empty cluster"):
+        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, policy in policies().items():
+        placed = np.mean([(policy.plan(view).node != view.parts.node).sum() for view in full])
+        each = float(np.mean([cpu_ms(partial(policy.plan, view), 0.2) for view in full]))
+        first = cpu_ms(partial(policy.plan, empty), 0.2)
+        cells = [f"{placed:.0f}", f"{each:.1f}", "–", "–", f"{first:.0f}"]
+        if name in ASKED_MS:
+            asked = ASKED_MS[name][size.devices > 80]
+            cells[2:4] = f"{asked:.0f}", "yes" if each <= asked else "not reached"
+        table.add_row(name, *cells)
+    return table
+
+
+def simulation_table(jobs: int) -> Table:
+    """Return what whole simulations take."""
+    table = Table(title=f"{jobs:,} jobs of scenario paper within 40 hours, 20 nodes of 4 devices")
+    for heading in ("policy", "may stop", "plans", "CPU seconds", f"at most {ASKED_SECONDS:.0f} s"):
+        table.add_column(heading, justify="left" if heading == "policy" else "right")
+    for name, stop in (("mlf_h", "same"), ("mlf_rl", "same"), ("mlf_h", "none"), ("mlf_rl", "none")):
+        case = PlacedCase(name, 0, Scenario("paper", jobs), "same" if stop == "same" else "none")
+        workload = case.scenario.workload(0)
+        started = time.process_time()
+        outcome = simulate_placed(workload, case.made(), NodeResources.equal(20, 4), case.rules)
+        seconds = time.process_time() - started
+        held = "yes" if seconds <= ASKED_SECONDS else "not reached"
+        table.add_row(name, stop, f"{len(outcome.decision_seconds):,}", f"{seconds:.0f}", held)
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=1860, help="of the simulation")
+    parser.add_argument("--only-decisions", action="store_true", help="simulate nothing")
+    options = parser.parse_args()
+    console = Console()
+    for size in sizes():
+        console.print(decision_table(size))
+    if not options.only_decisions:
+        console.print(simulation_table(options.jobs))
+
+
+if __name__ == "__main__":
+    main()
