@@ -130,8 +130,9 @@ def test_the_loss_is_its_integral_and_waiting_is_counted() -> None:
     assert outcome.waited_seconds.tolist() == pytest.approx([0.0, 62.0])
 
 
-def test_a_policy_is_asked_as_often_as_it_says() -> None:
+def test_a_policy_is_asked_as_often_as_it_says_and_handed_its_memory() -> None:
     asked: list[float] = []
+    remembered: list[object] = []
 
     @dataclass(frozen=True)
     class Often:
@@ -140,10 +141,12 @@ def test_a_policy_is_asked_as_often_as_it_says() -> None:
 
         def plan(self, view: GroupView) -> GroupPlan:
             asked.append(view.time_seconds)
+            remembered.append(view.memory)
             return GroupPlan.of(view, (Group(("a",), 10),), memory=len(asked))
 
     simulate_groups([job("a")], Often(), Fleet(10), FREE)
     assert asked == [0.0, 50.0, 100.0, 150.0]
+    assert remembered == [None, 1, 2, 3]
 
 
 def test_policies_may_be_misled() -> None:
