@@ -1,34 +1,40 @@
 """How good and how fast Harmony's grouping is, and how exact its model of a group's iteration.
 
     python -m benchmarks.grouping oracle [--workloads 200] [--jobs 8]
+    python -m benchmarks.grouping annealing [--workloads 200] [--jobs 80] [--steps 100000]
     python -m benchmarks.grouping time
     python -m benchmarks.grouping lanes [--groups 200]
+    python -m benchmarks.grouping queries [--groups 200]
 
-`oracle`: u of the best prefix beside that of the best partition of any prefix, where the machines are given
-by the rule and then moved between groups while that is better. `time`: CPU time of one plan. `lanes`: the
-measured iteration of random groups over equation 1, by the rule of the lanes.
+`oracle`: u of the best prefix, by the rule and by climbing, beside that of the best of all partitions of any
+prefix on all numbers of machines. `annealing`: the same for all of many jobs, beside annealing. `time`: CPU
+time of one plan. `lanes`: the measured iteration of random groups over equation 1, by the rule of the lanes.
+`queries`: the same where the cores do tasks of queries whenever no job of the group wants them.
 """
 
 from __future__ import annotations
 
 import argparse
+import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.grouping_oracles import annealed, best_of_prefixes
+from benchmarks.measured_iterations import equation_1, measured_iteration, some_needs
 from relaqs.group_policies.arrangement import Arrangement
 from relaqs.group_policies.considered import considered
 from relaqs.group_policies.group_model import Bound, GroupModel
 from relaqs.group_policies.harmony import Harmony
-from relaqs.group_policies.machines import apportioned
-from relaqs.group_policies.prefixes import PrefixSearch
+from relaqs.group_policies.prefixes import PrefixSearch, Refinement
 from relaqs.groups.plan import GroupPlan, TurnTaking
 from relaqs.groups.subtasks import Subtasks, SubtaskTimes
 from relaqs.groups.view import Fleet, GroupView
-from relaqs.simulation.grouped.turns import IterationSeconds, sharing
+from relaqs.simulation.grouped.turns import IterationSeconds, Lanes, sharing
 from relaqs.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
 
 SIZES = ((80, 100), (1_000, 1_000), (8_000, 10_000))
@@ -55,84 +61,67 @@ def some_jobs(count: int, seed: int) -> Subtasks:
     return Subtasks.of(rows)
 
 
-def partitions(items: list[int]) -> Iterator[list[int]]:
-    """Yield each partition as the number of the group of each item, counted from 0 in the order they come."""
-    if not items:
-        yield []
-        return
-    for shorter in partitions(items[:-1]):
-        for group in range(max(shorter, default=-1) + 2):
-            yield [*shorter, group]
-
-
-def best_partition(jobs: Subtasks, fleet: Fleet, model: GroupModel) -> float:
-    """Return the best u of all partitions of the jobs, with machines by the rule and then by climbing."""
-    best, kept = -1.0, None
-    for numbers in partitions(list(range(len(jobs)))):
-        group = np.array(numbers)
-        count = int(group.max()) + 1
-        if count > fleet.machines:
-            continue
-        machines = apportioned(jobs, group, np.ones(count, dtype=np.int64), fleet.machines, model)
-        found = Arrangement.of(jobs, group, machines, fleet, model)
-        if found.score > best:
-            best, kept = found.score, found
-    assert kept is not None
-    return climbed(kept, fleet, model)
-
-
-def climbed(start: Arrangement, fleet: Fleet, model: GroupModel) -> float:
-    """Return the u of an arrangement whose machines moved between groups one by one while that was better."""
-    best, machines, count = start.score, start.machines.copy(), len(start.machines)
-    improved = True
-    while improved:
-        improved = False
-        for giver in range(count):
-            for taker in range(count):
-                if giver == taker or machines[giver] == 1:
-                    continue
-                tried = machines.copy()
-                tried[giver] -= 1
-                tried[taker] += 1
-                score = Arrangement.of(start.jobs, start.group, tried, fleet, model).score
-                if score > best + 1e-12:
-                    best, machines, improved = score, tried, True
-    return best
-
-
 def oracle(workloads: int, count: int) -> Table:
-    """Return how far the rule is from the best of all partitions of the jobs that it runs."""
+    """Return how far the rule and climbing are below the best groups of any prefix of some jobs."""
     model, fleet = GroupModel(), Fleet(20)
-    short = []
+    short: dict[Refinement, list[float]] = {"rule": [], "climb": []}
     for seed in range(workloads):
         jobs = some_jobs(count, seed)
-        found = PrefixSearch(model, tolerance=0.0).best(jobs, fleet)
-        assert found is not None
-        prefixes = [jobs.of_jobs(np.arange(size)) for size in range(1, count + 1)]
-        best = max(best_partition(each, fleet, model) for each in prefixes)
-        short.append(1 - found.score / best)
-    table = Table(title=f"u below the best partition, {workloads} workloads of {count} jobs on 20 machines")
-    for heading in ("mean", "median", "p95", "most", "within 2 %"):
-        table.add_column(heading, justify="right")
-    values = np.array(short)
-    points = (
-        values.mean(),
-        np.median(values),
-        np.percentile(values, 95),
-        values.max(),
-        (values <= 0.02).mean(),
+        best = float(best_of_prefixes(jobs, fleet.machines, model).max())
+        for refined, values in short.items():
+            found = PrefixSearch(model, tolerance=0.0, refined=refined).best(jobs, fleet)
+            assert found is not None
+            values.append(1 - found.score / best)
+    return short_table(
+        f"u below the best groups of any prefix, {workloads} workloads of {count} jobs on 20 machines", short
     )
-    table.add_row(*(f"{value:.1%}" for value in points))
+
+
+def annealing(workloads: int, count: int, steps: int) -> Table:
+    """Return how far the rule and climbing are below what annealing finds for all of some jobs in groups."""
+    model, fleet = GroupModel(), Fleet(100)
+    some = [some_jobs(count, seed) for seed in range(workloads)]
+    found: dict[Refinement, list[Arrangement]] = {"rule": [], "climb": []}
+    for refined, arrangements in found.items():
+        for jobs in some:
+            search = PrefixSearch(model)
+            arranged = search.arranged(jobs, fleet)
+            assert arranged is not None
+            arrangements.append(arranged if refined == "rule" else search.improved(arranged, fleet))
+    starts = [(each.group, each.machines) for each in found["rule"]]
+    best = annealed(some, starts, fleet.machines, model, steps)
+    short = {
+        name: (1 - np.array([each.score for each in own]) / best).tolist() for name, own in found.items()
+    }
+    return short_table(
+        f"u below that of {steps:,} steps of annealing, {workloads} workloads of {count} jobs, 100 machines",
+        short,
+    )
+
+
+def short_table(title: str, short: Mapping[Refinement, Sequence[float]]) -> Table:
+    table = Table(title=title)
+    table.add_column("groups")
+    for heading in ("mean", "median", "p95", "most", "within 2 %", "within 3 %"):
+        table.add_column(heading, justify="right")
+    for name, values in short.items():
+        below = np.array(values)
+        points = [below.mean(), *np.percentile(below, [50, 95, 100])]
+        points += [float((below <= within).mean()) for within in (0.02, 0.03)]
+        error = below.std(ddof=1) / np.sqrt(len(below)) if len(below) > 1 else np.nan
+        table.add_row(name, f"{points[0]:.2%} ± {error:.2%}", *(f"{value:.1%}" for value in points[1:]))
     return table
 
 
 def timed() -> Table:
-    """Return the CPU time of a plan without groups, and of one that changes nothing."""
+    """Return the CPU time of a plan without groups, and of one where nothing changed."""
     table = Table(title=f"One plan, ms of CPU time; {BUDGET_SECONDS * 1e3:.0f} for the largest")
     for heading in (
         "jobs × machines",
         "first plan",
-        "same view again",
+        "nothing changed",
+        "after a restart",
+        "first, climbing",
         "jobs in groups",
         "groups",
         "bound by",
@@ -144,12 +133,23 @@ def timed() -> Table:
         fleet = Fleet(machines, PAPER_FLEET.memory_bytes, PAPER_FLEET.disk_bytes_per_second)
         policy, view = Harmony(), GroupView(0.0, fleet, jobs)
         first, plan = cpu_ms(policy, view)
-        again, _ = cpu_ms(policy, GroupView(1.0, fleet, jobs, plan.groups))
+        later = pickle.loads(pickle.dumps(GroupView(1.0, fleet, jobs, plan.groups)))
+        again, _ = cpu_ms(policy, replace(later, memory=plan.memory))
+        forgot, _ = cpu_ms(policy, later)
+        climbing, _ = cpu_ms(Harmony(refined="climb"), view)
         found = policy.rules.regrouped(view, considered(jobs))
         assert found is not None
         bound = np.bincount(found.times.bound, minlength=len(Bound))
         words = ", ".join(f"{Bound(i).name} {each}" for i, each in enumerate(bound.tolist()) if each)
-        cells = (f"{first:.0f}", f"{again:.0f}", f"{len(plan.running):,}", f"{len(plan.groups):,}", words)
+        cells = (
+            f"{first:.0f}",
+            f"{again:.1f}",
+            f"{forgot:.0f}",
+            f"{climbing:.0f}",
+            f"{len(plan.running):,}",
+            f"{len(plan.groups):,}",
+            words,
+        )
         table.add_row(f"{count:,} × {machines:,}", *cells, f"{found.score:.3f}")
     return table
 
@@ -179,25 +179,42 @@ def lanes(groups: int) -> Table:
     return table
 
 
+def queries(groups: int) -> Table:
+    """Return how much longer iterations are with queries, and how much of the idle cores these have."""
+    table = Table(title=f"Groups whose idle cores do tasks of queries; {groups} random groups each")
+    for heading in (
+        "jobs",
+        "a task, of an iteration",
+        "iteration longer",
+        "most",
+        "idle before",
+        "queries have",
+    ):
+        table.add_column(heading, justify="right")
+    for count in (2, 4, 6):
+        for share in (0.001, 0.01, 0.03, 0.1):
+            found = np.array([_with_queries(count, seed, share) for seed in range(groups)])
+            longer, idle, had = found.T
+            cells = (longer.mean(), longer.max(), idle.mean(), had.mean())
+            table.add_row(str(count), f"{share:.1%}", *(f"{value:.1%}" for value in cells))
+    return table
+
+
+def _with_queries(count: int, seed: int, share: float) -> tuple[float, float, float]:
+    """Return by how much an iteration is longer, and the cores' share that was idle and that queries have."""
+    needs = some_needs(count, np.random.default_rng([seed, count]))
+    said = equation_1(needs)
+    lanes = Lanes(pull_first=True, query_task_seconds=share * said)
+    measured = measured_iteration(lanes, needs, ROUNDS)
+    idle = 1 - sum(each.comp for each in needs) / said
+    return measured / said - 1, idle, lanes.query_seconds / (lanes.comp_seconds + lanes.query_seconds)
+
+
 def _excess(turns: TurnTaking, count: int, seed: int, noise: float) -> float:
     random = np.random.default_rng([seed, count])
-    needs = []
-    for _ in range(count):
-        seconds, comp = random.lognormal(0, 0.5), random.uniform(0.2, 0.8)
-        pull, comm = random.uniform(0.3, 0.7), seconds * (1 - comp)
-        needs.append(IterationSeconds(comm * pull, seconds * comp, comm * (1 - pull)))
-    sums = (sum(each.comp for each in needs), sum(each.pull + each.push for each in needs))
-    said = max(*sums, max(each.alone for each in needs))
-    group, ends = sharing(turns), [[] for _ in needs]  # type: ignore[var-annotated]
-    for job, each in enumerate(needs):
-        group.begin(job, each, 0.0)
-    while min(map(len, ends)) < ROUNDS:
-        now, ended = group.next_seconds(), group.step()
-        if ended is not None:
-            ends[ended].append(now)
-            group.begin(ended, _drawn(needs[ended], noise, random), now)
-    half = ROUNDS // 2
-    return float(max((each[-1] - each[half]) / (len(each) - 1 - half) for each in ends) / said - 1)
+    needs = some_needs(count, random)
+    measured = measured_iteration(sharing(turns), needs, ROUNDS, lambda each: _drawn(each, noise, random))
+    return measured / equation_1(needs) - 1
 
 
 def _drawn(needs: IterationSeconds, noise: float, random: np.random.Generator) -> IterationSeconds:
@@ -211,16 +228,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("oracle", "time", "lanes"))
+    parser.add_argument("what", choices=("oracle", "annealing", "time", "lanes", "queries"))
     parser.add_argument("--workloads", type=int, default=200)
-    parser.add_argument("--jobs", type=int, default=8)
+    parser.add_argument("--jobs", type=int)
+    parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--groups", type=int, default=200)
     given = parser.parse_args(arguments)
-    console = Console(width=120)
-    if given.what == "oracle":
-        console.print(oracle(given.workloads, given.jobs))
-    else:
-        console.print(timed() if given.what == "time" else lanes(given.groups))
+    studies: dict[str, Callable[[], Table]] = {
+        "oracle": lambda: oracle(given.workloads, given.jobs or 8),
+        "annealing": lambda: annealing(given.workloads, given.jobs or 80, given.steps),
+        "time": timed,
+        "lanes": lambda: lanes(given.groups),
+        "queries": lambda: queries(given.groups),
+    }
+    Console(width=120).print(studies[given.what]())
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ from relaqs.records.grouped_comparison import compare_grouped
 from relaqs.records.grouped_run import GroupedRun
 from relaqs.records.side_by_side import by_setting
 from relaqs.simulation.grouped.grouped_study import GroupedCase, HarmonyJobs, run_grouped_case
-from relaqs.simulation.grouped.reproduction import CLAIMS, cases_of_claims
+from relaqs.simulation.grouped.reproduction import Claim, cases_of_claims
+from relaqs.simulation.grouped.studies import STUDIES
 
-GROUP_POLICY_NAMES = "isolated,shortest_first,colocated,muri,harmony"
+GROUP_POLICY_NAMES = "isolated,shortest_first,colocated,muri,harmony,harmony_progress"
 MIXES = {
     "harmony": HarmonyJobs(),
     "harmony:computing": HarmonyJobs(mix="computing"),
@@ -36,11 +37,11 @@ MIXES = {
     "harmony:poisson": HarmonyJobs("poisson"),
     "harmony:bursts": HarmonyJobs("bursts"),
 }
-PAPER = "harmony:paper"
 CAPTION = (
     "mean: of the time from a job's arrival to its end. last end: from the first arrival. ×: how many times "
     "as long the first policy took. cpu, net: of all machines' time, in which they computed and sent. "
-    "α: the mean share of rows on disk. Means over seeds ± standard error. –: a job did not end."
+    "α: the mean share of rows on disk. loss: its integral over a job's time, from 1 to 0. "
+    "Means over seeds ± standard error. –: a job did not end."
 )
 COLUMNS = (
     FigureColumn("mean, min", "completion_seconds", ",.0f", 1 / 60),
@@ -52,6 +53,7 @@ COLUMNS = (
     FigureColumn("jobs", "jobs_mean", ".1f"),
     FigureColumn("groups", "groups_mean", ".1f"),
     FigureColumn("α", "spilled_mean", ".2f"),
+    FigureColumn("loss, min", "loss_mean_seconds", ",.0f", 1 / 60),
 )
 PAPER_CAPTION = (
     "a / b: how many times as long a took as b, of the mean time from arrival to end and of the last end. "
@@ -73,15 +75,16 @@ class GroupedOptions:
 def simulate_grouped(
     options: GroupedOptions, records: Path | None, processes: int | None, output: str
 ) -> None:
-    """Simulate all policies and seeds, and print them; or all figures of the paper, and print these."""
-    if options.grouped == PAPER:
+    """Simulate all policies and seeds, and print them; or all figures of a study, and print these."""
+    if (claims := STUDIES.get(options.grouped)) is not None:
         if options.policies is not None or options.arrival is not None or options.machines != 100:
             raise click.UsageError(
-                f"{PAPER} says the policies, the arrivals and the machines; leave --policies, --arrival and "
-                "--machines out"
+                f"{options.grouped} says the policies, the arrivals and the machines; leave --policies, "
+                "--arrival and --machines out"
             )
-        cases = cases_of_claims(options.seeds)
-        print_claims(kept_or_computed(cases, GroupedRun, run_grouped_case, records, processes), output)
+        cases = cases_of_claims(options.seeds, claims)
+        runs = kept_or_computed(cases, GroupedRun, run_grouped_case, records, processes)
+        print_claims(claims, runs, output)
         return
     names = named_policies(options.policies or GROUP_POLICY_NAMES, make_group_policy, "isolated,harmony")
     cases = [
@@ -97,7 +100,7 @@ def grouped_mixes(options: GroupedOptions) -> list[HarmonyJobs]:
     """Return the workloads that are asked for. Raises BadParameter, naming what is accepted."""
     if options.grouped not in MIXES:
         raise click.BadParameter(
-            f"{options.grouped!r} are no jobs that take turns; write {', '.join(MIXES)} or {PAPER}",
+            f"{options.grouped!r} are no jobs that take turns; write {', '.join([*MIXES, *STUDIES])}",
             param_hint="--grouped",
         )
     mix = MIXES[options.grouped]
@@ -117,14 +120,14 @@ def print_grouped(runs: Sequence[GroupedRun], output: str) -> None:
         print_policies(rows, output, setting=title_of_grouped(group), columns=COLUMNS, caption=CAPTION)
 
 
-def print_claims(runs: Sequence[GroupedRun], output: str) -> None:
-    """Print each figure of the paper beside ours: a table for people, or one JSON object a row."""
+def print_claims(claims: Sequence[Claim], runs: Sequence[GroupedRun], output: str) -> None:
+    """Print each figure of a study beside the paper's: a table for people, or one JSON object a row."""
     title = f"Harmony's evaluation, {seeds_of(runs)}"
     table = Table(title=title, box=SIMPLE_HEAD, caption=PAPER_CAPTION, caption_justify="left")
     table.add_column("what")
     table.add_column("paper", justify="right")
     table.add_column("here", justify="right")
-    for claim in CLAIMS:
+    for claim in claims:
         figure = claim.figure(runs)
         if output != "table":
             error = figure.standard_error

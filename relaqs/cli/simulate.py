@@ -61,7 +61,8 @@ ONLY_FOR = {  # an option says something in these worlds alone
     metavar="JOBS",
     help="Jobs that take turns on machines instead: `harmony`, the 80 jobs of Harmony's evaluation at once; "
     "`harmony:poisson` or `harmony:bursts`, as they come; `harmony:computing` or `harmony:communicating`, "
-    "the 60 that do most of it; `harmony:paper`, each figure of the paper beside ours.",
+    "the 60 that do most of it; `harmony:paper`, each figure of the paper beside ours; `harmony:baselines`, "
+    "what Harmony gains by how its baseline is read; `harmony:progress`, what it brings to go by the loss.",
 )
 @click.option(
     "--machines",

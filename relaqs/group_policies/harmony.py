@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from relaqs.group_policies.considered import QueueOrder, considered
 from relaqs.group_policies.group_model import GroupModel
-from relaqs.group_policies.prefixes import PrefixSearch, StopRule
+from relaqs.group_policies.prefixes import PrefixSearch, Refinement, StopRule
 from relaqs.group_policies.regroup import Regrouping
+from relaqs.group_policies.settled import Settled
 from relaqs.groups.plan import GroupPlan, TurnTaking
 from relaqs.groups.view import GroupView
 
@@ -20,14 +21,15 @@ class Harmony:
     While one job of a group computes, another pulls or pushes its parameters. Which jobs are together and on
     how many machines is Algorithm 1 (`PrefixSearch`); what changes when a job comes or ends is `Regrouping`.
     Rows that do not fit into memory lie on disk (`spilled_shares`). A job whose times are not known yet is
-    taken to be like the mean of the others.
+    taken to be like the mean of the others. A view in which nothing has changed since the last plan gets that
+    plan again, without a search (`Settled`).
 
     Args:
         order: who is considered first within a phase: "arrival" as in the paper, or "shortest".
         turns: how the jobs of a group take turns.
         spills: rows may lie on disk.
         cpu_weight, literal: as in `GroupModel`.
-        stop, tolerance: as in `PrefixSearch`.
+        stop, tolerance, refined: as in `PrefixSearch`.
         gain, similar: as in `Regrouping`.
         profiles: a job's times are not known before it has made some iterations. If not, they are told.
 
@@ -48,6 +50,7 @@ class Harmony:
     literal: bool = False
     stop: StopRule = "best"
     tolerance: float = 0.01
+    refined: Refinement = "rule"
     gain: float = 0.05
     similar: float = 0.05
     profiles: bool = True
@@ -60,12 +63,18 @@ class Harmony:
     def rules(self) -> Regrouping:
         """By which groups are made and changed."""
         model = GroupModel(self.cpu_weight, self.literal)
-        search = PrefixSearch(model, self.stop, self.tolerance, self.spills)
+        search = PrefixSearch(model, self.stop, self.tolerance, self.spills, refined=self.refined)
         return Regrouping(search, self.gain, self.similar)
 
     def plan(self, view: GroupView) -> GroupPlan:
         if not len(view.subtasks):
             return GroupPlan.of(view, (), turns=self.turns)
+        before = view.memory if isinstance(view.memory, Settled) else None
+        if before is not None and (plan := before.same(view, self.turns)) is not None:
+            return plan
+        return Settled.remembering(view, self._decided(view))
+
+    def _decided(self, view: GroupView) -> GroupPlan:
         found = self.rules.regrouped(view, considered(view.subtasks, self.order))
         if found is None:
             return GroupPlan.of(view, (), turns=self.turns)

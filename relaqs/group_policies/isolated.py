@@ -26,6 +26,7 @@ class Isolated:
         comp_share: of an iteration, that a job computes. The paper's isolated jobs have 0.932 / 1.65 = 0.56.
         order: who starts first.
         backfill: a job that has enough machines may start before one that has not.
+        machines: of each job, whatever it computes, where its memory does not need more. None: by comp_share.
 
     Source: the baseline "isolated" of Lee et al., Harmony, ICDCS 2021, section V-A, which does not say the
     machines of a job or the order; both are our reading. With backfill it is like Optimus and SLAQ, which the
@@ -41,15 +42,23 @@ class Isolated:
     comp_share: float = 0.56
     order: QueueOrder = "arrival"
     backfill: bool = False
+    machines: int | None = None
     name: ClassVar[str] = "isolated"
 
     def __post_init__(self) -> None:
         if not 0 < self.comp_share < 1:
             raise ValueError(f"comp_share is {self.comp_share}; give a number between 0 and 1, such as 0.56")
+        if self.machines is not None and self.machines < 1:
+            raise ValueError(f"machines is {self.machines}; give 1 or more, or None")
 
     def plan(self, view: GroupView) -> GroupPlan:
         queue = considered(view.subtasks, self.order, by_phase=False)
-        machines = machines_alone(queue, view.fleet, self.comp_share)
+        if self.machines is None:
+            machines = machines_alone(queue, view.fleet, self.comp_share)
+        else:
+            machines = np.maximum(
+                min(self.machines, view.fleet.machines), machines_in_memory(queue, view.fleet)
+            )
         return GroupPlan.of(view, alone(view, queue, machines, backfill=self.backfill))
 
 
@@ -72,10 +81,14 @@ def machines_alone(jobs: Subtasks, fleet: Fleet, comp_share: float) -> IntArray:
     slope = comp_share * (comm + jobs.comm_fixed_seconds) - (1 - comp_share) * jobs.comp_fixed_seconds
     share = (1 - comp_share) * work + comp_share * comm
     most = np.divide(share, slope, out=np.full(len(jobs), np.inf), where=slope > 0)
-    each = np.arange(len(jobs))
-    least = least_machines(jobs, each, len(jobs), fleet, spills=False)
+    least = machines_in_memory(jobs, fleet)
     wanted = np.clip(np.floor(np.minimum(most, fleet.machines) * (1 + 1e-12)), 1, fleet.machines)
     return np.asarray(np.maximum(wanted.astype(np.int64), least))
+
+
+def machines_in_memory(jobs: Subtasks, fleet: Fleet) -> IntArray:
+    """Return the fewest machines of each job whose memory has its rows and parameters, shape (n,)."""
+    return least_machines(jobs, np.arange(len(jobs)), len(jobs), fleet, spills=False)
 
 
 def alone(view: GroupView, queue: Subtasks, machines: IntArray, *, backfill: bool) -> tuple[Group, ...]:

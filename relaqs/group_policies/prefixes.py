@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from relaqs.group_policies.arrangement import Arrangement
+from relaqs.group_policies.better_groups import better
 from relaqs.group_policies.exchange import exchanged
 from relaqs.group_policies.fill import filled
+from relaqs.group_policies.goal import Goal
 from relaqs.group_policies.group_count import group_counts
 from relaqs.group_policies.group_model import GroupModel
 from relaqs.group_policies.machines import apportioned
@@ -19,6 +21,14 @@ from relaqs.groups.view import Fleet
 
 StopRule: TypeAlias = Literal["best", "first"]
 """When the loop over prefixes ends: after all of them, or at the first that is no better."""
+
+Refinement: TypeAlias = Literal["rule", "climb"]
+"""Whether groups are as the rule of the paper makes them, or made better from there."""
+
+FEW_JOBS = 12
+CLIMBED = 8  # prefixes of few jobs, the best ones by the rule
+CLIMBED_OF_MANY = 2  # prefixes of more jobs, and starts of each
+AROUND = 2  # numbers of groups, to either side of the rule's
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +43,8 @@ class PrefixSearch:
         spills: rows may lie on disk. If not, a group has the machines that keep all rows in memory.
         band, swaps: as in `filled` and `exchanged`.
         prefixes: how many are tried where there are more jobs, geometrically spaced.
+        refined: "climb" takes the best prefixes of the rule, and climbs from several numbers of groups
+            (`better`). "rule" is the paper's.
 
     Source: Lee et al., Harmony, ICDCS 2021, Algorithm 1.
     """
@@ -44,10 +56,13 @@ class PrefixSearch:
     band: int = 8
     swaps: int = 200
     prefixes: int = 16
+    refined: Refinement = "rule"
 
     def __post_init__(self) -> None:
         if self.stop not in ("best", "first"):
             raise ValueError(f"stop is {self.stop!r}; give 'best' or 'first'")
+        if self.refined not in ("rule", "climb"):
+            raise ValueError(f"refined is {self.refined!r}; give 'rule' or 'climb'")
         if self.tolerance < 0:
             raise ValueError(f"tolerance is {self.tolerance}; give 0 or more")
 
@@ -55,7 +70,12 @@ class PrefixSearch:
         """Return the arrangement of the prefix to run, None where not even the first job fits into memory."""
         if self.stop == "first":
             return self._until_no_better(jobs, fleet)
-        return self.preferred(self._tried(jobs, fleet))
+        tried = self._tried(jobs, fleet)
+        if self.refined == "climb":
+            likely = sorted(tried, key=lambda count: (-tried[count].score, count))
+            likely = likely[: CLIMBED if len(jobs) <= FEW_JOBS else CLIMBED_OF_MANY]
+            tried |= {count: self.improved(tried[count], fleet) for count in likely}
+        return self.preferred(tried)
 
     def preferred(self, tried: dict[int, Arrangement]) -> Arrangement | None:
         """Return the one with the fewest jobs among those within the tolerance of the best; None of none."""
@@ -81,6 +101,22 @@ class PrefixSearch:
             return None
         machines = apportioned(jobs, group, least, fleet.machines, self.model)
         return Arrangement.of(jobs, group, machines, fleet, self.model)
+
+    def improved(self, found: Arrangement, fleet: Fleet) -> Arrangement:
+        """Return the best that climbing makes of the same jobs, from several numbers of groups.
+
+        Each number of groups is filled twice: in bands, and one group after another. Of many jobs the best
+        of these starts are climbed from.
+        """
+        jobs, present = found.jobs, len(found.machines)
+        most = min(len(jobs), fleet.machines)
+        counts = range(max(present - AROUND, 1), min(present + AROUND, most) + 1)
+        fills = (self, replace(self, band=1))
+        tried = (each._grouped(jobs, count, fleet) for count in counts for each in fills)
+        starts = sorted((each for each in tried if each is not None), key=lambda each: -each.score)
+        starts = [found, *starts][: None if len(jobs) <= FEW_JOBS else CLIMBED_OF_MANY]
+        goal = Goal.use(jobs, fleet, self.model, spills=self.spills)
+        return max((better(each, goal, fleet, self.model) for each in starts), key=lambda each: each.score)
 
     def _tried(self, jobs: Subtasks, fleet: Fleet) -> dict[int, Arrangement]:
         counts = np.arange(1, len(jobs) + 1)

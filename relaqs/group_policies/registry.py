@@ -15,6 +15,7 @@ GROUP_POLICIES: Plugins[type[GroupPolicy]] = Plugins(
     "group policy",
     own={
         "harmony": "relaqs.group_policies.harmony:Harmony",
+        "harmony_progress": "relaqs.group_policies.harmony_progress:HarmonyProgress",
         "isolated": "relaqs.group_policies.isolated:Isolated",
         "shortest_first": "relaqs.group_policies.isolated:ShortestFirst",
         "colocated": "relaqs.group_policies.colocated:Colocated",

@@ -31,6 +31,7 @@ class GroupPlan:
         groups: disjoint, with all machines of the fleet at most.
         spilled: α of each job whose rows lie on disk in part: the share of them. Others have 0.
         turns: how the jobs of each group share its machines.
+        memory: what the policy wants to be handed with the next view.
 
     >>> from relaqs.groups.subtasks import Subtasks, SubtaskTimes
     >>> from relaqs.groups.view import Fleet
@@ -43,6 +44,7 @@ class GroupPlan:
     groups: tuple[Group, ...]
     spilled: Mapping[str, float] = field(default_factory=dict)
     turns: TurnTaking = "pull_first"
+    memory: object | None = None
 
     @classmethod
     def of(
@@ -51,9 +53,10 @@ class GroupPlan:
         groups: tuple[Group, ...],
         spilled: Mapping[str, float] | None = None,
         turns: TurnTaking = "pull_first",
+        memory: object | None = None,
     ) -> GroupPlan:
         """Return the plan for a view. Raises UnplannableError where it breaks what a plan must keep."""
-        plan = cls(groups, dict(spilled or {}), turns)
+        plan = cls(groups, dict(spilled or {}), turns, memory)
         try:
             check_groups(groups, view.subtasks.ids, view.fleet.machines)
         except ValueError as error:

@@ -12,7 +12,8 @@ from relaqs.groups.view import GroupView
 class GroupPolicy(Protocol):
     """A pure function from what is known to who shares which machines: equal views give equal plans.
 
-    It reads no clock and no file, and draws no random numbers. Tests hold laws for every group policy of this
+    It reads no clock and no file, and draws no random numbers. What it wants to remember travels as
+    `GroupPlan.memory`, a frozen value that can be pickled. Tests hold laws for every group policy of this
     package (`tests/relaqs/group_policies/test_group_laws.py`): a job is in one group at most, the machines
     and their memory are enough, and the order of the jobs in the view changes nothing.
     """

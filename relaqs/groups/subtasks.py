@@ -37,6 +37,10 @@ class SubtaskTimes:
     arrival_seconds: float = 0.0
     phase: Phase = Phase.PROFILED
     iterations_left: float = np.nan
+    loss: float = np.nan
+    loss_fall: float = np.nan
+    weight: float = 1.0
+    waited_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +58,10 @@ class Subtasks:
         decode_seconds_per_byte: what it takes to use a byte that comes from the disk.
         phase: one of `Phase`.
         iterations_left: to the end, NaN where no one knows.
+        loss: now, where it is 1 at the start and 0 at the end; NaN where no one knows.
+        loss_fall: by which the next iteration is predicted to lower it, NaN where no one knows.
+        weight: how much a job counts.
+        waited_seconds: in no group since it came, in all.
 
     Raises:
         ValueError: two jobs have one name, the columns have different lengths, or a value is negative.
@@ -74,6 +82,10 @@ class Subtasks:
     model_bytes: FloatArray
     decode_seconds_per_byte: FloatArray
     iterations_left: FloatArray
+    loss: FloatArray
+    loss_fall: FloatArray
+    weight: FloatArray
+    waited_seconds: FloatArray
 
     def __post_init__(self) -> None:
         count = len(self.ids)

@@ -80,6 +80,7 @@ class GroupView:
         subtasks: the jobs that have not ended, running or waiting.
         groups: who shares machines now. A job in none of them waits.
         lost: the jobs that ended since the last plan, where others of their groups are left.
+        memory: what this policy put into its last plan. None at first, and after a restart.
 
     Raises:
         ValueError: a group has an unknown job, a job is in two groups, or there are not so many machines.
@@ -95,6 +96,7 @@ class GroupView:
     subtasks: Subtasks
     groups: tuple[Group, ...] = ()
     lost: tuple[Lost, ...] = ()
+    memory: object | None = None
 
     def __post_init__(self) -> None:
         check_groups(self.groups, self.subtasks.ids, self.fleet.machines)

@@ -13,6 +13,7 @@ GROUPED_MEASURES: dict[str, Callable[[GroupedRun], float]] = {
     "completion_seconds": lambda run: run.completion_mean,
     "makespan_seconds": lambda run: run.makespan_seconds,
     "use": lambda run: run.use,
+    "waited_most_hours": lambda run: run.waited_most_seconds / 3600,
     **{name: lambda run, name=name: float(getattr(run, name)) for name in GROUPED_NUMBERS},  # type: ignore[misc]
 }
 """What is told of a run: one number each. NaN where a job did not end."""

@@ -24,6 +24,9 @@ class GroupedRun:
         jobs_mean, groups_mean: jobs in groups, and groups, on average over time.
         spilled_mean: the mean α.
         moving_share: of the jobs' time on machines, in which they were saved and loaded again.
+        loss_mean_seconds: the integral of a job's loss over time, from 1 at its arrival to 0 at its end; the
+            mean over jobs.
+        waited_most_seconds: the longest time that one of the jobs was on no machine.
         model_error_mean, model_error_p95: of the model's iteration of a group, relative to the measured one.
     """
 
@@ -41,6 +44,8 @@ class GroupedRun:
     groups_mean: float
     spilled_mean: float
     moving_share: float
+    loss_mean_seconds: float
+    waited_most_seconds: float
     model_error_mean: float
     model_error_p95: float
     decision_ms_mean: float
@@ -98,6 +103,8 @@ GROUPED_NUMBERS = (
     "groups_mean",
     "spilled_mean",
     "moving_share",
+    "loss_mean_seconds",
+    "waited_most_seconds",
     "model_error_mean",
     "model_error_p95",
     "decision_ms_mean",

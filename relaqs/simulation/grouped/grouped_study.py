@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,15 @@ from relaqs.groups.policy import GroupPolicy
 from relaqs.policies.by_name import policy_in_words
 from relaqs.records.grouped_run import GroupedRun
 from relaqs.simulation.grouped.simulator import GroupedRules, simulate_groups
-from relaqs.simulation.grouped.workload import PAPER_FLEET, Arrivals, GroupedJob, Mix, harmony_jobs
+from relaqs.simulation.grouped.workload import (
+    ITERATION_SPREAD,
+    ITERATIONS_SPREAD,
+    PAPER_FLEET,
+    Arrivals,
+    GroupedJob,
+    Mix,
+    harmony_jobs,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +35,13 @@ class HarmonyJobs:
     arrivals: Arrivals = "at once"
     mix: Mix = "all"
     arrival_seconds: float = 480.0
+    iteration_spread: float = ITERATION_SPREAD
+    iterations_spread: float = ITERATIONS_SPREAD
 
     def __str__(self) -> str:
         chosen = "the 80 jobs of Harmony" if self.mix == "all" else f"the 60 most {self.mix} jobs of Harmony"
+        if (self.iteration_spread, self.iterations_spread) != (ITERATION_SPREAD, ITERATIONS_SPREAD):
+            chosen += f" with spreads {self.iteration_spread:g} and {self.iterations_spread:g}"
         every = f"one every {self.arrival_seconds:g} s"
         return f"{chosen}, {every if self.arrivals == 'poisson' else self._others(every)}"
 
@@ -37,7 +49,7 @@ class HarmonyJobs:
         return "all at once" if self.arrivals == "at once" else f"{every} in bursts"
 
     def jobs(self, seed: int) -> tuple[GroupedJob, ...]:
-        return harmony_jobs(seed, arrivals=self.arrivals, arrival_seconds=self.arrival_seconds, mix=self.mix)
+        return harmony_jobs(seed, **asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,8 @@ def run_grouped_case(
         groups_mean=outcome.groups_mean,
         spilled_mean=outcome.spilled_mean,
         moving_share=outcome.moving_share,
+        loss_mean_seconds=float(outcome.loss_seconds.mean()),
+        waited_most_seconds=float(outcome.waited_seconds.max()),
         model_error_mean=float(errors.mean()) if len(errors) else np.nan,
         model_error_p95=float(np.percentile(errors, 95)) if len(errors) else np.nan,
         decision_ms_mean=float(outcome.decision_seconds.mean() * 1e3),

@@ -17,6 +17,9 @@ class GroupedOutcome:
         moves: how often a job was started on machines after its first time.
         paused_seconds: how long it was being saved and loaded.
         running_seconds: how long it made iterations.
+        waited_seconds: how long no machine had anything of it.
+        loss_seconds: the integral of its loss over time, from its arrival to its end, where the loss is 1 at
+            the start and 0 at the end.
         cpu_share, net_share: of all machines' time, from the first arrival to the last end, in which they
             computed and communicated.
         jobs_mean, groups_mean: how many jobs were in groups, and how many groups there were, on average.
@@ -32,6 +35,8 @@ class GroupedOutcome:
     moves: FloatArray
     paused_seconds: FloatArray
     running_seconds: FloatArray
+    waited_seconds: FloatArray
+    loss_seconds: FloatArray
     cpu_share: float
     net_share: float
     jobs_mean: float

@@ -116,7 +116,7 @@ CLAIMS: tuple[Claim, ...] = (
 """All rows, in the order of the paper."""
 
 
-def cases_of_claims(seeds: int) -> list[GroupedCase]:
-    """Return all simulations that the claims need, each once, seed after seed."""
-    found = [case for seed in range(seeds) for claim in CLAIMS for case in claim.cases(seed)]
+def cases_of_claims(seeds: int, claims: Sequence[Claim] = CLAIMS) -> list[GroupedCase]:
+    """Return all simulations that claims need, each once, seed after seed."""
+    found = [case for seed in range(seeds) for claim in claims for case in claim.cases(seed)]
     return list({case.key: case for case in found}.values())

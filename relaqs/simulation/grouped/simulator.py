@@ -68,7 +68,7 @@ def simulate_groups(
 
     Args:
         jobs: what they do, and when they come.
-        policy: asked when jobs come, are profiled and end.
+        policy: asked when jobs come, are profiled and end; and every `asks_every_seconds`, where it says so.
         fleet: the machines.
         rules: what is charged and known.
         seed: of the noise, of what policies are misled by, and of the moments at which shared jobs begin.
@@ -101,6 +101,7 @@ class _GroupedSimulation:
         ]
         self._place = {state.job.name: i for i, state in enumerate(self._jobs)}
         self._policy, self._fleet, self._rules, self._stopwatch = policy, fleet, rules, stopwatch
+        self._asks_every_seconds = float(getattr(policy, "asks_every_seconds", math.inf))
         self._turns: TurnTaking = "pull_first"
         self._now = min(job.arrival_seconds for job in jobs)
         self._free = fleet.machines
@@ -110,12 +111,15 @@ class _GroupedSimulation:
         self._numbers, self._order = count(), count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._is_planned = True
+        self._memory: object | None = None
         self._means = Means()
         self._decision_seconds: list[float] = []
 
     def run(self) -> GroupedOutcome:
         for number, state in enumerate(self._jobs):
             self._at(state.job.arrival_seconds, lambda i=number: self._arrive(i))  # type: ignore[misc]
+        if math.isfinite(self._asks_every_seconds):
+            self._at(self._now + self._asks_every_seconds, self._ask_again)
         while any(state.place is not Place.ENDED for state in self._jobs):
             following = self._events[0][0] if self._events else math.inf
             if not self._is_planned and following > self._now:
@@ -146,7 +150,14 @@ class _GroupedSimulation:
 
     def _arrive(self, number: int) -> None:
         self._jobs[number].enter(Place.OUTSIDE, self._now)
+        self._jobs[number].noted_seconds = self._now
         self._is_planned = False
+
+    def _ask_again(self) -> None:
+        """Ask the policy, and again after a while, as long as anything else will happen."""
+        self._is_planned = False
+        if self._events:
+            self._at(self._now + self._asks_every_seconds, self._ask_again)
 
     def _load(self, number: int) -> None:
         """Bring a job's parameters and rows onto the machines of its group."""
@@ -208,6 +219,7 @@ class _GroupedSimulation:
 
     def _iterated(self, number: int, group: RunningGroup) -> None:
         state = self._jobs[number]
+        state.note_loss(self._now)
         state.iterations_done += 1
         group.note_end(number, self._now)
         if not state.is_known and state.iterations_done >= self._rules.profile_iterations:
@@ -263,7 +275,7 @@ class _GroupedSimulation:
         if not numbers:
             return
         decode = self._rules.decode_seconds_per_byte
-        subtasks = Subtasks.of([self._jobs[i].seen(decode) for i in numbers])
+        subtasks = Subtasks.of([self._jobs[i].seen(self._now, decode) for i in numbers])
         open_groups = [group for group in self._groups if not group.is_closing]
         groups = tuple(Group(self._names(group.jobs), group.machines) for group in open_groups)
         lost = tuple(
@@ -271,11 +283,11 @@ class _GroupedSimulation:
             for group, state in self._lost
             if group in open_groups
         )
-        view = GroupView(self._now, self._fleet, subtasks, groups, lost)
+        view = GroupView(self._now, self._fleet, subtasks, groups, lost, self._memory)
         started = self._stopwatch()
         plan = self._policy.plan(view)
         self._decision_seconds.append(self._stopwatch() - started)
-        self._lost = []
+        self._lost, self._memory = [], plan.memory
         self._carry_out(plan, open_groups)
 
     def _names(self, numbers: Sequence[int]) -> tuple[str, ...]:
@@ -364,6 +376,8 @@ class _GroupedSimulation:
             moves=np.array([float(state.moves) for state in self._jobs]),
             paused_seconds=np.array([state.paused_seconds for state in self._jobs]),
             running_seconds=np.array([state.running_seconds for state in self._jobs]),
+            waited_seconds=np.array([state.waited_seconds for state in self._jobs]),
+            loss_seconds=np.array([state.loss_seconds for state in self._jobs]),
             cpu_share=sum(each.machines * each.lanes.comp_seconds for each in groups) / whole,
             net_share=sum(each.machines * each.lanes.comm_seconds for each in groups) / whole,
             jobs_mean=self._means.of("jobs"),

@@ -36,6 +36,8 @@ class GroupedJobState:
         host: the group whose machines it takes now.
         spilled: its α.
         is_known: its times have been profiled.
+        waited_seconds: until `since_seconds`, in which no machine had anything of it.
+        loss_seconds: the integral of its loss over time, until `noted_seconds`.
         version: counts changes of place, so that what was to happen before means nothing.
     """
 
@@ -52,18 +54,28 @@ class GroupedJobState:
     moves: int = 0
     paused_seconds: float = 0.0
     running_seconds: float = 0.0
+    waited_seconds: float = 0.0
+    loss_seconds: float = 0.0
+    noted_seconds: float = 0.0
     end_seconds: float = np.nan
     was_saved: bool = False
 
     def enter(self, place: Place, now: float) -> None:
         """Be somewhere from now on."""
         passed = now - self.since_seconds
-        if self.place is Place.RUNNING:
+        if self.place is Place.OUTSIDE:
+            self.waited_seconds += passed
+        elif self.place is Place.RUNNING:
             self.running_seconds += passed
         elif self.place is Place.SAVED or (self.place is Place.LOADED and self.was_saved):
             self.paused_seconds += passed
         self.place, self.since_seconds = place, now
         self.version += 1
+
+    def note_loss(self, now: float) -> None:
+        """Add the loss since the last iteration ended, or since it came, to the integral."""
+        self.loss_seconds += (now - self.noted_seconds) * self.job.loss(self.iterations_done)
+        self.noted_seconds = now
 
     def needs(
         self, machines: int, disk_bytes_per_second: float, decode_seconds_per_byte: float
@@ -79,12 +91,14 @@ class GroupedJobState:
             reload=read / disk_bytes_per_second,
         )
 
-    def seen(self, decode_seconds_per_byte: float) -> SubtaskTimes:
+    def seen(self, now: float, decode_seconds_per_byte: float) -> SubtaskTimes:
         """Return what a policy sees of it."""
+        done = self.iterations_done
+        outside = now - self.since_seconds if self.place is Place.OUTSIDE else 0.0
         phase = Phase.PROFILED if self.is_known else Phase.NEW
         if self.target is not None:
             phase = Phase.RUNNING
-        elif self.iterations_done:
+        elif done:
             phase = Phase.PAUSED
         comp, comm = self.told if self.is_known else (np.nan, np.nan)
         return SubtaskTimes(
@@ -96,7 +110,10 @@ class GroupedJobState:
             decode_seconds_per_byte=decode_seconds_per_byte,
             arrival_seconds=self.job.arrival_seconds,
             phase=phase,
-            iterations_left=float(self.job.iterations - self.iterations_done),
+            iterations_left=float(self.job.iterations - done),
+            loss=self.job.loss(done),
+            loss_fall=self.job.loss(done) - self.job.loss(done + 1),
+            waited_seconds=self.waited_seconds + outside,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from relaqs.groups.plan import TurnTaking
 
 PULL, PUSH = False, True
+QUERY = -1  # who has the cores while a task of a query does
 _NEVER = (math.inf, -1)
 
 
@@ -64,10 +65,13 @@ class Lanes:
     A job enters the lane of the network with PULL, then the lane of the cores with COMP, then the network
     with PUSH. Its rows on the disk are read behind its back, from the end of one COMP to the end of the next,
     and that COMP does not end before. Lanes are first in, first out; but with pull_first a PULL goes before
-    any PUSH.
+    any PUSH. Where no job wants the cores, they do tasks of queries, of which there are always more. A task
+    is not interrupted, and COMP goes before the next one.
 
     Attributes:
+        query_task_seconds: what a task of a query takes; 0: there are none.
         comp_seconds, comm_seconds: how long the lanes did work so far. What waits for the disk is not work.
+        query_seconds: how long the cores did tasks of queries.
 
     Source: Lee et al., Harmony, ICDCS 2021, section IV-A, for the lanes; PULL before PUSH is ours.
 
@@ -78,8 +82,10 @@ class Lanes:
     """
 
     pull_first: bool
+    query_task_seconds: float = 0.0
     comp_seconds: float = 0.0
     comm_seconds: float = 0.0
+    query_seconds: float = 0.0
     _needs: dict[int, IterationSeconds] = field(default_factory=dict)
     _asking: list[tuple[int, bool]] = field(default_factory=list)
     _comps: list[int] = field(default_factory=list)
@@ -140,6 +146,9 @@ class Lanes:
         assert self._cpu is not None
         job = self._cpu[1]
         self._cpu = None
+        if job == QUERY:
+            self.query_seconds += self.query_task_seconds
+            return
         self.comp_seconds += self._needs[job].comp
         if job in self._unread:
             self._blocked = job
@@ -176,6 +185,8 @@ class Lanes:
         if self._cpu is None and self._blocked is None and self._comps:
             job = self._comps.pop(0)
             self._cpu = now + self._needs[job].comp, job
+        elif self._cpu is None and self.query_task_seconds > 0:
+            self._cpu = now + self.query_task_seconds, QUERY
         if self._disk is None and self._reads:
             job, seconds = self._reads.pop(0)
             self._disk = now + seconds, job

@@ -34,6 +34,15 @@ def test_its_memory_may_need_more() -> None:
     assert machines_alone(jobs, Fleet(100, 2e9), 0.56).tolist() == [25]
 
 
+def test_all_have_as_many_machines_where_that_is_said_unless_their_memory_needs_more() -> None:
+    rows = [SubtaskTimes("a", 60.0, 4.0), SubtaskTimes("b", 900.0, 4.0, input_bytes=50e9)]
+    view = GroupView(0.0, Fleet(60, 2e9), Subtasks.of(rows))
+    found = {group.jobs: group.machines for group in Isolated(machines=16).plan(view).groups}
+    assert found == {("a",): 16, ("b",): 25}
+    with pytest.raises(ValueError, match="machines is 0; give 1 or more, or None"):
+        Isolated(machines=0)
+
+
 def test_first_come_first_served_unless_there_is_backfill() -> None:
     rows = [
         SubtaskTimes("large", 160.0, 4.0, arrival_seconds=0.0, iterations_left=50),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -115,6 +116,37 @@ def test_times_are_known_after_some_iterations_where_a_policy_profiles() -> None
 
     simulate_groups([job("a")], Looks(), Fleet(10), replace(FREE, profile_iterations=6))
     assert seen == [(0.0, False), (pytest.approx(6 * 18.0), True)]
+
+
+def test_the_loss_is_its_integral_and_waiting_is_counted() -> None:
+    jobs = [job("a", 4, loss_decay=0.0), job("b", 2, arrival_seconds=10.0, loss_decay=math.log(2) * 2)]
+    one_by_one = Fixed((Group(("a",), 10),), (Group(("b",), 10),), at_seconds=4 * 18.0)
+    outcome = simulate_groups(jobs, one_by_one, Fleet(10), FREE)
+    assert outcome.end_seconds.tolist() == pytest.approx([72.0, 72.0 + 36.0])
+    halfway = (0.5 - 0.25) / (1 - 0.25)
+    assert outcome.loss_seconds.tolist() == pytest.approx(
+        [18 * (1 + 0.75 + 0.5 + 0.25), 62 + 18 + 18 * halfway]
+    )
+    assert outcome.waited_seconds.tolist() == pytest.approx([0.0, 62.0])
+
+
+def test_a_policy_is_asked_as_often_as_it_says_and_handed_its_memory() -> None:
+    asked: list[float] = []
+    remembered: list[object] = []
+
+    @dataclass(frozen=True)
+    class Often:
+        name: str = "often"
+        asks_every_seconds: float = 50.0
+
+        def plan(self, view: GroupView) -> GroupPlan:
+            asked.append(view.time_seconds)
+            remembered.append(view.memory)
+            return GroupPlan.of(view, (Group(("a",), 10),), memory=len(asked))
+
+    simulate_groups([job("a")], Often(), Fleet(10), FREE)
+    assert asked == [0.0, 50.0, 100.0, 150.0]
+    assert remembered == [None, 1, 2, 3]
 
 
 def test_policies_may_be_misled() -> None:

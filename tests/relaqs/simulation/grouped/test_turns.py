@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from relaqs.groups.plan import TurnTaking
-from relaqs.simulation.grouped.turns import IterationSeconds, Sharing, sharing
+from relaqs.simulation.grouped.turns import IterationSeconds, Lanes, Sharing, sharing
 
 
 def iteration_seconds(
@@ -97,3 +97,18 @@ def test_a_job_that_leaves_leaves_the_lanes_to_the_others(turns: TurnTaking) -> 
             ends.append(now)
             group.begin(1, needs[1], now)
     assert np.diff(ends)[-5:].tolist() == pytest.approx([5.0] * 5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_queries_have_what_is_left_of_the_cores_and_delay_a_group_by_a_task_a_job(count: int) -> None:
+    for seed in range(20):
+        needs = random_group(seed, count)
+        said = equation_1(needs)
+        alone = Lanes(pull_first=True)
+        assert iteration_seconds(alone, needs, 60) == pytest.approx(said, rel=2e-3)
+        assert alone.query_seconds == 0.0
+        lanes = Lanes(pull_first=True, query_task_seconds=0.01 * said)
+        measured = iteration_seconds(lanes, needs, 60)
+        assert said * (1 - 2e-3) <= measured <= said * (1 + 0.01 * count + 2e-3)
+        busy = lanes.comp_seconds + lanes.query_seconds
+        assert lanes.next_seconds() - busy <= max(each.comp for each in needs) + 0.01 * said  # what runs now
