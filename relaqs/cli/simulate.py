@@ -83,7 +83,7 @@ ONLY_FOR = {  # an option says something in these worlds alone
     "--stop",
     metavar="RULES",
     help="Who may end a job early, for --goals and --placed, comma-separated. `own`: only a policy with a "
-    "rule of its own, which is load_control, mlfs and mlfs_h; `same`: every policy by that rule; `none`: "
+    "rule of its own, which is load_control and mlfs; `same`: every policy by that rule; `none`: "
     "nobody. Default: own,same,none; own with --placed.",
 )
 @click.option(
@@ -361,7 +361,9 @@ def simulate(
                 core_seconds=core_seconds,
                 cores=cores,
                 seeds=seeds,
-                options=Options(epoch or 60.0, jobs <= MANY_JOBS if epochs_only is None else not epochs_only),
+                options=Options(
+                    epoch or 60.0, jobs <= MANY_JOBS if epochs_only is None else not epochs_only, until
+                ),
             ),
             records,
             processes,

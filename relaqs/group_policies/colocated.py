@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from relaqs.group_policies.considered import QueueOrder, considered
-from relaqs.group_policies.isolated import machines_alone
+from relaqs.group_policies.isolated import check_comp_share, machines_alone
 from relaqs.group_policies.spill import least_machines
 from relaqs.groups.plan import GroupPlan, TurnTaking
 from relaqs.groups.subtasks import Subtasks
@@ -46,6 +46,7 @@ class Colocated:
     name: ClassVar[str] = "colocated"
 
     def __post_init__(self) -> None:
+        check_comp_share(self.comp_share)
         if self.together < 2:
             raise ValueError(f"together is {self.together}; give 2 or more, or take the policy 'isolated'")
 

@@ -58,6 +58,8 @@ class Harmony:
 
     def __post_init__(self) -> None:
         _ = self.rules  # which refuse what they do not accept
+        if self.turns == "shared" and self.spills:
+            raise ValueError("turns is 'shared', where no row can be spilled; give spills=False, too")
 
     @property
     def rules(self) -> Regrouping:

@@ -46,8 +46,7 @@ class Isolated:
     name: ClassVar[str] = "isolated"
 
     def __post_init__(self) -> None:
-        if not 0 < self.comp_share < 1:
-            raise ValueError(f"comp_share is {self.comp_share}; give a number between 0 and 1, such as 0.56")
+        check_comp_share(self.comp_share)
         if self.machines is not None and self.machines < 1:
             raise ValueError(f"machines is {self.machines}; give 1 or more, or None")
 
@@ -69,6 +68,12 @@ class ShortestFirst(Isolated):
     order: QueueOrder = "shortest"
     backfill: bool = True
     name: ClassVar[str] = "shortest_first"
+
+
+def check_comp_share(comp_share: float) -> None:
+    """Raise ValueError where it is no share of an iteration for which `machines_alone` has machines."""
+    if not 0 < comp_share < 1:
+        raise ValueError(f"comp_share is {comp_share}; give a number between 0 and 1, such as 0.56")
 
 
 def machines_alone(jobs: Subtasks, fleet: Fleet, comp_share: float) -> IntArray:

@@ -11,7 +11,7 @@ from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs.group_policies.colocated import fits_together
 from relaqs.group_policies.considered import QueueOrder, considered
 from relaqs.group_policies.group_model import GroupModel
-from relaqs.group_policies.isolated import machines_alone
+from relaqs.group_policies.isolated import check_comp_share, machines_alone
 from relaqs.groups.plan import GroupPlan, TurnTaking
 from relaqs.groups.subtasks import Subtasks
 from relaqs.groups.view import Fleet, Group, GroupView
@@ -47,6 +47,9 @@ class Muri:
     order: QueueOrder = "shortest"
     turns: TurnTaking = "pull_first"
     name: ClassVar[str] = "muri"
+
+    def __post_init__(self) -> None:
+        check_comp_share(self.comp_share)
 
     def plan(self, view: GroupView) -> GroupPlan:
         queue = considered(view.subtasks, self.order, by_phase=False)

@@ -110,11 +110,12 @@ def jobs_in_time(work: FloatArray, seconds: FloatArray, jobs: Jobs, cores: float
     Args:
         work: core-seconds that each job needs, shape (J,), NaN where that is unknown.
         seconds: until its deadline, shape (J,).
+        jobs: their weights have their urgency in them.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         can = (seconds > 0) & np.isfinite(seconds) & np.isfinite(work) & (work <= jobs.cores_most * seconds)
     order = np.lexsort([np.array(jobs.ids), seconds])
-    worth = work / (jobs.weight * jobs.urgency)  # what one is given up for
+    worth = work / jobs.weight  # what one is given up for
     kept: list[int] = []
     total = 0.0
     for job in order[can[order]].tolist():

@@ -53,7 +53,7 @@ class AccuracyWatch:
             return StopReason.REQUIRED_ACCURACY if self._has_required else None
         if not self.so_far.is_best:
             return None
-        is_in_reach = self._has_required or math.isnan(self._goals.accuracy)
+        is_in_reach = max(self._accuracies) >= self._goals.accuracy or math.isnan(self._goals.accuracy)
         return StopReason.BEST_ACCURACY if is_in_reach else StopReason.OUT_OF_REACH
 
     @property

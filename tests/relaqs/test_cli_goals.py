@@ -54,6 +54,12 @@ def test_stopping_what_is_good_enough_meets_more_deadlines() -> None:
     assert control["accuracy_met"] >= fair["accuracy_met"]
 
 
+def test_until_ends_the_simulation() -> None:
+    ended, cut = rows("--stop", "none"), rows("--stop", "none", "--until", "100")
+    assert ended["none", "fair"]["completion_seconds"] > 100.0
+    assert cut["none", "fair"]["completion_seconds"] is None
+
+
 def test_the_first_line_says_what_is_left_of_the_lead() -> None:
     code, output = run(*SMALL)
     assert code == 0

@@ -22,12 +22,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 
+from relaqs.arguments import ArgumentError
 from relaqs.parts.load import Load
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.simulation.placed.moves import MoveCosts, NodeFault
 from relaqs.simulation.placed.states import PlacedStates
 from relaqs.simulation.placed.workload import PlacedWorkload
+
+DAY_SECONDS = 86_400.0  # of plans that place nothing, after which a simulation is given up
 
 OVERLOAD = 0.9  # of a device or a resource, used by several parts
 
@@ -118,7 +121,7 @@ def simulate_placed(
         stopwatch: the only clock of the real world. It times decisions, and changes nothing else.
 
     Raises:
-        ValueError: for a week of plans jobs wait, none works, and none comes.
+        ArgumentError: for a day of plans jobs wait, none works, and none comes.
     """
     return _PlacedSimulation(workload, policy, nodes, rules or PlacedRules(), seed, stopwatch).run()
 
@@ -142,6 +145,7 @@ class _PlacedSimulation:
         self._rounds = 0
         self._overloads = 0
         self._decision_seconds: list[float] = []
+        self._plans_in_vain = 0
 
     def run(self) -> PlacedOutcome:
         states, rules = self._states, self._rules
@@ -162,7 +166,23 @@ class _PlacedSimulation:
                 self._rounds += 1
                 self._plan()
             states.set_pace(self._now)
+            if until >= due:
+                self._refuse_to_wait_for_ever()
         return self._outcome()
+
+    def _refuse_to_wait_for_ever(self) -> None:
+        """Raise ArgumentError where nothing works, and nothing can come that would change it."""
+        states = self._states
+        waiting = states.active(self._now)
+        is_all = len(waiting) == np.isnan(states.end_seconds).sum() and not self._changes
+        in_vain = len(waiting) and is_all and math.isinf(states.next_end_seconds(self._now))
+        self._plans_in_vain = self._plans_in_vain + 1 if in_vain else 0
+        if self._plans_in_vain * self._rules.period_seconds >= DAY_SECONDS:
+            raise ArgumentError(
+                f"policy {self._policy.name!r} placed nothing for a day though no job ran, and job "
+                f"{states.names[waiting[0]]!r} waits, with {len(waiting) - 1} more; it may not fit: simulate "
+                "more nodes, or nodes of more devices"
+            )
 
     def _next_plan(self) -> float:
         """Return when the next plan is due. Plans at which there is no job are passed over."""

@@ -90,6 +90,7 @@ class GangCarrier(Carrier):
         self._wanted: tuple[Task, Done] | None = None
         self._facts: GangFacts | None = None
         self._has_stopped = False
+        self._failure: BaseException | None = None  # of the gang, which is no more
 
     # What a run shows of its gang.
 
@@ -122,6 +123,11 @@ class GangCarrier(Carrier):
         else:
             self._cluster.submit(tasks, done)
 
+    @property
+    def has_stopped(self) -> bool:
+        """Whether the run is over, so that what the gang made ahead is dropped."""
+        return self._has_stopped
+
     def cancel(self, job_id: str) -> None:
         with self._lock:
             self._has_stopped, self._wanted = True, None
@@ -148,6 +154,8 @@ class GangCarrier(Carrier):
         else:
             self._gang.go_on(asked.passes + AHEAD)
             self._answer_pass()
+            if self._failure is not None:
+                self._answer(None, self._failure)
         self._leases.tell_gang(task.key.job, asked.facts.gang())
 
     # What the gang says.
@@ -176,7 +184,9 @@ class GangCarrier(Carrier):
         done(TaskResult(task.key, PassMade(pickle.loads(course)), core_seconds, None))
 
     def ended(self, error: BaseException | None) -> None:
-        self._answer(None, error or ClusterError("the gang has ended before its pass was over"))
+        with self._lock:
+            self._failure = error or ClusterError("the gang has ended before its pass was over")
+        self._answer(None, self._failure)
 
     def _answer(self, value: Any, error: BaseException | None) -> None:
         with self._lock:

@@ -64,9 +64,13 @@ class GangJob(StepJob):
 
     @property
     def journal(self) -> Journal:
-        """The steps so far. Those of the pass that is being made may still be made once more, the same."""
+        """The steps so far. Those of the pass that is being made may still be made once more, the same.
+
+        Steps that were made ahead are no part of the model once the run has ended.
+        """
         made = super().journal
-        new = None if self._is_refused or self._is_final else self._carrier.journal_since(len(made))
+        is_over = self._is_refused or self._is_final or self._carrier.has_stopped
+        new = None if is_over else self._carrier.journal_since(len(made))
         return made if new is None else made.then(new)
 
     def _step_works(self, course: TrainingCourse) -> list[Work]:

@@ -88,6 +88,9 @@ def test_each_is_made_by_its_name(name: str) -> None:
         ),
         ("isolated", {"comp_share": 2.0}, "comp_share is 2.0; give a number between 0 and 1"),
         ("colocated", {"together": 1}, "together is 1; give 2 or more"),
+        ("colocated", {"comp_share": 0.0}, "comp_share is 0.0; give a number between 0 and 1"),
+        ("muri", {"comp_share": 1.0}, "comp_share is 1.0; give a number between 0 and 1"),
+        ("harmony", {"turns": "shared"}, "where no row can be spilled; give spills=False, too"),
     ],
 )
 def test_what_is_wrong_is_named(name: str, parameters: dict[str, object], message: str) -> None:

@@ -21,6 +21,7 @@ from relaqs.cli import program
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
 from relaqs.training import MiniBatchLinear, TorchModule, TrainingRun, replay
+from relaqs.training.elastic.gang_carrier import GangCarrier
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually
 
 SQL = "SELECT COLUMNS('x.*') / 16 AS 'x\\0', y FROM digits"
@@ -121,6 +122,25 @@ def test_steps_made_ahead_of_the_last_pass_are_dropped(db: Session) -> None:
     shorter = db.train(passes, batch=BATCH_ROWS)
     shorter.result(timeout=LONG_SECONDS)
     assert len(shorter.journal) * 2 == len(run.journal)
+    stopped = db.train(JOB, batch=BATCH_ROWS, max_steps=2)
+    assert (stopped.result(timeout=LONG_SECONDS).coef_ == shorter.latest.coef_).all()
+    assert len(stopped.journal) == len(shorter.journal)
+
+
+def test_a_gang_that_fails_between_two_passes_ends_its_run(db: Session) -> None:
+    run = db.train(ENDLESS, batch=BATCH_ROWS)
+    has_ranks(run, 2)
+    carrier = run.runner._executor
+    assert isinstance(carrier, GangCarrier)
+    run.pause()
+    eventually(lambda: carrier._wanted is None and carrier._gang is not None)
+    gang = carrier._gang
+    assert gang is not None
+    gang._post(lambda: gang._fail(ZeroDivisionError("between two passes")))
+    assert gang._ended.wait(LONG_SECONDS)
+    run.resume()
+    with pytest.raises(ZeroDivisionError, match="between two passes"):
+        run.result(timeout=LONG_SECONDS)
 
 
 def test_a_paused_gang_gives_its_slots_up_and_goes_on_where_it_was(db: Session, embedded: np.ndarray) -> None:

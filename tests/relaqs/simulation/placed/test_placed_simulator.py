@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
+from relaqs.arguments import ArgumentError
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
@@ -67,6 +68,12 @@ def test_a_job_alone_waits_for_a_plan_starts_and_takes_its_time() -> None:
     assert outcome.executed_seconds.tolist() == pytest.approx([1005])
     assert outcome.sent_bytes.tolist() == [0.0]
     assert outcome.accuracy_at_deadline.tolist() == pytest.approx([0.8])
+
+
+def test_a_policy_that_places_nothing_for_a_day_ends_the_simulation() -> None:
+    says = "'fixed' placed nothing for a day though no job ran, and job 'MLP on 2' waits, with 1 more"
+    with pytest.raises(ArgumentError, match=says):
+        simulated(Fixed(((-1, -1),)), job(BY_NAME["MLP"], 2), job(BY_NAME["MLP"], 2, name="second"))
 
 
 def test_what_goes_between_nodes_takes_its_bytes_over_the_network() -> None:
