@@ -61,7 +61,7 @@ def test_until_ends_the_simulation() -> None:
 
 
 def test_the_first_line_says_what_is_left_of_the_lead() -> None:
-    code, output = run(*SMALL)
+    code, output = run(*SMALL, "--stop", "own,same")
     assert code == 0
     assert output.startswith("load_control:fair ends runs ")
     assert "% sooner than fair if it alone may stop them, and 0.0 ± 0.0 % sooner if all may." in output
