@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Lasso:
     """Linear regression with an absolute penalty, which leaves features out by weights of exactly zero.
 
-    The loss is half the mean squared error plus alpha · Σ |weight|, as scikit-learn minimises it. Its
+    The loss is half the mean squared error plus `alpha · Σ |weight|`, as scikit-learn minimises it. Its
     parameters can lie in shards on the workers of a cluster: `db.train(job, parameters="sharded")`.
 
     Args:
