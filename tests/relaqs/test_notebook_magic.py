@@ -126,5 +126,7 @@ def test_a_notebook_runs_from_the_shell(tpch_warehouse: Path) -> None:
     widgets = notebook.metadata["widgets"]["application/vnd.jupyter.widget-state+json"]["state"]
     panels = [each["state"]["panel"] for each in widgets.values() if "panel" in each["state"]]
     assert len(panels) == 3
-    assert all(panel["answer"]["columns"][0]["name"] == "flag" for panel in panels)
+    answers = [panel["answer"] for panel in panels if "answer" in panel]
+    assert len(answers) >= 2  # the first cell may be over before its query has an answer
+    assert all(answer["columns"][0]["name"] == "flag" for answer in answers)
     assert panels[-1]["state"] == "exact"
