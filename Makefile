@@ -18,6 +18,9 @@ SOURCES := bootstrap dashboards engine relaqs tpch
 FINGERPRINT := $(firstword $(shell { cat pyproject.toml constraints.txt; pwd; } | cksum))
 INSTALLED := $(VENV)/installed-$(FINGERPRINT)
 
+# Where the tests are beside which no other may run; to look for them in all files takes as long as they do.
+ALONE := tests/relaqs/executors
+
 # Tests start hundreds of processes. Without bytecode files each would compile all of its sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -32,7 +35,7 @@ demo: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
-	$(BIN)/python -m pytest -m "alone and not slow"
+	$(BIN)/python -m pytest -m "alone and not slow" $(ALONE)
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder

@@ -237,6 +237,14 @@ def test_no_file_is_longer_than_a_reader_holds() -> None:
     assert long == {}
 
 
+def test_what_runs_alone_is_where_make_looks_for_it() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (named,) = re.findall(r"^ALONE := (.+)$", makefile, re.MULTILINE)
+    marked = [path for path in python_files(ROOT / "tests") if "pytest.mark." + "alone" in path.read_text()]
+    assert marked
+    assert [path for path in marked if not path.is_relative_to(ROOT / named)] == []
+
+
 def test_no_registry_host_is_named() -> None:
     naming = [
         f"{path.relative_to(ROOT)}: {host}"

@@ -13,6 +13,7 @@ from relaqs_tpch.answers import difference
 
 import relaqs
 from benchmarks.replay import Replay, Truth, nearest_batches
+from tests.relaqs.sessions import every_snapshot
 
 SQL = """
     SELECT origin, avg(dep_delay) AS late, count(*) AS flights
@@ -28,11 +29,10 @@ def replay(flights_by_aircraft: Path) -> Replay:
 def test_a_replay_is_what_a_session_says(replay: Replay, flights_by_aircraft: Path) -> None:
     replayed = dict(replay.estimates(3, IntervalRequest()))
     with relaqs.connect(flights_by_aircraft, threads=1) as db:
-        shown = {snapshot.batch - 1: snapshot.table for snapshot in db.online_sql(SQL, seed=3)}
+        *shown, _ = every_snapshot(lambda: db.online_sql(SQL, seed=3))
     assert len(replayed) == len(replay.batches(3)) - 1
-    both = shown.keys() & replayed.keys()
-    assert both  # a loop sees the newest snapshot, and so perhaps not all
-    assert [difference(shown[index], replayed[index].table) for index in both] == [None] * len(both)
+    assert [snapshot.batch - 1 for snapshot in shown] == sorted(replayed)
+    assert [difference(each.table, replayed[each.batch - 1].table) for each in shown] == [None] * len(shown)
 
 
 def test_only_what_is_wanted_is_estimated(replay: Replay) -> None:

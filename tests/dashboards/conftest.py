@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -18,48 +17,8 @@ from relaqs_dashboards.server import DashboardServer
 from websockets.sync.client import ClientConnection, connect
 
 import relaqs
-from relaqs.executors.duck_process import QueryWork
 
 PATIENCE_SECONDS = 30.0
-
-
-class Turnstile:
-    """Lets so many more tasks through, or all: tests decide how far queries come."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._left = 0.0
-
-    def let(self, tasks: float = float("inf")) -> None:
-        with self._changed:
-            self._left += tasks
-            self._changed.notify_all()
-
-    def enter(self) -> None:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._left > 0, timeout=2 * PATIENCE_SECONDS):
-                raise TimeoutError("the test never let this task through")
-            self._left -= 1
-            self._changed.notify_all()
-
-    def wait_until_used(self) -> None:
-        """Wait until as many tasks went through as were let."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._left == 0, PATIENCE_SECONDS)
-
-
-@pytest.fixture
-def turnstile(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turnstile]:
-    """Stop every query's tasks of this process until the test lets them go on."""
-    gate, run = Turnstile(), QueryWork.run
-
-    def enter_and_run(work: QueryWork, job_id: str) -> object:
-        gate.enter()
-        return run(work, job_id)
-
-    monkeypatch.setattr(QueryWork, "run", enter_and_run)
-    yield gate
-    gate.let()
 
 
 @dataclass

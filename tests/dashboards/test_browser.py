@@ -20,8 +20,9 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
 
 from tests.dashboards.browser import PATIENCE_MS, expect_state, opened, panel_of
-from tests.dashboards.conftest import Serve, Served, Turnstile, panel
+from tests.dashboards.conftest import Serve, Served, panel
 from tests.dashboards.test_live import FLAGS, MODES
+from tests.turnstile import Turnstile
 
 EVIL = "<img src=x onerror=\"document.title='broken in'\"><script>document.title='broken in'</script>"
 PROGRAM = [sys.executable, "-c", "from relaqs.cli import main; main()"]

@@ -9,9 +9,10 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 from relaqs_dashboards.export import exported, with_unique_names
 
-from tests.dashboards.conftest import Serve, Turnstile, panel
+from tests.dashboards.conftest import Serve, panel
 from tests.dashboards.test_live import FLAGS
 from tests.relaqs.examples import snapshot
+from tests.turnstile import Turnstile
 
 COLUMNS = [
     "flag", "quantity", "tax", "quantity_low", "quantity_high", "quantity_certified",

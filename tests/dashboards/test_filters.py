@@ -11,7 +11,8 @@ import pytest
 from relaqs_dashboards.filters import Brush, Filter, FilterError, filtered, reading_of
 from relaqs_dashboards.selections import condition_of
 
-from tests.dashboards.conftest import Page, Serve, Turnstile, panel
+from tests.dashboards.conftest import Page, Serve, panel
+from tests.turnstile import Turnstile
 
 FLAGS = "SELECT l_returnflag AS flag, count(*) AS n FROM lineitem GROUP BY flag ORDER BY flag"
 MODES = "SELECT l_shipmode AS mode, sum(l_quantity) AS quantity FROM lineitem GROUP BY mode ORDER BY mode"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Oracle
-from tests.dashboards.conftest import Page, Serve, Turnstile, panel
+from tests.dashboards.conftest import Page, Serve, panel
+from tests.turnstile import Turnstile
 
 pytestmark = pytest.mark.slow  # a real browser, and servers that are started again
 

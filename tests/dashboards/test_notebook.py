@@ -14,8 +14,8 @@ from relaqs_dashboards.settings import PageError
 
 import relaqs
 from relaqs import Session, Snapshot
-from tests.dashboards.conftest import Turnstile
 from tests.dashboards.test_live import FLAGS
+from tests.turnstile import Turnstile
 
 WAIT_SECONDS = 30.0
 

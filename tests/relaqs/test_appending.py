@@ -15,7 +15,9 @@ from relaqs_engine.errors import DataError, LayoutError
 
 import relaqs
 from relaqs.queries.checkpoint import query_identity
+from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
+from tests.turnstile import Turnstile
 
 Run = Callable[..., "object"]
 SUM = "SELECT zone, sum(fare) AS fare, count(*) AS n FROM trips GROUP BY zone ORDER BY zone"
@@ -60,12 +62,19 @@ def test_a_session_answers_over_all_rows_after_its_own_append(warehouse: Path) -
         assert db.append(MORE, "trips", batch="may").row_count == 21_000
 
 
-def test_a_query_ends_over_the_rows_that_it_began_with(warehouse: Path) -> None:
+def paused(db: relaqs.Session, turnstile: Turnstile) -> relaqs.OnlineQuery:
+    """Return a query that has read some of its partitions and reads no more."""
+    turnstile.let(2)
+    query = db.online_sql(SUM, batches=20)
+    assert not next(iter(query)).is_exact
+    query.pause()
+    turnstile.let()
+    return query
+
+
+def test_a_query_ends_over_the_rows_that_it_began_with(warehouse: Path, turnstile: Turnstile) -> None:
     with relaqs.connect(warehouse, threads=1) as db:
-        query = db.online_sql(SUM, batches=20)
-        first = next(iter(query))
-        assert not first.is_exact
-        query.pause()
+        query = paused(db, turnstile)
         relaqs.append(MORE, warehouse / "trips")
         assert rows_of(db.online_sql(SUM).result().estimate) == close_to(
             oracle(SUM, FIRST)
@@ -88,7 +97,7 @@ def test_an_outlier_index_of_several_files_is_read_whole(tmp_path: Path) -> None
     assert len(layout.outliers.files) == 3
     sql = "SELECT sum(x) AS x, count(*) AS n FROM trips"
     with relaqs.connect(tmp_path, threads=1) as db:
-        snapshots = list(db.online_sql(sql))
+        snapshots = every_snapshot(lambda: db.online_sql(sql))
         assert rows_of(snapshots[-1].estimate) == close_to(oracle(sql, *parts))
         ((truth, _),) = oracle(sql, *parts)
         assert rows_of(snapshots[0].estimate)[0][0] == pytest.approx(truth, rel=0.1)
@@ -156,7 +165,7 @@ def test_tables_of_one_key_are_joined_over_old_and_new_rows(tmp_path: Path) -> N
         "GROUP BY day ORDER BY day"
     )
     with relaqs.connect(tmp_path, threads=1) as db:
-        snapshots = list(db.online_sql(sql))
+        snapshots = every_snapshot(lambda: db.online_sql(sql))
     expected = [
         (day, 7.0 * count, 3 * count)
         for day in range(30)
@@ -166,12 +175,10 @@ def test_tables_of_one_key_are_joined_over_old_and_new_rows(tmp_path: Path) -> N
     assert rows_of(snapshots[-1].estimate) == expected
 
 
-def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path) -> None:
+def test_a_query_goes_on_while_its_files_are_compacted(warehouse: Path, turnstile: Turnstile) -> None:
     relaqs.append(MORE, warehouse / "trips")
     with relaqs.connect(warehouse, threads=1) as db:
-        query = db.online_sql(SUM, batches=20)
-        assert not next(iter(query)).is_exact
-        query.pause()
+        query = paused(db, turnstile)
         old = db.tables["trips"].paths
         compacted = relaqs.compact(warehouse / "trips")
         assert len(compacted.files) == 20

@@ -18,6 +18,7 @@ from relaqs_engine.plans.whole import WholePlan
 
 import relaqs
 from relaqs.queries import background_layout, notices
+from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
 
 ROWS = 300_000
@@ -89,7 +90,7 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
     plan = db.plan(MEANS)
     assert isinstance(plan, FirstPartPlan)
     assert plan.plain_tables == ("trips",)
-    first, *_, last = snapshots = list(db.online_sql(MEANS))
+    first, *_, last = snapshots = every_snapshot(lambda: db.online_sql(MEANS))
     share = len(table.first_part.partitions) / 30  # about equal partitions, of 10,000 rows each
     assert [snapshot.is_exact for snapshot in snapshots] == [*([False] * (len(snapshots) - 1)), True]
     assert 0 < first.fraction < 1.1 * share
@@ -104,7 +105,7 @@ def test_estimates_come_from_the_first_part_and_the_exact_answer_from_the_plain_
 
 def test_a_summary_is_estimated_from_the_first_part(db: relaqs.Session, tmp_path: Path, held: Held) -> None:
     assert isinstance(db.plan("SUMMARIZE trips"), SummaryPlan)
-    first, *_, last = db.online_sql("SUMMARIZE trips")
+    first, *_, last = every_snapshot(lambda: db.online_sql("SUMMARIZE trips"))
     assert not first.is_exact
     fare = next(row for row in first.table.to_pylist() if row["column_name"] == "fare")
     assert float(fare["avg_low"]) < float(fare["avg"]) < float(fare["avg_high"])
@@ -124,7 +125,7 @@ def test_a_plan_of_before_is_answered_when_the_layout_is_there(
     assert db.tables["trips"].is_sampled
     assert isinstance(db.plan(MEANS), MergePlan)
     assert isinstance(plan, FirstPartPlan)
-    *sampled, last = db.start(plan, relaqs.QueryOptions())
+    *sampled, last = every_snapshot(lambda: db.start(plan, relaqs.QueryOptions()))
     assert sampled
     assert rows_of(last.estimate) == by_duckdb(MEANS, tmp_path)
 
@@ -186,7 +187,7 @@ def test_the_first_part_never_stands_for_the_table(db: relaqs.Session, tmp_path:
 )
 def test_what_can_be_estimated_is(db: relaqs.Session, tmp_path: Path, sql: str) -> None:
     assert isinstance(db.plan(sql), FirstPartPlan)
-    *sampled, last = db.online_sql(sql)
+    *sampled, last = every_snapshot(lambda: db.online_sql(sql))
     assert sampled
     assert all(snapshot.fraction < 0.1 for snapshot in sampled)
     assert rows_of(last.estimate) == by_duckdb(sql, tmp_path)

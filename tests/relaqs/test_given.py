@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import relaqs
-from tests.relaqs.sessions import Connect, exact_rows
+from tests.relaqs.sessions import Connect, every_snapshot, exact_rows
 from tests.rows import rows_of
 
 ROWS = pa.table(
@@ -89,7 +89,7 @@ def test_data_in_memory_join_a_layout(connect: Connect, tmp_path: Path) -> None:
     zones = pd.DataFrame({"zone": [f"zone {i}" for i in range(7)], "city": list("aabbccd")})
     sql = "SELECT city, sum(fare) AS fare FROM trips JOIN zones USING (zone) GROUP BY city ORDER BY city"
     db = connect(tmp_path / "warehouse", tables={"zones": zones})
-    first, *_, last = list(db.online_sql(sql, batches=20))
+    first, *_, last = every_snapshot(lambda: db.online_sql(sql, batches=20))
     with duckdb.connect() as connection:
         connection.register("trips", ROWS)
         connection.register("zones", zones)
@@ -102,7 +102,7 @@ def test_data_in_memory_can_be_laid_out_for_estimates(connect: Connect, tmp_path
     frame = pa.concat_tables([ROWS] * 20).to_pandas()
     db = connect(tables={"trips": frame})
     assert db.lay_out("trips").is_sampled
-    first, *_, last = list(db.online_sql(SQL))
+    first, *_, last = every_snapshot(lambda: db.online_sql(SQL))
     assert not first.is_exact
     assert rows_of(last.estimate) == oracle(frame)
     db.close()

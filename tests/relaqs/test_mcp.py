@@ -18,9 +18,8 @@ import relaqs
 from relaqs import OnlineQuery, Session
 from relaqs.mcp.server import agent_server
 from relaqs.mcp.told import MOST_BYTES, told_answer
-from tests.dashboards.conftest import Turnstile, turnstile
+from tests.turnstile import Turnstile
 
-__all__ = ["turnstile"]
 FLAGS = "SELECT l_returnflag AS flag, sum(l_quantity) AS quantity FROM lineitem GROUP BY flag ORDER BY flag"
 
 

@@ -14,7 +14,7 @@ from relaqs.executors import duck_process
 from relaqs.executors.intact_files import UnseenFileError
 from relaqs.queries.checkpoint import query_identity
 from tests.relaqs.plain_trips import BY_ZONE, write_trips
-from tests.relaqs.sessions import Connect
+from tests.relaqs.sessions import Connect, every_snapshot
 from tests.rows import rows_of
 
 
@@ -79,7 +79,7 @@ def test_a_sampled_table_is_estimated_beside_a_plain_one(
     zones = write_trips(tmp_path / "zones.parquet", rows=7)
     sql = "SELECT zones.fare, sum(trips.fare) AS f FROM trips JOIN zones ON trips.zone = zones.id GROUP BY 1"
     with connect(warehouse, tables={"zones": zones}) as db:
-        first, *_, last = list(db.online_sql(f"{sql} ORDER BY 1", batches=20))
+        first, *_, last = every_snapshot(lambda: db.online_sql(f"{sql} ORDER BY 1", batches=20))
         assert (first.is_exact, first.mode) == (False, "mergeable")
         assert first.table["f_certified"].to_pylist() == [True] * len(first)
         assert rows_of(last.estimate) == oracle(f"{sql} ORDER BY 1", trips=trips, zones=zones)

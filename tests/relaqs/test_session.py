@@ -30,6 +30,7 @@ from relaqs.queries.snapshot import Snapshot
 from relaqs.queries.start import query_job
 from relaqs.session import Session
 from tests.conftest import Oracle
+from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
 
 REVENUE = """
@@ -45,21 +46,13 @@ def db(tpch_warehouse: Path) -> Iterator[Session]:
         yield session
 
 
-def every_estimate(db: Session, **options: object) -> dict[int, Snapshot]:
-    """Return each snapshot before the last by its number; a reader might skip some, a watch function none."""
-    seen: dict[int, Snapshot] = {}
-
-    def note(before: Snapshot, now: Snapshot) -> float:
-        seen[before.batch], seen[now.batch] = before, now
-        return 1.0
-
-    db.online_sql(REVENUE, watch=note, **options).result()  # type: ignore[arg-type]
-    return seen
+def revenue(db: Session, **options: Any) -> list[Snapshot]:
+    """Return every snapshot of the revenue."""
+    return every_snapshot(lambda: db.online_sql(REVENUE, **options))
 
 
 def test_a_query_sharpens_and_ends_with_duckdbs_answer(db: Session, tpch_oracle: Oracle) -> None:
-    snapshots = list(db.online_sql(REVENUE))
-    first, last = snapshots[0], snapshots[-1]
+    first, *_, last = revenue(db)
     assert first.mode == "mergeable"
     assert 0 < first.fraction < 1
     assert first.error > 0
@@ -74,21 +67,21 @@ def test_a_query_sharpens_and_ends_with_duckdbs_answer(db: Session, tpch_oracle:
 
 
 def test_the_same_seed_gives_the_same_snapshots_and_another_seed_others(db: Session) -> None:
-    one, same, other = (every_estimate(db, batches=4, seed=seed) for seed in (1, 1, 2))
-    assert sorted(one) == [1, 2, 3]
-    assert all(one[batch].table.equals(same[batch].table) for batch in one)
-    assert not one[1].table.equals(other[1].table)
+    one, same, other = (revenue(db, batches=4, seed=seed) for seed in (1, 1, 2))
+    assert [snapshot.batch for snapshot in one] == [1, 2, 3, 4]
+    assert all(ours.table.equals(theirs.table) for ours, theirs in zip(one, same, strict=True))
+    assert not one[0].table.equals(other[0].table)
 
 
 def test_batches_makes_as_many_equal_mini_batches(db: Session) -> None:
-    seen = every_estimate(db, batches=5)
-    assert {snapshot.batches for snapshot in seen.values()} == {5}
-    assert [round(seen[batch].fraction, 1) for batch in sorted(seen)] == [0.2, 0.4, 0.6, 0.8]
+    snapshots = revenue(db, batches=5)
+    assert {snapshot.batches for snapshot in snapshots} == {5}
+    assert [round(snapshot.fraction, 1) for snapshot in snapshots] == [0.2, 0.4, 0.6, 0.8, 1.0]
 
 
 def test_an_anytime_interval_is_wider_and_says_so(db: Session) -> None:
-    pointwise = every_estimate(db, batches=4)[1]
-    anytime = every_estimate(db, batches=4, interval="anytime")[1]
+    pointwise, *_ = revenue(db, batches=4)
+    anytime, *_ = revenue(db, batches=4, interval="anytime")
     assert anytime.interval == "anytime"
     assert anytime.estimate.equals(pointwise.estimate)
     for column in anytime.columns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from distributed import Client, LocalCluster
 from relaqs.cli import program
 from relaqs.opening import connect
 from relaqs.queries.snapshot import Snapshot
+from tests.relaqs.sessions import every_snapshot
 
 SQL = """
     SELECT n_name, sum(l_extendedprice) AS revenue, count(*) AS n
@@ -31,24 +33,16 @@ def cluster() -> Iterator[LocalCluster]:
         yield cluster
 
 
-def every_snapshot(**connection: object) -> list[Snapshot]:
-    """Return all snapshots, none skipped: a watch function sees each with the one before."""
-    seen: dict[int, Snapshot] = {}
-
-    def note(before: Snapshot, now: Snapshot) -> float:
-        seen[before.batch], seen[now.batch] = before, now
-        return 1.0
-
-    with connect(**connection) as db:  # type: ignore[arg-type]
-        last = db.online_sql(SQL, seed=5, batches=4, watch=note).result()
-    return [*(seen[batch] for batch in sorted(seen)), last]
+def snapshots_of(**connection: Any) -> list[Snapshot]:
+    with connect(**connection) as db:
+        return every_snapshot(lambda: db.online_sql(SQL, seed=5, batches=4))
 
 
 def test_snapshots_are_those_of_an_embedded_run(cluster: LocalCluster, tpch_warehouse: Path) -> None:
-    embedded = every_snapshot(data=tpch_warehouse, threads=2)
+    embedded = snapshots_of(data=tpch_warehouse, threads=2)
     with Client(cluster, set_as_default=False) as client:
         for place in (cluster.scheduler_address, client):
-            there = every_snapshot(data=tpch_warehouse, cluster=place)
+            there = snapshots_of(data=tpch_warehouse, cluster=place)
             assert [snapshot.batch for snapshot in there] == [1, 2, 3, 4]
             for here, away in zip(embedded, there, strict=True):
                 assert away.table.equals(here.table)

@@ -18,6 +18,7 @@ from relaqs_engine.plans.whole import WholePlan
 
 import relaqs
 from relaqs.cli import program
+from tests.relaqs.sessions import every_snapshot
 from tests.rows import rows_of
 
 ROWS = 120_000
@@ -79,7 +80,7 @@ def test_the_first_answer_has_intervals_and_the_last_is_duckdbs(
     session: relaqs.Session, rows: pa.Table
 ) -> None:
     assert isinstance(session.plan("SUMMARIZE trips"), SummaryPlan)
-    first, *between, last = session.online_sql("SUMMARIZE trips")
+    first, *between, last = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     with duckdb.connect() as connection:
         connection.register("trips", rows)
         wanted = connection.sql("SUMMARIZE trips").to_arrow_table()
@@ -109,7 +110,7 @@ def test_the_first_answer_has_intervals_and_the_last_is_duckdbs(
 
 
 def test_extremes_so_far_are_bounds_and_say_so(session: relaqs.Session) -> None:
-    first = next(iter(session.online_sql("SUMMARIZE trips")))
+    first, *_ = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     cells = by_column(first)
     assert cells["name"]["min_low"] is None
     assert cells["name"]["min_high"] == cells["name"]["min"]
@@ -120,7 +121,8 @@ def test_extremes_so_far_are_bounds_and_say_so(session: relaqs.Session) -> None:
 
 
 def test_what_duckdb_leaves_empty_is_empty_from_the_first(session: relaqs.Session) -> None:
-    cells = by_column(next(iter(session.online_sql("SUMMARIZE trips"))))
+    first, *_ = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
+    cells = by_column(first)
     for name in ("avg", "std", "q25", "q50", "q75"):
         assert cells["name"][name] is None
         assert cells["name"][f"{name}_certified"]
@@ -140,11 +142,12 @@ def test_intervals_hold_what_the_end_says(session: relaqs.Session, seed: int) ->
     all but one of a hundred runs. DuckDB's own quantiles are approximate, and 2 % of the spread of the column
     is left for that.
     """
-    *early, last = session.online_sql("SUMMARIZE SELECT * EXCLUDE (odd) FROM trips WHERE zone < 6", seed=seed)
+    sql = "SUMMARIZE SELECT * EXCLUDE (odd) FROM trips WHERE zone < 6"
+    first, *_, last = every_snapshot(lambda: session.online_sql(sql, seed=seed))
     truth = by_column(last)
     held = [
         holds(cell, truth[name], measure)
-        for name, cell in by_column(early[0]).items()
+        for name, cell in by_column(first).items()
         for measure in MEASURES
         if cell[f"{measure}_certified"] and truth[name][measure] is not None
     ]
@@ -159,7 +162,8 @@ def test_a_summary_of_a_query_is_estimated_as_the_query_is(session: relaqs.Sessi
     whole = session.plan(sql)  # three columns of so few rows are read at once
     assert isinstance(whole, WholePlan)
     assert whole.reasons == ("so few values are summarized at once",)
-    cells = by_column(next(iter(session.online_sql(with_all))))
+    first, *_ = every_snapshot(lambda: session.online_sql(with_all))
+    cells = by_column(first)
     low, count, high = number(cells["twice"], "count")
     assert low < count < high
     low, share, high = number(cells["moved"], "null_percentage")
@@ -216,7 +220,7 @@ def test_moments_of_nanoseconds_are_not_counted_by_their_microseconds(tmp_path: 
         shuffle(connection.sql(f"{sql} FROM range({ROWS}) AS t(i)"), tmp_path / "trips", partitions=32)
     with relaqs.connect(tmp_path, threads=1) as session:
         assert isinstance(session.plan("SUMMARIZE trips"), SummaryPlan)
-        first, *_, last = session.online_sql("SUMMARIZE trips")
+        first, *_, last = every_snapshot(lambda: session.online_sql("SUMMARIZE trips"))
     so_far, end = by_column(first)["at"], by_column(last)["at"]
     assert end["approx_unique"] > 800
     assert not so_far["approx_unique_certified"]

@@ -12,6 +12,7 @@ from relaqs_tpch import query
 from relaqs_tpch.truth import Truth
 
 import relaqs
+from tests.relaqs.sessions import every_snapshot
 
 SQL = "SELECT l_returnflag AS flag, sum(l_quantity) AS pieces, avg(l_tax) AS tax FROM lineitem GROUP BY 1"
 
@@ -24,7 +25,7 @@ def session(tpch_warehouse: Path):
 
 @pytest.fixture(scope="module")
 def snapshots(session):
-    return list(session.online_sql(SQL))
+    return every_snapshot(lambda: session.online_sql(SQL))
 
 
 def test_the_exact_answer_is_not_off(session, snapshots) -> None:
@@ -72,7 +73,7 @@ def test_intervals_that_miss_are_counted(session, snapshots) -> None:
 
 def test_rows_without_estimates_are_shown_or_not(session) -> None:
     sql = "SELECT o_orderkey FROM orders WHERE o_totalprice > 400000"
-    plan, snapshots = session.plan(sql), list(session.online_sql(sql))
+    plan, snapshots = session.plan(sql), every_snapshot(lambda: session.online_sql(sql))
     truth = Truth(plan, snapshots[-1].estimate)
     errors = [truth.verdict(snapshot).error for snapshot in snapshots]
     assert errors[0] == pytest.approx(1 - len(snapshots[0]) / len(snapshots[-1]))
@@ -82,7 +83,7 @@ def test_rows_without_estimates_are_shown_or_not(session) -> None:
 
 @pytest.mark.parametrize("number", [3, 12, 18])
 def test_every_kind_of_answer_ends_with_no_error(session, number: int) -> None:
-    snapshots = list(session.online_sql(query(number)))
+    snapshots = every_snapshot(lambda: session.online_sql(query(number)))
     truth = Truth(session.plan(query(number)), snapshots[-1].estimate)
     assert truth.verdict(snapshots[-1]).error == 0.0
     assert all(0.0 <= truth.verdict(snapshot).error <= 1.0 for snapshot in snapshots)

@@ -24,6 +24,7 @@ from relaqs.queries.snapshot import Snapshot
 from relaqs.session import Session
 from tests.conftest import Oracle
 from tests.rows import rows_of
+from tests.turnstile import Turnstile
 
 FLAGS = """
     SELECT l_returnflag, sum(l_extendedprice * (1 - l_discount)) AS revenue, count(*) AS lines
@@ -53,14 +54,15 @@ def start(db: Session, sql: str, path: Path, *, resume: bool = True, **options: 
     return db.start(db.plan(sql), chosen, checkpoint=path, resume=resume)
 
 
-def stopped_half_way(db: Session, sql: str, path: Path, **options: object) -> Snapshot:
+def stopped_half_way(db: Session, sql: str, path: Path, turnstile: Turnstile) -> Snapshot:
     """Return the last snapshot of a query that was stopped after some mini-batches, its state kept."""
-    query = start(db, sql, path, **options)
+    turnstile.let(10)  # of twenty partitions
+    query = start(db, sql, path)
     for snapshot in query:
-        if snapshot.fraction > 0.3:
-            query.pause()
+        if snapshot.fraction > 0.2:
             break
     query.stop()
+    turnstile.let()
     assert query.wait(20)
     assert query.latest is not None
     assert not query.latest.is_exact
@@ -80,10 +82,10 @@ SUPPLIERS = """
     ids=["few", "many", "distinct", "rows", "over a static subquery"],
 )
 def test_a_query_goes_on_where_it_was_and_ends_exact(
-    db: Session, tpch_oracle: Oracle, tmp_path: Path, sql: str
+    db: Session, tpch_oracle: Oracle, tmp_path: Path, sql: str, turnstile: Turnstile
 ) -> None:
     path = tmp_path / "kept.arrow"
-    before = stopped_half_way(db, sql, path)
+    before = stopped_half_way(db, sql, path, turnstile)
     again = start(db, sql, path)
     first = next(iter(again))
     assert first.fraction >= before.fraction
@@ -94,9 +96,11 @@ def test_a_query_goes_on_where_it_was_and_ends_exact(
     assert in_order(zip(*last.estimate.to_pydict().values(), strict=True)) == in_order(tpch_oracle.rows(sql))
 
 
-def test_the_first_snapshot_is_the_one_that_was_kept(db: Session, tmp_path: Path) -> None:
+def test_the_first_snapshot_is_the_one_that_was_kept(
+    db: Session, tmp_path: Path, turnstile: Turnstile
+) -> None:
     path = tmp_path / "kept.arrow"
-    before = stopped_half_way(db, FLAGS, path)
+    before = stopped_half_way(db, FLAGS, path, turnstile)
     again = start(db, FLAGS, path)
     assert again.latest is not None  # at once, before anything is read
     if again.latest.fraction == before.fraction:
@@ -156,18 +160,20 @@ for snapshot in query:
     ids=["another query", "another order", "other mini-batches"],
 )
 def test_what_belongs_to_another_query_is_not_taken(
-    db: Session, tmp_path: Path, sql: str, options: dict[str, int]
+    db: Session, tmp_path: Path, sql: str, options: dict[str, int], turnstile: Turnstile
 ) -> None:
     path = tmp_path / "kept.arrow"
-    stopped_half_way(db, FLAGS, path)
+    stopped_half_way(db, FLAGS, path, turnstile)
     age_seconds = aged(path)
     assert start(db, FLAGS, path).result().elapsed_seconds > age_seconds
     assert start(db, sql, path, **options).result().elapsed_seconds < age_seconds
 
 
-def test_equal_queries_that_are_written_differently_share_a_state(db: Session, tmp_path: Path) -> None:
+def test_equal_queries_that_are_written_differently_share_a_state(
+    db: Session, tmp_path: Path, turnstile: Turnstile
+) -> None:
     path = tmp_path / "kept.arrow"
-    before = stopped_half_way(db, FLAGS, path)
+    before = stopped_half_way(db, FLAGS, path, turnstile)
     query = start(db, " ".join(FLAGS.split()) + " -- the same", path)
     assert query.latest is not None
     assert query.latest.fraction >= before.fraction
@@ -209,9 +215,9 @@ def test_a_flipped_bit_is_found_wherever_it_is(tmp_path: Path) -> None:
             assert checkpoint.load() is None
 
 
-def test_resume_false_begins_anew(db: Session, tmp_path: Path) -> None:
+def test_resume_false_begins_anew(db: Session, tmp_path: Path, turnstile: Turnstile) -> None:
     path = tmp_path / "kept.arrow"
-    stopped_half_way(db, FLAGS, path)
+    stopped_half_way(db, FLAGS, path, turnstile)
     age_seconds = aged(path)
     assert start(db, FLAGS, path, resume=False).result().elapsed_seconds < age_seconds
 
