@@ -119,7 +119,7 @@ class _OnDisk:
     def __init__(self, state: ShardState) -> None:
         folder = local_folder()
         assert folder is not None
-        file = SpillFile(folder)
+        file = SpillFile(folder, "parameters")
         self._blocks = []
         for array in state:
             rows = Rows(np.ascontiguousarray(array), None)

@@ -24,6 +24,7 @@ import pyarrow as pa
 import pytest
 from distributed import Client, Scheduler, Worker
 
+import relaqs.executors.dask.connection
 import relaqs.training.sharded.holder
 import relaqs.training.start
 from relaqs import Session, connect, shuffle
@@ -102,7 +103,7 @@ def left_of(dask_worker: Worker) -> list[str]:
     found = [] if holder is None else list(holder.runs)
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
-            if "relaqs-rows-" in (name := os.readlink(entry)):
+            if "relaqs-parameters-" in (name := os.readlink(entry)):
                 found.append(name)
     return found
 
@@ -161,7 +162,7 @@ def tear_one(byte_count: int, dask_worker: Worker) -> None:
     """Cut the files of what a worker has of the parameters, as a disk does that fails."""
     for entry in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
-            if "relaqs-rows-" in os.readlink(entry):
+            if "relaqs-parameters-" in os.readlink(entry):
                 os.truncate(entry, byte_count)
 
 
@@ -233,8 +234,14 @@ def test_a_client_that_is_killed_disturbs_no_other(
 
 @pytest.mark.parametrize("seed", range(REPEATS))
 def test_a_scheduler_that_is_started_again_loses_nothing(
-    tmp_path: Path, warehouse: Path, whole: tuple[tuple[float, ...], Any], seed: int
+    tmp_path: Path,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # New workers import all of it first, which takes long on a loaded machine.
+    monkeypatch.setattr(relaqs.executors.dask.connection, "ANSWER_SECONDS", LONG_SECONDS)
     draws = random.Random(f"scheduler killed {seed}")
     port = free_port()
     address = address_of(port)
