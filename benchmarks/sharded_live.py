@@ -1,12 +1,12 @@
-"""What turns of two sharded jobs bring on a slow network, and how many bytes go.
+"""What turns of sharded jobs bring on a slow network, and how many bytes go.
 
-    python -m benchmarks.sharded_live [--machines 2] [--megabits 200] [--megabytes 4] [--seconds 0.3]
+    python -m benchmarks.sharded_live [--machines 2] [--jobs 2] [--megabits 200] [--megabytes 4]
 
 A machine is a worker of one thread in a network namespace of its own, whose link is limited in both
 directions. That needs the rights of root; without them the benchmark says so and ends. COMP sleeps, so that
 other load on this machine counts little. So it shows how the network is used, and nothing of processors.
 
-*One after the other*: the passes of two jobs, each alone. *Together*: both at once. *On the wire*: what
+*One after the other*: the passes of the jobs, each alone. *Together*: all at once. *On the wire*: what
 agents put there in a step, by the difference of a longer and a shorter run, beside twice the model for all
 machines but one.
 """
@@ -101,8 +101,7 @@ class SleptTraining:
 
 def main(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
-    if os.geteuid() != 0 or shutil.which("ip") is None or shutil.which("tc") is None:
-        print("not reached: machines are emulated by network namespaces, which need root, ip and tc")
+    if not can_emulate():
         return
     with tempfile.TemporaryDirectory() as folder:
         shuffle(pa.table({"x": np.arange(ROWS) / ROWS}), Path(folder) / "points", partitions=PARTITIONS)
@@ -115,6 +114,14 @@ def main(arguments: Sequence[str]) -> None:
             report(db, client, job, options)
 
 
+def can_emulate() -> bool:
+    """Return whether machines can be emulated here. Where they cannot, say so."""
+    can = os.geteuid() == 0 and shutil.which("ip") is not None and shutil.which("tc") is not None
+    if not can:
+        print("not reached: machines are emulated by network namespaces, which need root, ip and tc")
+    return can
+
+
 def report(db: Session, client: Client, job: SleptTraining, options: argparse.Namespace) -> None:
     """Print the figures of all repetitions."""
     ratios, steps, wires = [], [], []
@@ -122,12 +129,13 @@ def report(db: Session, client: Client, job: SleptTraining, options: argparse.Na
         counts = [_wire_bytes(client)]
         seconds_of(db, job, 1, 1)
         counts.append(_wire_bytes(client))
-        alone = sum(seconds_of(db, job, 1, options.passes) for _ in range(2))
+        alone = sum(seconds_of(db, job, 1, options.passes) for _ in range(options.jobs))
         counts.append(_wire_bytes(client))
-        together = seconds_of(db, job, 2, options.passes)
-        wires.append((counts[2] - counts[1] - 2 * (counts[1] - counts[0])) / 2 / (options.passes - 1) / 1e6)
+        together = seconds_of(db, job, options.jobs, options.passes)
+        steps_more = options.jobs * (options.passes - 1)
+        wires.append((counts[2] - counts[1] - options.jobs * (counts[1] - counts[0])) / steps_more / 1e6)
         ratios.append(alone / together)
-        steps.append(alone / 2 / options.passes)
+        steps.append(alone / options.jobs / options.passes)
     print(f"a step alone: {_told(steps)} s, of which COMP {options.seconds} s")
     print(f"one after the other / together: {_told(ratios)}")
     must = 2 * job.megabytes * (options.machines - 1)
@@ -210,6 +218,7 @@ def _run(command: str) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.sharded_live")
     parser.add_argument("--machines", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--megabits", type=int, default=200, help="a second, of each machine's link")
     parser.add_argument("--megabytes", type=float, default=4.0, help="of the parameters")
     parser.add_argument("--seconds", type=float, default=0.3, help="of COMP in a step, on each machine")

@@ -12,6 +12,7 @@ from relaqs.training.algorithms.lasso import Lasso
 from relaqs.training.algorithms.linear_regression import LinearRegression
 from relaqs.training.algorithms.linear_svm import LinearSVM
 from relaqs.training.algorithms.logistic_regression import LogisticRegression
+from relaqs.training.algorithms.matrix_factorisation import MatrixFactorisation
 from relaqs.training.algorithms.mini_batch_k_means import MiniBatchKMeans
 from relaqs.training.algorithms.mini_batch_linear import MiniBatchLinear
 from relaqs.training.algorithms.mini_batch_perceptron import MiniBatchPerceptron
@@ -32,7 +33,13 @@ from relaqs.training.protocol import Fold, Iteration, SizedPieces, TellsClasses,
 from relaqs.training.registry import ALGORITHMS, make_training_job
 from relaqs.training.rows import Rows, Sums
 from relaqs.training.run import TrainingRun, TrainingStep
-from relaqs.training.sharded.protocol import ShardCourse, ShardedDescent, ShardedTraining, WholeParameters
+from relaqs.training.sharded.protocol import (
+    ShardCourse,
+    ShardedDescent,
+    ShardedTraining,
+    SharesSums,
+    WholeParameters,
+)
 
 __all__ = [
     "ALGORITHMS",
@@ -47,6 +54,7 @@ __all__ = [
     "LinearRegression",
     "LinearSVM",
     "LogisticRegression",
+    "MatrixFactorisation",
     "MiniBatchKMeans",
     "MiniBatchLinear",
     "MiniBatchPerceptron",
@@ -63,6 +71,7 @@ __all__ = [
     "ShardCourse",
     "ShardedDescent",
     "ShardedTraining",
+    "SharesSums",
     "SizedPieces",
     "SoftmaxRegression",
     "Sums",

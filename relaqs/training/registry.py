@@ -33,6 +33,7 @@ ALGORITHMS: Plugins[Callable[..., TrainingJob | MiniBatchTraining]] = Plugins(
         "online_topics": "relaqs.training.algorithms.online_topics:OnlineTopics",
         "softmax_regression": "relaqs.training.algorithms.softmax_regression:SoftmaxRegression",
         "lasso": "relaqs.training.algorithms.lasso:Lasso",
+        "matrix_factorisation": "relaqs.training.algorithms.matrix_factorisation:MatrixFactorisation",
         "torch_module": "relaqs.training.elastic.torch_module:TorchModule",
         "mini_batch_linear": "relaqs.training.algorithms.mini_batch_linear:MiniBatchLinear",
         "topic_model": "relaqs.training.algorithms.topic_model:TopicModel",

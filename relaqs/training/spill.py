@@ -92,8 +92,7 @@ class Spill:
     def _write(
         self, job: str, data: str, partition: int, rows: Rows, folder: Path, limit: int | None
     ) -> bool:
-        disk = shutil.disk_usage(folder)
-        room = self.byte_count + disk.free - min(int(FREE_SHARE * disk.total), MOST_FREE_BYTES)
+        room = self.byte_count + free_bytes(folder)
         block = SpilledBlock(rows)
         if self._blocks.put(data, partition, block, room if limit is None else min(room, limit)):
             block.write(self._file_of(data, folder), rows)
@@ -122,6 +121,12 @@ class Spill:
             self._given_up.add(job)
         if is_first:
             logger.warning("the training run %s reads its rows again in each pass: %s", job, reason)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes may be written to a folder, so that enough of its disk is left free."""
+    disk = shutil.disk_usage(folder)
+    return disk.free - min(int(FREE_SHARE * disk.total), MOST_FREE_BYTES)
 
 
 def limit_bytes() -> int | None:

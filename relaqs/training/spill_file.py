@@ -31,10 +31,14 @@ class Extent:
 
 
 class SpillFile:
-    """Any number of batches. Several threads may write and read them. Raises OSError if there is no room."""
+    """Any number of batches. Several threads may write and read them. Raises OSError if there is no room.
 
-    def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder, prefix="relaqs-rows-")  # noqa: SIM115 - until it goes
+    content: a word for those who look at the files that a process has open.
+    """
+
+    def __init__(self, folder: Path, content: str = "rows") -> None:
+        prefix = f"relaqs-{content}-"
+        self._file = tempfile.TemporaryFile(dir=folder, prefix=prefix)  # noqa: SIM115 - until it goes
         self._writing = threading.Lock()
         self._end = 0
 

@@ -13,8 +13,8 @@ from relaqs.arguments import ArgumentError
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.arguments import check_count, check_not_negative, require
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Iteration
 from relaqs.training.rows import Rows, Sums
+from relaqs.training.sharded.protocol import ShardCourse, ShardState, WholeParameters
 
 if TYPE_CHECKING:
     import sklearn.cluster
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class KMeans:
     """Clusters of rows around centres. The loss is the mean squared distance to the nearest centre.
 
-    A cluster that loses all its rows keeps its centre. (scikit-learn moves it to the farthest row.)
+    A cluster that loses all its rows keeps its centre. (scikit-learn moves it to the farthest row.) The
+    centres can lie in shards on the workers of a cluster: `db.train(job, parameters="sharded")`.
 
     Args:
         sql: the SELECT of the rows. Every column is a feature.
@@ -56,20 +57,18 @@ class KMeans:
         check_count("seed", self.seed, least=0)
         check_not_negative("tolerance", self.tolerance)
 
-    def begin(self, profile: Profile) -> Iteration:
+    def begin(self, profile: Profile) -> WholeParameters:
+        return WholeParameters(self.descent(profile))
+
+    def descent(self, profile: Profile) -> LloydDescent:
+        """Return how the centres begin, move and are judged, in shards or not."""
         centres = first_centres(profile, self.clusters, self.seed)
-        least = self.tolerance * float(profile.variance.mean())
-
-        def update(model: FloatArray, sums: Sums) -> tuple[float, FloatArray, bool]:
-            totals, counts, inertia = sums
-            moved = np.where(counts[:, None] > 0, totals / np.maximum(counts, 1)[:, None], model)
-            is_final = bool(((moved - model) ** 2).sum() <= least)
-            return float(inertia) / profile.row_count, moved, is_final
-
-        return Iteration(centres, update)
+        return LloydDescent(centres, profile.row_count, self.tolerance * float(profile.variance.mean()))
 
     def partial(self, model: FloatArray, rows: Rows) -> Sums:
-        return cluster_sums(model, rows)
+        """Return the clusters' sums of rows with their counts as the last column, and the distances."""
+        totals, counts, inertia = cluster_sums(model, rows)
+        return np.column_stack([totals, counts]), inertia
 
     def estimator(self, profile: Profile, model: FloatArray) -> sklearn.cluster.KMeans:
         """Return the fitted estimator, without what it does not know: `labels_`, `inertia_`, `n_iter_`."""
@@ -79,6 +78,55 @@ class KMeans:
         estimator.fit(model)  # each centre is its own cluster: this sets up what `predict` needs
         del estimator.labels_, estimator.inertia_, estimator.n_iter_
         return fitted(estimator, profile.names, cluster_centers_=model)
+
+
+@dataclass(frozen=True, slots=True)
+class LloydDescent:
+    """Centres that move to the means of their rows. Source: Lloyd, Least Squares Quantization in PCM, 1982.
+
+    The parameters have a row for each cluster: its centre, and how far it moved there from the one before,
+    squared. So whoever has all of them knows whether they stand still.
+
+    Attributes:
+        start: the first centres, shape (clusters, features).
+        row_count: of the training rows.
+        least_move: the centres' moves, squared and summed, from which on they stand still.
+    """
+
+    start: FloatArray
+    row_count: int
+    least_move: float
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        clusters, features = self.start.shape
+        return clusters, features + 1
+
+    def first(self, rows: slice) -> ShardState:
+        centres = self.start[rows]
+        return (np.column_stack([centres, np.full(len(centres), np.inf)]),)
+
+    def model(self, values: FloatArray) -> FloatArray:
+        return np.ascontiguousarray(values[:, :-1])
+
+    def penalty(self, values: FloatArray) -> float:
+        """Return how far all centres moved, squared."""
+        return float(values[:, -1].sum())
+
+    def update(
+        self, state: ShardState, gradient: FloatArray, pace: tuple[float, ...], rows: slice
+    ) -> ShardState:
+        centres = state[0][:, :-1]
+        totals, counts = gradient[:, :-1], gradient[:, -1:]
+        moved = np.where(counts > 0, totals / np.maximum(counts, 1.0), centres)
+        return (np.column_stack([moved, ((moved - centres) ** 2).sum(axis=1)]),)
+
+    def begin(self) -> ShardCourse:
+        return ShardCourse(0, ())
+
+    def judge(self, course: ShardCourse, totals: Sums, penalty: float) -> ShardCourse:
+        loss = float(totals[0]) / self.row_count
+        return ShardCourse(course.step + 1, (), loss, penalty <= self.least_move)
 
 
 def first_centres(profile: Profile, clusters: int, seed: int) -> FloatArray:

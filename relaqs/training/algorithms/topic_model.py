@@ -1,4 +1,4 @@
-"""Latent Dirichlet allocation by variational Bayes: expectation on workers, maximisation on the driver."""
+"""Latent Dirichlet allocation by variational Bayes: expectation over rows, maximisation word by word."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from scipy.special import gammaln, psi
 from relaqs.training.algorithms.estimators import fitted
 from relaqs.training.arguments import check_count, check_not_negative, check_positive, require
 from relaqs.training.profile import Profile
-from relaqs.training.protocol import Iteration
 from relaqs.training.rows import Rows, Sums
+from relaqs.training.sharded.protocol import ShardCourse, ShardState, WholeParameters
 
 if TYPE_CHECKING:
     import sklearn.decomposition
@@ -29,7 +29,8 @@ class TopicModel:
     """Topics of documents. A row is a document; a column is a word and says how often it occurs there.
 
     The loss is the negative variational bound per word. It is the logarithm of scikit-learn's perplexity.
-    Source: Hoffman, Blei, Bach 2010, Online learning for LDA, batch form.
+    Source: Hoffman, Blei, Bach 2010, Online learning for LDA, batch form. The topics can lie in shards on the
+    workers of a cluster, cut by words: `db.train(job, parameters="sharded")`.
 
     Args:
         sql: the SELECT of the documents.
@@ -69,27 +70,20 @@ class TopicModel:
             if getattr(self, name) is not None:
                 check_positive(name, getattr(self, name))
 
-    def begin(self, profile: Profile) -> Iteration:
-        start = first_topics(profile, self.topics, self.seed)
-        words = float(profile.mean.sum()) * profile.row_count
-        prior = self._prior(self.topic_prior)
-        before = np.inf
+    def begin(self, profile: Profile) -> WholeParameters:
+        return WholeParameters(self.descent(profile))
 
-        def update(topics: FloatArray, sums: Sums) -> tuple[float, FloatArray, bool]:
-            nonlocal before
-            bound, statistics = sums
-            loss = -(float(bound) + _dirichlet_bound(prior, topics)) / words
-            is_final = before - loss <= self.tolerance * abs(loss)
-            before = loss
-            following = prior + np.exp(expected_logs(topics)) * statistics
-            return loss, following, is_final
-
-        return Iteration(start, update)
+    def descent(self, profile: Profile) -> TopicDescent:
+        """Return how the topics begin, change and are judged, in shards or not."""
+        word_count = float(profile.mean.sum()) * profile.row_count
+        check_words(profile)
+        shape = len(profile.names), self.topics
+        return TopicDescent(shape, self.seed, self._prior(self.topic_prior), word_count, self.tolerance)
 
     def partial(self, model: FloatArray, rows: Rows) -> Sums:
-        """Return the documents' part of the bound, and the expected counts by topic, but for a factor."""
+        """Return the expected counts of words by topic, shape (words, topics), and the documents' bound."""
         bound, counts = document_sums(rows.features, model, self._prior(self.document_prior))
-        return np.asarray(bound), counts
+        return np.ascontiguousarray((np.exp(expected_logs(model)) * counts).T), np.asarray(bound)
 
     def estimator(
         self, profile: Profile, model: FloatArray
@@ -109,11 +103,64 @@ class TopicModel:
         return 1 / self.topics if prior is None else prior
 
 
+@dataclass(frozen=True, slots=True)
+class TopicDescent:
+    """Topics that follow the expected counts of their words. The parameters have a row for each word.
+
+    Attributes:
+        shape: how many words and topics there are.
+        seed: of the first topics.
+        prior: of the Dirichlet distribution of words in a topic.
+        word_count: of all documents.
+        tolerance: the relative change of the loss under which the topics have converged.
+    """
+
+    shape: tuple[int, int]
+    seed: int
+    prior: float
+    word_count: float
+    tolerance: float
+
+    def first(self, rows: slice) -> ShardState:
+        words, topics = self.shape
+        return (np.ascontiguousarray(drawn_topics(topics, words, self.seed).T[rows]),)
+
+    def model(self, values: FloatArray) -> FloatArray:
+        """Return the weights of words in topics, shape (topics, words)."""
+        return np.ascontiguousarray(values.T)
+
+    def penalty(self, values: FloatArray) -> float:
+        return -_dirichlet_bound(self.prior, self.model(values)) / self.word_count
+
+    def update(
+        self, state: ShardState, gradient: FloatArray, pace: tuple[float, ...], rows: slice
+    ) -> ShardState:
+        return (self.prior + gradient,)
+
+    def begin(self) -> ShardCourse:
+        return ShardCourse(0, ())
+
+    def judge(self, course: ShardCourse, totals: Sums, penalty: float) -> ShardCourse:
+        loss = penalty - float(totals[0]) / self.word_count
+        is_final = course.loss - loss <= self.tolerance * abs(loss)
+        return ShardCourse(course.step + 1, (), loss, is_final)
+
+
 def first_topics(profile: Profile, topics: int, seed: int) -> FloatArray:
-    """Return the topics before training, drawn as scikit-learn draws them. Raises DataError for no words."""
+    """Return the topics before training, shape (topics, words). Raises DataError for no words."""
+    check_words(profile)
+    return drawn_topics(topics, len(profile.names), seed)
+
+
+def check_words(profile: Profile) -> None:
+    """Raise DataError where the documents hold no words."""
     if not profile.mean.sum() > 0:
         raise DataError("the documents hold no words; a topic model's columns are counts of words")
-    return np.random.RandomState(seed).gamma(100.0, 0.01, (topics, len(profile.names)))
+
+
+def drawn_topics(topics: int, words: int, seed: int) -> FloatArray:
+    """Return topics drawn as scikit-learn draws them, shape (topics, words)."""
+    return np.random.RandomState(seed).gamma(100.0, 0.01, (topics, words))
 
 
 def document_sums(counts: FloatArray, topics: FloatArray, prior: float) -> tuple[float, FloatArray]:

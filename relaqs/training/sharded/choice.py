@@ -27,8 +27,8 @@ def check_parameters(word: str, job: object, executor: object, goals: TrainingGo
         return
     if not can_shard(job):
         raise ArgumentError(
-            f'parameters is "sharded", but {type(job).__name__} cannot cut its parameters; train '
-            "SoftmaxRegression or Lasso, or leave it out"
+            f'parameters is "sharded", but {type(job).__name__} cannot cut its parameters; train KMeans, '
+            "Lasso, MatrixFactorisation, SoftmaxRegression or TopicModel, or leave it out"
         )
     if not isinstance(executor, HostsPeers):
         raise ArgumentError(

@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND, Haste, Letter, PeerForgotError, Peers
+from relaqs.training.sharded.kept_states import KeptState, KeptStates
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState
 from relaqs.training.sharded.shards import Shard, ShardMap
+from relaqs.training.spill_file import TornError
 
 AHEAD_SECONDS = 30.0  # for which a version that is fetched ahead may not be there yet
 DEMAND_SECONDS = 5.0  # for one that a task needs: all that it follows from was sent before
@@ -48,7 +51,7 @@ class _HeldRun:
     shard: Shard | None
     used_seconds: float = field(default_factory=time.monotonic)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    pulls: dict[int, asyncio.Task[FloatArray]] = field(default_factory=dict)
+    pulls: dict[int, asyncio.Task[KeptState]] = field(default_factory=dict)
     is_over: bool = False
 
 
@@ -62,6 +65,7 @@ class ShardHolder:
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
         self._runs: dict[str, _HeldRun] = {}
+        self.kept = KeptStates()
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -95,14 +99,22 @@ class ShardHolder:
             await asyncio.wait([found], timeout=DEMAND_SECONDS)
             if not found.done() or found.exception() is not None:
                 found = self._fetch_ahead(run, version, DEMAND_SECONDS)
-        return PulledParameters(run.descent, await asyncio.shield(found))
+        kept = await asyncio.shield(found)
+        try:
+            (values,) = await asyncio.to_thread(kept.arrays)
+        except TornError as error:
+            raise PeerForgotError(
+                self._peers.address, f"its copy of the parameters is damaged: {error}"
+            ) from error
+        return PulledParameters(run.descent, values)
 
     async def push(
         self, cut: ShardMap, version: int, sender: int, sums: FloatArray, pace: tuple[float, ...]
     ) -> None:
-        """Send each owner its part of the sums, in the shape of the parameters."""
+        """Send each owner its part of the sums, and the rows below those of the parameters."""
         said = (cut.job, cut.generation, version, sender, pace)
-        letters = [Letter("push", said, (sums[cut.rows_of(i)],)) for i in range(len(cut.owners))]
+        parts = (cut.part_of(sums, shard) for shard in range(len(cut.owners)))
+        letters = [Letter("push", said, (part,)) for part in parts]
         await self._ask_owners(cut, letters, "push", 0.0)
         run = await self._run_of(cut)
         if version + 1 not in run.pulls:
@@ -150,14 +162,18 @@ class ShardHolder:
 
     async def _opened(self, letter: Letter) -> Letter:
         cut, descent, shard, version = letter.said
+        rows = cut.rows_of(shard)
+
+        def made() -> Shard:
+            state = tuple(letter.arrays or descent.first(rows))
+            return Shard(descent, rows, version, state, cut.senders, self._keep_of(cut))
+
+        held = await asyncio.to_thread(made)
         there = self._runs.get(cut.job)
         if there is not None and there.cut.generation > cut.generation:
             return _gone("it has a later generation of the run")
-        rows = cut.rows_of(shard)
-        state = letter.arrays or await asyncio.to_thread(descent.first, rows)
         if there is not None:
             _end(there)
-        held = Shard(descent, rows, version, tuple(state), cut.senders)
         self._runs[cut.job] = _HeldRun(cut, descent, held)
         return Letter("opened")
 
@@ -178,7 +194,11 @@ class ShardHolder:
                 await run.changed.wait_for(lambda: run.is_over or shard.version >= version)
         except TimeoutError:
             return _gone(f"it has version {shard.version} of the parameters and not {version}")
-        if (state := shard.state(version)) is None or run.is_over:
+        try:
+            state = await asyncio.to_thread(shard.state, version)
+        except TornError as error:
+            return await self._damaged(job, generation, error)
+        if state is None or run.is_over:
             return _gone(f"version {version} of the parameters is over")
         return Letter("version", None, state[:1] if of_values else state)
 
@@ -188,9 +208,12 @@ class ShardHolder:
         run = self._held(job, generation)
         if run is None or run.shard is None:
             return _gone("it has nothing of the run")
-        async with run.changed:  # one update at a time
-            is_taken = await asyncio.to_thread(run.shard.push, sender, version, part, pace)
-            run.changed.notify_all()
+        try:
+            async with run.changed:  # one update at a time
+                is_taken = await asyncio.to_thread(run.shard.push, sender, version, part, pace)
+                run.changed.notify_all()
+        except TornError as error:
+            return await self._damaged(job, generation, error)
         return Letter("pushed") if is_taken else _gone(f"it has missed version {version} of the parameters")
 
     async def _forget(self, job: str, generation: int) -> None:
@@ -199,6 +222,14 @@ class ShardHolder:
             _end(run)
             async with run.changed:
                 run.changed.notify_all()
+
+    async def _damaged(self, job: str, generation: int, error: TornError) -> Letter:
+        """Forget a run of which a file is damaged: its driver opens it again from what is kept."""
+        await self._forget(job, generation)
+        return _gone(f"its shard is damaged: {error}")
+
+    def _keep_of(self, cut: ShardMap) -> Callable[[ShardState], KeptState]:
+        return partial(self.kept.keep, budget_bytes=cut.budget_bytes)
 
     def _held(self, job: str, generation: int) -> _HeldRun | None:
         run = self._runs.get(job)
@@ -221,7 +252,7 @@ class ShardHolder:
             run = self._runs[cut.job] = _HeldRun(cut, answer.said, None)
         return run
 
-    def _fetch_ahead(self, run: _HeldRun, version: int, wait_seconds: float) -> asyncio.Task[FloatArray]:
+    def _fetch_ahead(self, run: _HeldRun, version: int, wait_seconds: float) -> asyncio.Task[KeptState]:
         """Begin to fetch a version, and let go those before it."""
         for other in [each for each in run.pulls if each < version]:
             run.pulls.pop(other)
@@ -230,12 +261,12 @@ class ShardHolder:
         run.pulls[version] = task
         return task
 
-    async def _fetched(self, cut: ShardMap, version: int, wait_seconds: float) -> FloatArray:
+    async def _fetched(self, cut: ShardMap, version: int, wait_seconds: float) -> KeptState:
         letter = Letter("values", (cut.job, cut.generation, version, wait_seconds))
         answers = await self._ask_owners(cut, [letter] * len(cut.owners), "pull", wait_seconds)
         values = np.concatenate([answer.arrays[0] for answer in answers])
         values.setflags(write=False)
-        return values
+        return await asyncio.to_thread(self._keep_of(cut), (values,))
 
     async def _ask_owners(
         self, cut: ShardMap, letters: Sequence[Letter], haste: Haste, wait_seconds: float

@@ -1,8 +1,8 @@
 """What an algorithm must have so that its parameters can be cut into shards.
 
 The parameters are one array, which is cut by whole rows. An owner knows its own rows of it alone. So the next
-parameters must follow element by element from the last ones, the sums, and a few numbers that all owners are
-told: the pace. Then no cut changes a bit of them.
+parameters must follow row by row from the last ones, the sums, and what all owners are told: the pace, and
+the rows of `SharesSums`. Then no cut changes a bit of them.
 """
 
 from __future__ import annotations
@@ -58,16 +58,19 @@ class ShardedDescent(Protocol):
         ...
 
     def penalty(self, values: FloatArray) -> float:
-        """Return what the loss has beside the sums over rows. values: all parameters."""
+        """Return what is judged beside the sums over rows, such as a ridge. values: all parameters."""
         ...
 
     def update(
         self, state: ShardState, gradient: FloatArray, pace: tuple[float, ...], rows: slice
     ) -> ShardState:
-        """Return the next state of some rows, element by element.
+        """Return the next state of some rows, row by row, with no product of matrices.
+
+        Such a product may add in another order where the parameters are cut in another way.
 
         Args:
-            gradient: the first of the sums over all training rows, for these rows of the parameters.
+            gradient: the first of the sums over all training rows, for these rows of the parameters. Where a
+                descent `SharesSums`, the shared rows are below them.
             pace: as the course says it.
             rows: which rows of the parameters.
         """
@@ -86,11 +89,27 @@ class ShardedDescent(Protocol):
 
 
 @runtime_checkable
+class SharesSums(Protocol):
+    """What a `ShardedDescent` adds whose update needs more sums than those for the rows of one owner.
+
+    >>> class Moments:
+    ...     shared_rows = 2
+    >>> isinstance(Moments(), SharesSums)
+    True
+    """
+
+    @property
+    def shared_rows(self) -> int:
+        """How many rows of the first of the sums every owner is sent. They are below the parameters' own."""
+        ...
+
+
+@runtime_checkable
 class ShardedTraining(Protocol):
     """What a `TrainingJob` adds so that its parameters can lie in shards.
 
-    The first array that its `partial` returns is added to the parameters' gradient and has their shape. Its
-    `begin` returns `WholeParameters(self.descent(profile))`.
+    The first array that its `partial` returns is added to the parameters' gradient and has their shape, but
+    for the rows of `SharesSums`. Its `begin` returns `WholeParameters(self.descent(profile))`.
     """
 
     def descent(self, profile: Profile) -> ShardedDescent:
@@ -98,15 +117,18 @@ class ShardedTraining(Protocol):
         ...
 
 
-def split_sums(sums: Sums, shape: tuple[int, int]) -> tuple[FloatArray, Sums]:
-    """Return what is added to the gradient, and the other sums. shape: of the parameters.
+def split_sums(sums: Sums, descent: ShardedDescent) -> tuple[FloatArray, Sums]:
+    """Return what is added to the gradient, and the other sums.
 
-    Raises DataError where the shapes differ.
+    Raises DataError where the gradient has another shape than the parameters and what is shared.
     """
-    if sums[0].shape != shape:
+    rows, columns = descent.shape
+    shared_rows = descent.shared_rows if isinstance(descent, SharesSums) else 0
+    if sums[0].shape != (rows + shared_rows, columns):
+        shared = f" and {shared_rows} rows that are shared" if shared_rows else ""
         raise DataError(
             f"the first of the arrays that partial() returns has the shape {sums[0].shape}, the parameters "
-            f"have {shape}; they must be the same"
+            f"have {descent.shape}{shared}; they must be the same"
         )
     return sums[0], sums[1:]
 
@@ -134,7 +156,7 @@ class WholeParameters:
         return self.descent.model(self.state[0])
 
     def fold(self, sums: Sums) -> Fold:
-        gradient, totals = split_sums(sums, self.descent.shape)
+        gradient, totals = split_sums(sums, self.descent)
         evaluated, values, course = self.model, self.state[0], self.course
         self.course = self.descent.judge(course, totals, self.descent.penalty(values))
         self.state = self.descent.update(self.state, gradient, course.pace, self._rows)

@@ -199,7 +199,9 @@ class ShardJob(LossJob):
         senders = -(-pieces // self._per_sender)
         self._generation += 1
         idle_seconds = max(IDLE_SECONDS, IDLE_PASSES * self._step_seconds) * (1 + self._tries)
-        cut = ShardMap(self.id, self._generation, workers, rows, columns, senders, idle_seconds)
+        cut = ShardMap(
+            self.id, self._generation, workers, rows, columns, senders, idle_seconds, self._budget_bytes
+        )
         self._cut_of_parameters = cut
         self._where = f"in shards on {len(workers)} workers"
         version = self._kept.course.step

@@ -1,17 +1,18 @@
 """The shards of a run: which worker owns which rows of the parameters, and what an owner does with them.
 
 Pure: nothing here sends, waits or reads a clock. The sums of a step may come in any order and more than once.
-They are added in one order, the tree of `relaqs.training.passes`, once all are there. So the order changes no
-bit.
+They are added in one order, the tree of `relaqs.training.passes`. So the order changes no bit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
-from relaqs.training.passes import in_pairs
+from relaqs.training.sharded.kept_states import InMemory, KeptState
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState
 
 VERSIONS_KEPT = 2  # the newest, and the one before: a task whose worker died asks for that again
@@ -28,6 +29,7 @@ class ShardMap:
         rows, columns: the shape of the parameters.
         senders: how many tasks a step has. Each sends every owner its part of the sums.
         idle_seconds: after which a worker that was asked for nothing forgets the run: its driver has died.
+        budget_bytes: what a worker may keep of rows and parameters in memory.
 
     >>> cut = ShardMap("a", 0, ("x", "y"), rows=5, columns=3, senders=4)
     >>> cut.rows_of(0), cut.rows_of(1), cut.byte_count
@@ -41,11 +43,17 @@ class ShardMap:
     columns: int
     senders: int
     idle_seconds: float = 60.0
+    budget_bytes: int = 1 << 62
 
     def rows_of(self, shard: int) -> slice:
         """Return the rows of one owner. Two owners differ by one row at most."""
         count = len(self.owners)
         return slice(self.rows * shard // count, self.rows * (shard + 1) // count)
+
+    def part_of(self, sums: FloatArray, shard: int) -> FloatArray:
+        """Return what one owner needs of some sums: its own rows, and those that are shared below them."""
+        own = sums[self.rows_of(shard)]
+        return own if len(sums) == self.rows else np.concatenate([own, sums[self.rows :]])
 
     @property
     def byte_count(self) -> int:
@@ -70,44 +78,94 @@ class Shard:
     """
 
     def __init__(
-        self, descent: ShardedDescent, rows: slice, version: int, state: ShardState, senders: int
+        self,
+        descent: ShardedDescent,
+        rows: slice,
+        version: int,
+        state: ShardState,
+        senders: int,
+        keep: Callable[[ShardState], KeptState] = InMemory,
     ) -> None:
         self.version = version
         self._descent = descent
         self._rows = rows
-        self._senders = senders
-        self._states = {version: state}
-        self._pushed: dict[int, FloatArray] = {}  # of the newest version, by sender
+        self._keep = keep
+        self._states = {version: keep(state)}
+        self._sums = PushedSums(senders, keep)  # of the newest version
 
     def state(self, version: int) -> ShardState | None:
-        """Return a version, None where it is not there yet or no more."""
-        return self._states.get(version)
+        """Return a version, None where it is not there yet or no more. Raises TornError."""
+        kept = self._states.get(version)
+        return None if kept is None else kept.arrays()
 
     def values(self, version: int) -> FloatArray | None:
         """Return what COMP is given of a version, None as `state`."""
-        state = self._states.get(version)
+        state = self.state(version)
         return None if state is None else state[0]
 
     def push(self, sender: int, version: int, part: FloatArray, pace: tuple[float, ...]) -> bool:
         """Take one sender's part of the sums of a version in, and make the next version after the last one.
 
         Return False where that version is not there yet: then this owner has missed a step. What comes twice,
-        or for a version that is over, changes nothing.
+        or for a version that is over, changes nothing. Raises TornError.
         """
         if version > self.version:
             return False
         if version < self.version:
             return True
-        self._pushed.setdefault(sender, part)
-        if len(self._pushed) == self._senders:
-            parts = [self._pushed[sender] for sender in range(self._senders)]
-            self._pushed = {}
-            state = self._descent.update(self._states[version], in_pairs(parts, _sum), pace, self._rows)
-            self._states[version + 1] = state
+        self._sums.add(sender, part)
+        if self._sums.is_whole:
+            state = self._descent.update(self._states[version].arrays(), self._sums.total(), pace, self._rows)
+            self._sums.clear()
+            self._states[version + 1] = self._keep(state)
             self._states.pop(version + 1 - VERSIONS_KEPT, None)
             self.version = version + 1
         return True
 
 
-def _sum(one: FloatArray, other: FloatArray) -> FloatArray:
-    return one + other
+class PushedSums:
+    """The sums of a step at one owner, added as they come, and in one order whatever comes first.
+
+    It is the tree of `relaqs.training.passes.in_pairs` over the senders. Neighbours are added once both are
+    there. So few wait, where they come about in their order.
+
+    >>> sums = PushedSums(3, InMemory)
+    >>> for sender in (2, 0, 0, 1):
+    ...     sums.add(sender, np.array([10.0**sender]))
+    >>> sums.is_whole, sums.total().tolist()
+    (True, [111.0])
+    """
+
+    def __init__(self, senders: int, keep: Callable[[ShardState], KeptState]) -> None:
+        self._senders = senders
+        self._keep = keep
+        self._heard: set[int] = set()
+        self._waiting: dict[tuple[int, int], KeptState] = {}  # by first sender and how many senders
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self._heard) == self._senders
+
+    def add(self, sender: int, part: FloatArray) -> None:
+        """Take a sender's part in, if it was not heard of before."""
+        if sender in self._heard:
+            return
+        self._heard.add(sender)
+        first, count = sender, 1
+        while (other := self._waiting.pop((first ^ count, count), None)) is not None:
+            (there,) = other.arrays()
+            part = there + part if first & count else part + there
+            first, count = first & ~count, 2 * count
+        self._waiting[first, count] = self._keep((part,))
+
+    def total(self) -> FloatArray:
+        """Return the sums of all. A last one without a neighbour was waiting, as `in_pairs` says."""
+        parts = [self._waiting[at].arrays()[0] for at in sorted(self._waiting)]
+        found = parts.pop()
+        while parts:
+            found = parts.pop() + found
+        return found
+
+    def clear(self) -> None:
+        self._heard.clear()
+        self._waiting.clear()

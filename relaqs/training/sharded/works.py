@@ -121,7 +121,7 @@ class IterateWork:
             model = pulled.descent.model(pulled.values)
             work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
             summed = work.run(owner)
-            gradient, totals = split_sums(summed.sums, pulled.descent.shape)
+            gradient, totals = split_sums(summed.sums, pulled.descent)
             penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
             core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
             leave_core()  # PUSH needs none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -16,9 +17,10 @@ import pytest
 from distributed import Client, LocalCluster, Worker
 
 import relaqs.training.sharded.shard_job
+import relaqs.training.start
 from relaqs import ArgumentError, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
-from relaqs.training import Lasso, SoftmaxRegression, TrainingRun
+from relaqs.training import KMeans, Lasso, MatrixFactorisation, SoftmaxRegression, TopicModel, TrainingRun
 from relaqs.training.sharded.holder import ShardHolder
 from relaqs.training.sharded.worth import ShardWorth
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
@@ -28,6 +30,12 @@ FEATURES, CLASSES = 63, 300  # a model of 154 KB, whose rows two workers share e
 DIGITS = SoftmaxRegression("SELECT * FROM digits", "y", strength=0.01)
 WIDE = SoftmaxRegression("SELECT * FROM wide", "y", strength=0.01)
 DIABETES = Lasso("SELECT * FROM diabetes", "y", alpha=0.1)
+PIXELS = "SELECT * EXCLUDE (y) FROM digits"
+OTHERS = (
+    MatrixFactorisation(PIXELS, components=6, tolerance=0),
+    KMeans(PIXELS, clusters=30, tolerance=0),
+    TopicModel(PIXELS, topics=4, tolerance=0),
+)
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +77,13 @@ def runs_of(dask_worker: Worker) -> tuple[str, ...]:
     assert isinstance(agent, PeerAgent)
     services = [each for each in agent.services if isinstance(each, ShardHolder)]
     return services[0].runs if services else ()
+
+
+def kept_of(dask_worker: Worker) -> tuple[int, int]:
+    """Return the bytes that a worker keeps of parameters, in memory and in files."""
+    agent: Any = dask_worker.plugins.get(PeerAgent.name)
+    services = [each for each in agent.services if isinstance(each, ShardHolder)]
+    return services[0].kept.memory_bytes, services[0].kept.disk_bytes
 
 
 def sent_of(dask_worker: Worker) -> tuple[int, int]:
@@ -147,6 +162,28 @@ def test_a_worker_that_dies_loses_nothing(
 
 
 @pytest.mark.slow
+def test_runs_of_other_algorithms_lose_nothing_either(client: Client, warehouse: Path) -> None:
+    passes = 12
+    with connect(warehouse, threads=2) as db:
+        oracles = [db.train(job, max_steps=passes) for job in OTHERS]
+        expected = [model_of(oracle.result()) for oracle in oracles]
+    with connect(warehouse, cluster=client) as db:
+        runs = [db.train(job, parameters="sharded", max_steps=passes) for job in OTHERS]
+        for run in runs:
+            after_passes(run, 3)
+        os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+        models = [model_of(run.result(timeout=2 * LONG_SECONDS)) for run in runs]
+        assert [run.losses for run in runs] == [oracle.losses for oracle in oracles]
+        assert all(np.array_equal(one, other) for one, other in zip(models, expected, strict=True))
+        client.wait_for_workers(2, timeout=LONG_SECONDS)
+        assert_nothing_is_left(client)
+
+
+def model_of(estimator: Any) -> Any:
+    return getattr(estimator, "components_", getattr(estimator, "cluster_centers_", None))
+
+
+@pytest.mark.slow
 def test_with_one_worker_left_it_goes_on_in_client_mode(
     tmp_path: Path, warehouse: Path, whole: tuple[tuple[float, ...], Any]
 ) -> None:
@@ -185,6 +222,26 @@ def test_a_run_that_workers_forgot_goes_on_from_what_is_kept(
         model = run.result(timeout=2 * LONG_SECONDS)
         assert run.losses == whole[0]
         assert np.array_equal(model.coef_, whole[1])
+
+
+@pytest.mark.slow
+def test_parameters_beyond_the_budget_lie_in_files(
+    client: Client, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(warehouse, threads=2) as db:
+        oracle = db.train(WIDE, max_steps=6)
+        expected = oracle.result().coef_
+    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    with connect(warehouse, cluster=client) as db:
+        run = db.train(WIDE, parameters="sharded", max_steps=6)
+        after_passes(run, 3)
+        assert all(on_disk > 0 for _, on_disk in client.run(kept_of).values())
+        model = run.result(timeout=2 * LONG_SECONDS)
+        assert run.losses == oracle.losses
+        assert np.array_equal(model.coef_, expected)
+        assert_nothing_is_left(client)
+        client.run(gc.collect)
+        assert set(client.run(kept_of).values()) == {(0, 0)}
 
 
 @pytest.mark.slow

@@ -1,0 +1,262 @@
+"""Runs in shards whose workers, clients, scheduler and disks fail at moments drawn by a seed.
+
+RELAQS_FAULT_REPEATS says how often each kind of fault is drawn. The parameters lie in files. Whatever
+happens, the model has the bits of one process, and nothing is left: no shard, file, task or job.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from distributed import Client, Scheduler, Worker
+
+import relaqs.executors.dask.connection
+import relaqs.training.sharded.holder
+import relaqs.training.start
+from relaqs import Session, connect, shuffle
+from relaqs.executors.dask.peer_agent import PeerAgent
+from relaqs.training import SoftmaxRegression, TrainingRun
+from relaqs.training.sharded.holder import ShardHolder
+from tests.relaqs.executors.clusters import (
+    LONG_SECONDS,
+    address_of,
+    eventually,
+    free_port,
+    running_cluster,
+    scheduler_command,
+    started,
+    workers_command,
+)
+
+REPEATS = int(os.environ.get("RELAQS_FAULT_REPEATS", "1"))
+WORKERS = 3
+PASSES = 30
+LATEST_SECONDS = 2.0  # of a fault, after the run was started: most take about as long
+NOTICED_SECONDS = 1.0  # after which a worker that is stopped counts as hung: else each takes half a minute
+FEATURES, CLASSES = 63, 300
+JOB = SoftmaxRegression("SELECT * FROM wide", "y", strength=0.01)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table whose model is larger than what stays in memory in any case."""
+    folder = tmp_path_factory.mktemp("shard-faults")
+    features = np.random.default_rng(0).standard_normal((CLASSES * 2, FEATURES))
+    columns = {f"x{i}": features[:, i] for i in range(FEATURES)}
+    shuffle(pa.table({**columns, "y": np.arange(CLASSES * 2) % CLASSES}), folder / "wide", partitions=8)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(warehouse: Path) -> tuple[tuple[float, ...], Any]:
+    """The losses and weights of one process."""
+    with connect(warehouse, threads=1) as db:
+        run = db.train(JOB, max_steps=PASSES)
+        return run.losses if run.wait() else (), run.result().coef_
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_cluster(tmp_path_factory.mktemp("shard-faults") / "log", workers=WORKERS) as address:
+        yield address
+
+
+@pytest.fixture
+def client(cluster: str) -> Iterator[Client]:
+    """With all workers there: those that a test has killed are started again."""
+    with Client(cluster, set_as_default=False) as client:
+        client.wait_for_workers(WORKERS, timeout=LONG_SECONDS)
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def no_memory_for_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+
+
+def holder_of(dask_worker: Worker) -> ShardHolder | None:
+    agent = dask_worker.plugins.get(PeerAgent.name)
+    services = agent.services if isinstance(agent, PeerAgent) else ()
+    return next((each for each in services if isinstance(each, ShardHolder)), None)
+
+
+def left_of(dask_worker: Worker) -> list[str]:
+    """Return what is left of runs on a worker: shards, and files that are open or mapped."""
+    gc.collect()
+    holder = holder_of(dask_worker)
+    found = [] if holder is None else list(holder.runs)
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            if "relaqs-parameters-" in (name := os.readlink(entry)):
+                found.append(name)
+    return found
+
+
+def tasks_of(dask_scheduler: Scheduler) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks]
+
+
+def assert_nothing_is_left(client: Client, db: Session) -> None:
+    client.wait_for_workers(WORKERS, timeout=LONG_SECONDS)
+    eventually(lambda: not any(client.run(left_of).values()))
+    eventually(lambda: not client.run_on_scheduler(tasks_of))
+    eventually(lambda: db.status().jobs == ())
+
+
+def notice_soon(dask_worker: Worker) -> None:
+    relaqs.training.sharded.holder.ANSWER_SECONDS = NOTICED_SECONDS
+    relaqs.training.sharded.holder.DEMAND_SECONDS = NOTICED_SECONDS
+    relaqs.training.sharded.holder.AHEAD_SECONDS = NOTICED_SECONDS
+
+
+def one_worker(client: Client, draws: random.Random) -> tuple[str, int]:
+    """Return the address and the process of a worker that is drawn."""
+    return draws.choice(sorted(client.run(os.getpid).items()))
+
+
+def kill(client: Client, draws: random.Random) -> None:
+    os.kill(one_worker(client, draws)[1], signal.SIGKILL)
+
+
+def stop_for_a_while(client: Client, draws: random.Random) -> None:
+    """Some stops are longer than the time after which others give a worker up."""
+    _, process = one_worker(client, draws)
+    os.kill(process, signal.SIGSTOP)
+    time.sleep(draws.uniform(0.2, 5 * NOTICED_SECONDS))
+    os.kill(process, signal.SIGCONT)
+
+
+def let_files_be_at_most(byte_count: int) -> None:
+    """A disk that is full, to one process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard if byte_count < 0 else byte_count, hard))
+
+
+def fill_disk(client: Client, draws: random.Random) -> None:
+    address, _ = one_worker(client, draws)
+    client.run(let_files_be_at_most, draws.randrange(100_000), workers=[address])
+
+
+def tear_file(client: Client, draws: random.Random) -> None:
+    address, _ = one_worker(client, draws)
+    client.run(tear_one, draws.randrange(60_000), workers=[address])
+
+
+def tear_one(byte_count: int, dask_worker: Worker) -> None:
+    """Cut the files of what a worker has of the parameters, as a disk does that fails."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            if "relaqs-parameters-" in os.readlink(entry):
+                os.truncate(entry, byte_count)
+
+
+FAULTS: dict[str, Callable[[Client, random.Random], None]] = {
+    "worker killed": kill,
+    "worker stopped": stop_for_a_while,
+    "disk full": fill_disk,
+    "file torn": tear_file,
+}
+
+
+def train(db: Session) -> TrainingRun:
+    return db.train(JOB, parameters="sharded", max_steps=PASSES)
+
+
+def assert_is(run: TrainingRun, whole: tuple[tuple[float, ...], Any]) -> None:
+    model = run.result(timeout=2 * LONG_SECONDS)
+    assert run.losses == whole[0]
+    assert np.array_equal(model.coef_, whole[1])
+
+
+@pytest.mark.parametrize("seed", range(REPEATS))
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_changes_no_bit(
+    client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any], fault: str, seed: int
+) -> None:
+    draws = random.Random(f"{fault} {seed}")
+    client.run(notice_soon)
+    with connect(warehouse, cluster=client) as db:
+        run = train(db)
+        run.wait(draws.uniform(0.0, LATEST_SECONDS))
+        FAULTS[fault](client, draws)
+        assert_is(run, whole)
+        client.run(let_files_be_at_most, -1)
+        assert_nothing_is_left(client, db)
+
+
+TRAIN_FOR_EVER = """
+import sys
+import relaqs, relaqs.training.start
+import relaqs.training.sharded.shard_job
+from relaqs.training import SoftmaxRegression
+
+relaqs.training.start.KEPT_SHARE = 0.0
+relaqs.training.sharded.shard_job.IDLE_SECONDS = 1.0
+relaqs.training.sharded.shard_job.IDLE_PASSES = 0.0
+db = relaqs.connect(sys.argv[1], cluster=sys.argv[2])
+print("connected", flush=True)
+db.train(SoftmaxRegression("SELECT * FROM wide", "y", tolerance=1e-300), parameters="sharded").wait()
+"""
+
+
+@pytest.mark.parametrize("seed", range(REPEATS))
+def test_a_client_that_is_killed_disturbs_no_other(
+    cluster: str, client: Client, warehouse: Path, whole: tuple[tuple[float, ...], Any], seed: int
+) -> None:
+    draws = random.Random(f"client killed {seed}")
+    command = [sys.executable, "-c", TRAIN_FOR_EVER, str(warehouse), cluster]
+    with connect(warehouse, cluster=client) as db:
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
+            assert trainer.stdout is not None
+            assert trainer.stdout.readline() == b"connected\n"
+            run = train(db)
+            run.wait(draws.uniform(0.0, LATEST_SECONDS))
+            trainer.kill()
+        assert_is(run, whole)
+        assert_nothing_is_left(client, db)
+
+
+@pytest.mark.parametrize("seed", range(REPEATS))
+def test_a_scheduler_that_is_started_again_loses_nothing(
+    tmp_path: Path,
+    warehouse: Path,
+    whole: tuple[tuple[float, ...], Any],
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # New workers import all of it first, which takes long on a loaded machine.
+    monkeypatch.setattr(relaqs.executors.dask.connection, "ANSWER_SECONDS", LONG_SECONDS)
+    draws = random.Random(f"scheduler killed {seed}")
+    port = free_port()
+    address = address_of(port)
+    with ExitStack() as stack:
+        first = stack.enter_context(started(*scheduler_command(port)))
+        stack.enter_context(started(*workers_command(address, WORKERS)))
+        with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
+            client.wait_for_workers(WORKERS, timeout=LONG_SECONDS)
+        db = stack.enter_context(closing(connect(warehouse, cluster=address)))
+        run = train(db)
+        run.wait(draws.uniform(0.0, LATEST_SECONDS))
+        first.kill()
+        first.wait(LONG_SECONDS)
+        stack.enter_context(started(*scheduler_command(port), log=tmp_path / "scheduler.log"))
+        stack.enter_context(started(*workers_command(address, WORKERS)))
+        assert_is(run, whole)
+        with Client(address, timeout=LONG_SECONDS, set_as_default=False) as client:
+            assert_nothing_is_left(client, db)
