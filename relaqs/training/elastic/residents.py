@@ -23,7 +23,7 @@ class Resident(Protocol):
     def close(self) -> None: ...
 
 
-Settled = TypeVar("Settled", bound=Resident)
+Lodger = TypeVar("Lodger", bound=Resident)
 
 
 class Residents:
@@ -42,7 +42,7 @@ class Residents:
         with self._lock:
             return [gang for gang, _ in self._there]
 
-    def get(self, gang: str, slot: str, kind: type[Settled]) -> Settled | None:
+    def get(self, gang: str, slot: str, kind: type[Lodger]) -> Lodger | None:
         """Return who lives there. None: nobody does."""
         with self._lock:
             if (there := self._there.get((gang, slot))) is None:
@@ -51,7 +51,7 @@ class Residents:
             there.used_seconds = time.monotonic()
             return there
 
-    def settled(self, gang: str, slot: str, kind: type[Settled], make: Callable[[], Settled]) -> Settled:
+    def settled(self, gang: str, slot: str, kind: type[Lodger], make: Callable[[], Lodger]) -> Lodger:
         """Return who lives there, or settle whom `make` gives. Of two who come at once, the first stays."""
         if (there := self.get(gang, slot, kind)) is not None:
             return there
