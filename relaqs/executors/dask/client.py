@@ -198,6 +198,7 @@ class DaskExecutor:
 
     def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
         """Ask that a gang hold these slots and no others. Its driver hears when it does."""
+        self._check_open()
         self._do(self._lease, job_id, slots)
 
     def tell_gang(self, job_id: str, gang: Gang) -> None:
@@ -359,13 +360,13 @@ class DaskExecutor:
             return
         for parcel, future in zip(parcels, futures, strict=True):
             flight.futures[parcel.key] = future
-            self._loop.add_callback(self._deliver, flight, parcel.key, future)
+            self._loop.add_callback(self._deliver, flight, parcel, future)
 
-    async def _deliver(self, flight: JobInFlight, key: TaskKey, future: Future[TaskResult]) -> None:
+    async def _deliver(self, flight: JobInFlight, parcel: Parcel, future: Future[TaskResult]) -> None:
         """Wait for one result, fetch it, let the cluster forget it and hand it over."""
+        key = parcel.key
         try:
-            # Fetches of results that are there together are joined to one message by the client.
-            result: TaskResult = await self._client.gather(future, asynchronous=True)
+            result = await (self._fetched(future) if parcel.place is None else self._fetched_alone(future))
         except (Exception, asyncio.CancelledError) as error:
             if await self._is_lost(error):
                 self._resend(flight, key)
@@ -373,6 +374,25 @@ class DaskExecutor:
             result = TaskResult(key, None, 0.0, explained(self._address, key, error))
         future.release()
         self._hand_over(flight, seen_from_here(result))
+
+    async def _fetched(self, future: Future[TaskResult]) -> TaskResult:
+        """Return a result. Those that are there together come in one message, as fast as the slowest."""
+        result: TaskResult = await self._client.gather(future, asynchronous=True)
+        return result
+
+    async def _fetched_alone(self, future: Future[TaskResult]) -> TaskResult:
+        """Return a result in a message of its own.
+
+        Whoever places tasks waits for their workers together. Where one of them hangs, the results of the
+        others tell it. So they must not wait in one message with a result that lies there.
+        """
+        await future.exception(asynchronous=True)  # it has come to an end
+        if future.status == "finished":
+            assert self._client.scheduler is not None
+            found = await self._client.scheduler.gather(keys=[future.key])
+            if found["status"] == "OK":
+                return found["data"][future.key]  # type: ignore[no-any-return]
+        return await self._fetched(future)  # it says what went wrong, or waits until the task has run again
 
     def _hand_over(self, flight: JobInFlight, result: TaskResult) -> None:
         flight.futures.pop(result.key, None)

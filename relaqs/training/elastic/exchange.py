@@ -14,9 +14,9 @@ import hmac
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from relaqs.training.elastic.link import ExchangeBrokenError, PeerLink
 from relaqs.training.elastic.membership import Membership, RankAddress
@@ -26,6 +26,8 @@ from relaqs.training.rows import Sums
 RETRY_SECONDS = 0.01  # between two attempts to reach a peer that is not there yet
 HELLO_SECONDS = 0.5  # for a connection to say what it belongs to
 RANK_BYTES = 4
+
+Linked = TypeVar("Linked", bound=PeerLink)
 
 
 class Exchange(Protocol):
@@ -75,8 +77,8 @@ class SocketExchange:
 
     def __init__(self, rank: int, size: int, links: dict[int, PeerLink], limit_seconds: float) -> None:
         self.limit_seconds = limit_seconds
+        self.size = size
         self._rank = rank
-        self._size = size
         self._links = links
 
     def send(self, peer: int, value: object) -> None:
@@ -90,7 +92,7 @@ class SocketExchange:
 
     def broadcast(self, value: object, root: int) -> Any:
         place, bit = self._rank ^ root, 1
-        while bit < self._size:
+        while bit < self.size:
             if place < bit:
                 self.send(self._rank ^ bit, value)
             elif place < 2 * bit:
@@ -112,7 +114,7 @@ class SocketExchange:
 
     def _doubled(self, sums: Sums | None) -> Sums | None:
         bit = 1
-        while bit < self._size:
+        while bit < self.size:
             sums = _added(sums, self._links[self._rank ^ bit].swap(sums, self.limit_seconds))
             bit *= 2
         return sums
@@ -139,20 +141,7 @@ def meet(
     """
     over_seconds = time.monotonic() + limit_seconds
     meeting = Meeting(membership.ranks, membership.token, rank, listener, encryption, over_seconds)
-    links: dict[int, PeerLink] = {}
-    try:
-        partners = partners_of(rank, membership.size)
-        for peer in (peer for peer in partners if peer < rank):
-            links[peer] = PeerLink(meeting.call(peer), peer)
-        waiting = {peer for peer in partners if peer > rank}
-        while waiting:
-            connection, peer = meeting.answer(waiting)
-            waiting.remove(peer)
-            links[peer] = PeerLink(connection, peer)
-    except BaseException:
-        for link in links.values():
-            link.free()
-        raise
+    links = meeting.links(partners_of(rank, membership.size), PeerLink)
     return SocketExchange(rank, membership.size, links, limit_seconds)
 
 
@@ -191,7 +180,23 @@ class Meeting:
         self._deadline = deadline
         self._token = token.encode()
 
-    def call(self, peer: int) -> socket.socket:
+    def links(self, peers: Collection[int], kind: type[Linked]) -> dict[int, Linked]:
+        """Return a link to each of some peers. Raises ExchangeBrokenError where one does not come."""
+        found: dict[int, Linked] = {}
+        try:
+            for peer in sorted(peers):
+                if peer < self._rank:
+                    found[peer] = kind(self._call(peer), peer)
+            while waiting := {*peers} - {*found}:
+                connection, peer = self._answer(waiting)
+                found[peer] = kind(connection, peer)
+        except BaseException:
+            for link in found.values():
+                link.free()
+            raise
+        return found
+
+    def _call(self, peer: int) -> socket.socket:
         """Return a connection to a peer that is, or will be, in the same meeting."""
         there = self._ranks[peer]
         while True:
@@ -202,7 +207,7 @@ class Meeting:
                     raise ExchangeBrokenError(peer, f"it did not come ({error})", is_late=True) from error
                 time.sleep(RETRY_SECONDS)
 
-    def answer(self, waiting: set[int]) -> tuple[socket.socket, int]:
+    def _answer(self, waiting: set[int]) -> tuple[socket.socket, int]:
         """Return the next connection of one of the peers that are waited for, and which peer it is."""
         while True:
             peer = min(waiting)

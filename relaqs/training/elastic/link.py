@@ -78,13 +78,16 @@ class PeerLink:
         self._socket.close()
 
     def _move(self, leaving: deque[memoryview], arriving: Arriving | None, limit_seconds: float) -> None:
-        deadline = time.monotonic() + limit_seconds
+        """Move all. limit_seconds: for which nothing may move. A large value may take longer."""
+        over_seconds = time.monotonic() + limit_seconds
         try:
             while leaving or (arriving is not None and not arriving.is_complete):
                 has_sent = bool(leaving) and self._sent(leaving)
                 has_come = arriving is not None and not arriving.is_complete and self._came(arriving)
-                if not has_sent and not has_come:
-                    self._wait(bool(leaving), deadline)
+                if has_sent or has_come:
+                    over_seconds = time.monotonic() + limit_seconds
+                else:
+                    self._wait(bool(leaving), over_seconds)
         except (OSError, ValueError) as error:  # ValueError: of a descriptor that is closed
             reason = "the exchange was closed" if self._is_closed else str(error) or type(error).__name__
             raise ExchangeBrokenError(self._peer, reason, is_late=isinstance(error, TimeoutError)) from error
@@ -110,12 +113,12 @@ class PeerLink:
         arriving.filled(count)
         return True
 
-    def _wait(self, is_sending: bool, deadline: float) -> None:
+    def _wait(self, is_sending: bool, over_seconds: float) -> None:
         events = selectors.EVENT_READ | (selectors.EVENT_WRITE if is_sending else 0)
         if events != self._events:
             self._selector.modify(self._socket, events)
             self._events = events
-        left_seconds = deadline - time.monotonic()
+        left_seconds = over_seconds - time.monotonic()
         if left_seconds <= 0 or not self._selector.select(left_seconds):
             raise TimeoutError("it said nothing in time")
 

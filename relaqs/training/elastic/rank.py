@@ -1,7 +1,7 @@
 """A rank's life: it is prepared on a slot, keeps its state there, and trains with its peers in turns.
 
 A turn is a pinned task on each slot of a gang. The tasks of one turn meet, make steps together, and end at
-the same step. Between turns the state stays in the worker's process, here in `RANKS`.
+the same step. Between turns the state stays in the worker's process, in `RESIDENTS`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_engine.errors import ClusterError
 
+from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
 from relaqs.jobs.wanted_core import is_core_wanted
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
@@ -26,12 +28,16 @@ from relaqs.training.elastic.lesson import MEETING_SECONDS, Lesson, Recipe
 from relaqs.training.elastic.link import ExchangeBrokenError
 from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.elastic.order import subtrees
+from relaqs.training.elastic.residents import RESIDENTS
 from relaqs.training.one_thread import one_thread
 from relaqs.training.rows import Sums
 
-IDLE_SECONDS = 30.0  # a rank that had no turn for so long is freed: its driver died
 LEAST_TURN_SECONDS = 0.05  # before a turn ends for a task that waits: a turn costs messages, about 15 ms
 LIMIT_STEPS = 10.0  # a peer may take so many times the median step, and at least MEETING_SECONDS
+
+
+class RankFreedError(ClusterError):
+    """A rank had no turn for so long that its worker freed it, as if its driver had died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,7 @@ class TurnResult:
         compute_seconds: the median of what this rank computed in each.
         noise_rows: the noise scale of the gradients, NaN where it is not known.
         kept: the pickled course of rank 0, at the end of a pass or where the driver asked for it.
+        state_bytes: about how many bytes such a course has.
     """
 
     slot: str
@@ -100,6 +107,7 @@ class TurnResult:
     kept: bytes | None = None
     compute_seconds: float = 0.0
     noise_rows: float = math.nan
+    state_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +119,10 @@ class PrepareWork:
     recipe: Recipe
 
     def run(self, owner: str) -> RankAddress:
-        if (rank := RANKS.get(self.gang, self.slot)) is None:
-            lesson = self.recipe.lesson(owner)
-            rank = RANKS.put(self.gang, Rank(self.slot, lesson))
-        return rank.address
+        def make() -> Rank:
+            return Rank(self.slot, self.recipe.lesson(owner))
 
-
-@dataclass(frozen=True, slots=True)
-class DismissWork:
-    """Frees ranks that are not needed any more."""
-
-    gang: str
-    slot: str
-
-    def run(self, owner: str) -> None:
-        RANKS.forget(self.gang, self.slot)
+        return RESIDENTS.settled(self.gang, self.slot, Rank, make).address
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +152,8 @@ class TurnWork:
     end_passes: float = math.inf
 
     def run(self, owner: str) -> TurnResult:
-        if (rank := RANKS.get(self.gang, self.slot)) is None:
-            return TurnResult(self.slot, self.membership.generation, self.turn, broken="it was freed")
+        if (rank := RESIDENTS.get(self.gang, self.slot, Rank)) is None:
+            raise RankFreedError(f"the rank on {self.slot} was freed; prepare it once more")
         with rank.lock, one_thread():
             return rank.take(self)
 
@@ -185,6 +182,7 @@ class Rank:
         self._exchange: SocketExchange | None = None
         self._stepped_seconds: float | None = None  # when the last step ended, on the monotonic clock
         self._paces: list[float] = []  # of the last steps
+        self.state_bytes = 0  # of the pickled course, about
         self._computed: list[float] = []  # the part of each of them in which this rank computed
 
     def take(self, work: TurnWork) -> TurnResult:
@@ -196,6 +194,9 @@ class Rank:
         except ExchangeBrokenError as error:
             self._leave()
             report.broken, report.missed = str(error), error.peer
+        except BaseException:
+            self._leave()  # frees the peers, who wait for this rank
+            raise
         self.used_seconds = time.monotonic()
         return report.told(self, work)
 
@@ -252,8 +253,20 @@ class Rank:
         if not steps[root]:
             self._now = self._first(work) if rank == root else None
         if not np.all(steps == steps[root]) or not steps[root]:
-            self._now = self._exchange.broadcast(self._now, root)
+            self._share(rank, root)
         self._exchange.limit_seconds = self._lesson.patience_seconds
+
+    def _share(self, rank: int, root: int) -> None:
+        """Have the state of one rank on all. First all hear how large it is: a large one takes its time."""
+        assert self._exchange is not None
+        packed = self.packed() if rank == root else b""
+        (byte_count,) = self._exchange.all_reduce((np.asarray(float(len(packed))),))
+        self.state_bytes = int(byte_count)
+        hops = self._exchange.size.bit_length() - 1
+        self._exchange.limit_seconds = MEETING_SECONDS + hops * self.state_bytes / LEAST_BYTES_PER_SECOND
+        found = self._exchange.broadcast(np.frombuffer(packed, dtype=np.uint8), root)
+        if rank != root:
+            self._now = pickle.loads(found)
 
     def _first(self, work: TurnWork) -> TrainingCourse:
         if work.restart is None or work.restart.course is None:
@@ -362,72 +375,13 @@ class _Report:
             rank.packed() if keeps else None,
             rank.compute_seconds,
             rank.noise_rows,
+            rank.state_bytes,
         )
 
     def _made(self, step: int) -> StepsMade:
         rows, rates, losses = zip(*self.steps, strict=True) if self.steps else ((), (), ())
         first = step - len(self.steps)
         return StepsMade(first, np.array(rows, dtype=np.int64), np.array(rates), np.array(losses))
-
-
-class LivesHere(Protocol):
-    """What stays in a worker between turns."""
-
-    address: RankAddress
-    used_seconds: float
-
-    def is_idle_since(self, seconds: float) -> bool: ...
-    def close(self) -> None: ...
-
-
-Living = TypeVar("Living", bound=LivesHere)
-
-
-class Ranks(Generic[Living]):
-    """The ranks that live in this process, by gang and slot. Safe to use from any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._ranks: dict[tuple[str, str], Living] = {}
-        self._sweeper: threading.Timer | None = None
-
-    def __len__(self) -> int:
-        return len(self._ranks)
-
-    def get(self, gang: str, slot: str) -> Living | None:
-        with self._lock:
-            if (rank := self._ranks.get((gang, slot))) is not None:
-                rank.used_seconds = time.monotonic()
-            return rank
-
-    def put(self, gang: str, rank: Living) -> Living:
-        with self._lock:
-            self._ranks[gang, rank.address.slot] = rank
-            self._sweep_later()
-        return rank
-
-    def forget(self, gang: str, slot: str) -> None:
-        with self._lock:
-            rank = self._ranks.pop((gang, slot), None)
-        if rank is not None:
-            rank.close()
-
-    def _sweep_later(self) -> None:
-        if self._sweeper is None:
-            self._sweeper = threading.Timer(IDLE_SECONDS, self._sweep)
-            self._sweeper.daemon = True
-            self._sweeper.start()
-
-    def _sweep(self) -> None:
-        with self._lock:
-            self._sweeper = None
-            oldest = time.monotonic() - IDLE_SECONDS
-            idle = [key for key, rank in self._ranks.items() if rank.is_idle_since(oldest)]
-            freed = [self._ranks.pop(key) for key in idle]
-            if self._ranks:
-                self._sweep_later()
-        for rank in freed:
-            rank.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -449,6 +403,3 @@ def place_here() -> PlaceHere:
     if here.calling is not None and here.called is not None:
         encryption = Encryption(here.calling, here.called)
     return PlaceHere(here.host, socket.AF_INET6 if ":" in here.host else socket.AF_INET, encryption)
-
-
-RANKS: Ranks[Rank] = Ranks()

@@ -21,12 +21,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.leases import worker_of
+from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done
@@ -36,27 +38,23 @@ from relaqs.training.elastic.gang_executor import GangExecutor, GangWitness
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.lesson import MEETING_SECONDS, Recipe
 from relaqs.training.elastic.membership import Membership, RankAddress, most_ranks
-from relaqs.training.elastic.rank import (
-    DismissWork,
-    PrepareWork,
-    Restart,
-    StepsMade,
-    TurnResult,
-    TurnWork,
-)
-from relaqs.training.elastic.step_log import Rescale, StepLog
+from relaqs.training.elastic.rank import PrepareWork, RankFreedError, TurnResult, TurnWork
+from relaqs.training.elastic.residents import DismissWork
+from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
+from relaqs.training.elastic.turns_made import TurnsMade
 
 TURN_SECONDS = 0.25  # the longest time for which other gangs wait for a slot of this one
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run, before all tasks
 LEAD_SECONDS = 0.03  # before a turn ends, the next one is asked for and sent
-PREPARE_SECONDS = 10.0  # after which a new rank is left out
+PREPARE_SECONDS = 10.0  # after which a new rank is left out, where another one is ready
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
 FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are gone
 KEEP_SECONDS = 10.0  # between two states that the driver keeps
 GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
 LOOK_SECONDS = 0.05  # between two looks at the clock
+AWAY_SECONDS = 1.0  # between two looks: the process of the driver was stopped, and could hear no rank
 PLACED = -1  # the index of a gang's tasks: its job may have steps of other tasks, too
 
 
@@ -115,33 +113,26 @@ class TurnJob:
         self._ended = threading.Event()
         self._is_over = False
         self.error: BaseException | None = None
-        # What has been reached.
-        first_step, passes = (0, 0) if start is None else (start.step, start.passes)
-        self._steps = StepLog(first_step)
-        self.rescales: list[Rescale] = []
-        self._kept: bytes | None = None
-        self._kept_step = first_step
-        self._passes = self._kept_passes = passes
-        self._kept_seconds = time.monotonic()
-        self._passed: list[tuple[int, bytes]] = []  # passes that are over, and not told of yet
+        self._made = TurnsMade(start, by_passes=not math.isinf(end_passes))
         # What is wanted, and what is there.
         self._wish = wish
         self._leased: set[str] = set()
         self._asked_slots: tuple[str, ...] = ()
         self._ready: dict[str, RankAddress] = {}
+        self._ready_seconds = 0.0  # when the first of them was ready, on the monotonic clock
         self._preparing: dict[str, float] = {}  # slots, since when
         self._left_out: set[str] = set()  # slots whose rank did not answer
+        self._silent: set[str] = set()  # slots that were given up in silence: nobody waits for them
         self._gone: set[str] = set()  # slots without a worker
         self._lives: Counter[str] = Counter()  # how many ranks were lost on a slot
         self._looked_seconds = 0.0
+        self._clock_seconds = math.inf  # of the last look at the clock
         self._membership: Membership | None = None
         self._generation = -1
         self._turns = TurnsInFlight()
         self._keys = 0
         self._had_ranks = False  # of the present gang; else all begin from what the driver has
         self._knowing: set[str] = set()  # slots of ranks that have a state
-        self._reached = 0  # the steps that the ranks of the present gang have done
-        self._noted_generation = -1
         self._cluster_slots: tuple[str, ...] = ()
         self._may_turn = self._beside_tasks = False
         self._asked_seconds = -math.inf
@@ -184,24 +175,29 @@ class TurnJob:
     @property
     def step(self) -> int:
         """How many steps are done."""
-        return self._steps.end
+        return self._made.step
+
+    @property
+    def rescales(self) -> list[Rescale]:
+        """The changes that were carried out."""
+        return self._made.rescales
 
     @property
     def losses(self) -> Sequence[float]:
         """The loss of each step, before it changed the model."""
-        return self._steps.losses
+        return self._made.steps.losses
 
     @property
     def journal(self) -> Journal:
-        return self._steps.journal()
+        return self._made.steps.journal()
 
     def journal_since(self, step: int) -> Journal:
-        return self._steps.journal(step)
+        return self._made.steps.journal(step)
 
     @property
     def batch_rows(self) -> int | None:
         """The rows of the last step, None before it."""
-        return self._steps.batch_rows
+        return self._made.steps.batch_rows
 
     @property
     def ranks(self) -> int:
@@ -211,7 +207,7 @@ class TurnJob:
     @property
     def kept(self) -> bytes | None:
         """The last course that the driver has, pickled. After `end_step` it is the last of all."""
-        return self._kept
+        return self._made.kept
 
     # What the cluster says, on its event loop: see `relaqs.executors.dask.places.GangDriver`.
 
@@ -241,9 +237,9 @@ class TurnJob:
             self._take_wish(self._wish)
             while not self._is_over:
                 self._advance()
-                try:
+                with suppress(Empty):
                     self._mailbox.get(timeout=self._next_turn_in_seconds() or LOOK_SECONDS)()
-                except Empty:
+                if self._mailbox.empty():
                     self._look_at_the_clock()
         except BaseException as error:
             self.error = error
@@ -257,16 +253,17 @@ class TurnJob:
         """Free the ranks, and leave the cluster."""
         told = threading.Semaphore(0)
         slots = tuple(self._ready)
-        for slot in slots:
-            self._send(slot, DismissWork(self._rank_name(slot), slot), lambda result: told.release())
-        over_seconds = time.monotonic() + PARTING_SECONDS
-        for _ in slots:
-            told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
+        with suppress(ClusterError):  # the session is closed: the ranks are freed after a while
+            for slot in slots:
+                self._send(slot, DismissWork(self._rank_name(slot), slot), lambda result: told.release())
+            over_seconds = time.monotonic() + PARTING_SECONDS
+            for _ in slots:
+                told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
         self._executor.cancel(self.id)
 
     def _advance(self) -> None:
         """Do all that can be done now."""
-        if self._kept_step >= self._end_step:
+        if self._made.kept_step >= self._end_step:
             self._end()
             return
         self._prepare()
@@ -286,27 +283,28 @@ class TurnJob:
         """Return whether there are steps to make, or their state is to be fetched."""
         if not self._wish.slots:
             return not self._turns
-        is_kept = self._kept_step >= self._end_step or self._kept_passes >= self._end_passes
+        made = self._made
+        is_kept = made.kept_step >= self._end_step or made.kept_passes >= self._end_passes
         return not self._is_made() or (not self._turns and not is_kept)
 
     def _is_made(self) -> bool:
         """Return whether there are no steps to make for now."""
-        return self.step >= self._end_step or self._passes >= self._pass_limit()
+        return self.step >= self._end_step or self._made.passes >= self._pass_limit()
 
     def _pass_limit(self) -> float:
         """Return the passes after which ranks wait, as of now."""
-        return math.inf if math.isinf(self._end_passes) else min(self._end_passes, self._kept_passes + 1)
+        return math.inf if math.isinf(self._end_passes) else min(self._end_passes, self._made.kept_passes + 1)
 
     def _is_at_rest(self) -> bool:
         """Return whether a gang that may hold no slot can give up those it has: nothing would be lost."""
-        is_kept = self._kept_step >= self.step or not self._knowing or self._membership is None
+        is_kept = self._made.kept_step >= self.step or not self._knowing or self._membership is None
         return is_kept and not self._turns
 
     def _rest(self) -> None:
         """Give up all slots. What the driver keeps is where it goes on."""
         self._dismiss(tuple(self._ready))
         self._membership = None
-        self._had_ranks, self._reached = False, 0
+        self._had_ranks, self._made.reached = False, 0
         self._lease(())
 
     def _turns_most(self) -> int:
@@ -369,11 +367,15 @@ class TurnJob:
         self._preparing.pop(slot, None)
         if isinstance(result.error, OSError | ClusterError):
             self._left_out.add(slot)
+            self._note_setback(result.error)
         elif result.error is not None:
             self._fail(result.error)
         else:
             assert isinstance(result.value, RankAddress)
             self._left_out.discard(slot)  # it was given up, and comes late
+            self._silent.discard(slot)
+            if not self._ready:
+                self._ready_seconds = time.monotonic()
             self._ready[slot] = result.value
 
     # Generations.
@@ -413,7 +415,7 @@ class TurnJob:
         return f"{self._gang}-{self._lives[slot]}"
 
     def _is_waiting_for_slots(self) -> bool:
-        return bool(self._preparing) or self._leased != {*self._asked_slots}
+        return bool(self._preparing.keys() - self._silent) or self._leased != {*self._asked_slots}
 
     def _let_go(self) -> None:
         """Give slots back on which no turn runs any more."""
@@ -436,17 +438,21 @@ class TurnJob:
         self._lose(slots)
 
     def _lose(self, slots: set[str]) -> None:
-        """Go on without these slots. A turn in flight has no result of them."""
+        """Go on without these slots."""
         self._leased -= slots
-        self._knowing -= slots
         self._lease(tuple(slot for slot in self._asked_slots if slot not in slots))
         self._left_out |= slots
+        self._forget(slots)
+
+    def _forget(self, slots: set[str]) -> None:
+        """Go on without the ranks on these slots. A turn in flight has no result of them."""
+        self._knowing -= slots
         for slot in slots:
             self._ready.pop(slot, None)
             self._preparing.pop(slot, None)
             self._lives[slot] += 1
         if not self._ready:
-            self._had_ranks, self._reached = False, 0
+            self._had_ranks, self._made.reached = False, 0
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
         self._turns.lose(slots, time.monotonic() + MEETING_SECONDS + GRACE_SECONDS)
@@ -469,20 +475,13 @@ class TurnJob:
             TURN_SECONDS,
             self._beside_tasks,
             self._end_step,
-            self._restart(),
+            self._made.restart(knows=bool(self._knowing)),
             self._wants_state(),
             self._pass_limit(),
         )
 
-    def _restart(self) -> Restart | None:
-        """Return where to begin, as long as no rank of the present gang has done what was done before."""
-        if self._knowing and self._reached >= self.step:
-            return None
-        course = None if self._knowing else self._kept
-        return Restart(course, self._kept_step, self._steps.rows_since(self._kept_step))
-
     def _wants_state(self) -> bool:
-        is_old = time.monotonic() - self._kept_seconds >= KEEP_SECONDS
+        is_old = time.monotonic() - self._made.kept_seconds >= KEEP_SECONDS
         return self._is_made() or not self._wish.slots or is_old
 
     def _note_may_turn(self, beside_tasks: bool) -> None:
@@ -490,8 +489,12 @@ class TurnJob:
         self._may_turn, self._asked_seconds = True, -math.inf
 
     def _note_turn(self, slot: str, result: TaskResult) -> None:
+        if isinstance(result.error, RankFreedError):
+            self._forget({slot})  # its worker is well, and prepares it once more
+            return
         if isinstance(result.error, OSError | ClusterError):
             self._lose({slot})
+            self._note_setback(result.error)
             return
         if result.error is not None:
             self._fail(result.error)
@@ -502,11 +505,19 @@ class TurnJob:
             return
         turn.results[slot] = told
         turn.core_seconds += result.core_seconds
+        turn.due_seconds = min(turn.due_seconds, time.monotonic() + self._patience_seconds(told))
         if told.broken is not None:
             turn.note_broken(time.monotonic() + GRACE_SECONDS)
             if self._membership is turn.membership:
                 self._membership = None
         self._fold_whole()
+
+    def _patience_seconds(self, told: TurnResult) -> float:
+        """Return for how long the other ranks may be silent once one has told of a turn."""
+        seconds = MEETING_SECONDS + GRACE_SECONDS
+        if self._wants_state() or told.passes > self._made.kept_passes:  # one of them sends its state
+            seconds += told.state_bytes / LEAST_BYTES_PER_SECOND
+        return seconds
 
     def _fold_whole(self) -> None:
         for turn in self._turns.take_whole():
@@ -514,53 +525,29 @@ class TurnJob:
 
     def _fold(self, turn: Turn) -> None:
         """Take in what a turn has made. It is left out where what came before it was lost with all ranks."""
-        results = [each for each in turn.results.values() if each.made is None or self._follows(each.made)]
-        made = max((each.made for each in results if each.made), key=lambda made: made.end, default=None)
-        if made is not None:
-            self._steps.note(made, turn.membership.size)
+        results = self._made.take(turn.membership, list(turn.results.values()))
         self._knowing |= {each.slot for each in results if each.step and each.slot in self._ready}
-        self._reached = max((each.step for each in results), default=self._reached)
-        self._passes = max((self._passes, *(each.passes for each in results)))
-        for each in results:
-            if each.kept is not None:
-                self._keep(each.kept, each)
-        if made:
-            self._note_rescale(turn.membership, made, results)
         self._tell(turn)
         if self._witness is not None:
             self._witness.turned(turn.membership, results, turn.core_seconds)
-            for passes, course in self._passed:
+            for passes, course in self._made.passed:
                 self._witness.passed(passes, course)
-        self._passed.clear()
-
-    def _follows(self, made: StepsMade) -> bool:
-        return made.first_step <= self.step
-
-    def _keep(self, course: bytes, told: TurnResult) -> None:
-        """Take in a state. The first one after a pass is the one at its very end: ranks wait there."""
-        if told.passes > self._kept_passes and not math.isinf(self._end_passes):
-            assert told.passes == self._kept_passes + 1, (told.passes, self._kept_passes)
-            self._passed.append((told.passes, course))
-        self._kept, self._kept_step, self._kept_seconds = course, told.step, time.monotonic()
-        self._kept_passes = told.passes
+        self._made.passed.clear()
 
     def _tell(self, turn: Turn) -> None:
         """Report a turn to the scheduler."""
         loss = self.losses[-1] if self.losses else math.inf
         done = None if math.isinf(self._end_step) else self.step / self._end_step
-        is_final = self._kept_step >= self._end_step
+        is_final = self._made.kept_step >= self._end_step
         self._executor.report(self.id, StepReport(turn.number, loss, done, turn.core_seconds, is_final))
-
-    def _note_rescale(self, membership: Membership, made: StepsMade, results: Sequence[TurnResult]) -> None:
-        if self._noted_generation != membership.generation:
-            self._noted_generation = membership.generation
-            pauses = [each.pause_seconds for each in results if each.pause_seconds is not None]
-            rows = int(made.batch_rows[0])
-            self.rescales.append(Rescale(made.first_step, membership.size, rows, max(pauses, default=None)))
 
     def _look_at_the_clock(self) -> None:
         """Give up ranks that do not answer, and look for slots where none is left."""
-        now = time.monotonic()
+        before, self._clock_seconds = self._clock_seconds, (now := time.monotonic())
+        if now - before > AWAY_SECONDS:  # their answers may be on their way
+            for turn in self._turns:
+                turn.postpone(now - before)
+            self._preparing = {slot: since + now - before for slot, since in self._preparing.items()}
         if (
             self._wish.slots
             and self._gone.issuperset(self._wish.slots)
@@ -569,16 +556,24 @@ class TurnJob:
             self._looked_seconds = now
             self._find_slots()
         for slot, since_seconds in list(self._preparing.items()):
-            if self._membership is not None and now - since_seconds > PREPARE_SECONDS:
+            if self._ready and now - max(since_seconds, self._ready_seconds) > PREPARE_SECONDS:
                 del self._preparing[slot]
                 self._left_out.add(slot)
+                self._silent.add(slot)
         for turn in self._turns:
-            if now > turn.over_seconds:
-                self._lose(turn.missing)
+            if late := turn.late(now):
+                self._silent |= late
+                self._lose(late)
 
     def _submit(self, slot: str, work: Work, done: Callable[[str, TaskResult], None]) -> None:
+        name = self._rank_name(slot)
+
+        def hear(result: TaskResult) -> None:
+            if name == self._rank_name(slot) or isinstance(result.value, TurnResult):
+                done(slot, result)  # of a rank that was lost meanwhile, only the steps count
+
         def take(result: TaskResult) -> None:
-            self._post(lambda: done(slot, result))
+            self._post(lambda: hear(result))
 
         self._send(slot, work, take)
 
@@ -586,6 +581,11 @@ class TurnJob:
         task = Task(TaskKey(self.id, self._keys, PLACED), work, place=worker_of(slot))
         self._keys += 1
         self._executor.submit([task], done)
+
+    def _note_setback(self, why: BaseException) -> None:
+        """Note that a rank was lost. Where all are, again and again, it is the job that ends its workers."""
+        if not self._ready and not self._preparing and (error := self._made.note_all_lost(why)) is not None:
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         self.error = self.error or error

@@ -19,6 +19,7 @@ class Turn:
         results: what ranks have said, by slot.
         lost: the slots that will say nothing any more.
         over_seconds: until when a rank must answer, where its generation is over. On the monotonic clock.
+        due_seconds: until when, where another one has: all ranks end a turn at the same step.
         core_seconds: of the tasks that have ended.
     """
 
@@ -28,6 +29,7 @@ class Turn:
     results: dict[str, TurnResult] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     over_seconds: float = math.inf
+    due_seconds: float = math.inf
     core_seconds: float = 0.0
 
     @property
@@ -39,6 +41,15 @@ class Turn:
     def is_broken(self) -> bool:
         """Whether its generation is over."""
         return self.over_seconds < math.inf
+
+    def late(self, now_seconds: float) -> set[str]:
+        """Return the slots that had to answer before."""
+        return self.missing if now_seconds > min(self.over_seconds, self.due_seconds) else set()
+
+    def postpone(self, seconds: float) -> None:
+        """Let all have so much longer: the driver itself was away."""
+        self.over_seconds += seconds
+        self.due_seconds += seconds
 
     def note_broken(self, until_seconds: float) -> None:
         """Note that its generation is over. Its ranks have until then to say so."""

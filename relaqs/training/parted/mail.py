@@ -73,6 +73,7 @@ class SocketMail:
         self._lines = dict(lines)
         self._limit_seconds = limit_seconds
         self._arrived: deque[tuple[Any, Any]] = deque()
+        self._moved_seconds = 0.0  # when something moved last, on the monotonic clock
         self._selector = selectors.DefaultSelector()
         for line in self._lines.values():
             self._selector.register(line.connection, selectors.EVENT_READ)
@@ -82,16 +83,16 @@ class SocketMail:
         self._lines[place].advance(self._arrived)
 
     def take(self) -> tuple[Any, Any]:
-        over_seconds = time.monotonic() + self._limit_seconds
+        self._moved_seconds = time.monotonic()
         while not self._arrived:
-            self._move(over_seconds)
+            self._move()
         return self._arrived.popleft()
 
     def flush(self) -> None:
         """Send all that has not left yet. Raises ExchangeBrokenError."""
-        over_seconds = time.monotonic() + self._limit_seconds
+        self._moved_seconds = time.monotonic()
         while any(line.is_sending for line in self._lines.values()):
-            self._move(over_seconds)
+            self._move()
 
     def close(self) -> None:
         """Break all lines. A thread that waits is freed at once."""
@@ -104,15 +105,16 @@ class SocketMail:
         for line in self._lines.values():
             line.free()
 
-    def _move(self, over_seconds: float) -> None:
+    def _move(self) -> None:
         """Move what can be moved, or else wait until something can. Raises ExchangeBrokenError."""
         moved = [line.advance(self._arrived) for line in self._lines.values()]
         if any(moved):
+            self._moved_seconds = time.monotonic()
             return
         for line in self._lines.values():
             sending = selectors.EVENT_WRITE if line.is_sending else 0
             self._selector.modify(line.connection, selectors.EVENT_READ | sending)
-        left_seconds = over_seconds - time.monotonic()
+        left_seconds = self._moved_seconds + self._limit_seconds - time.monotonic()
         if left_seconds <= 0 or not self._selector.select(left_seconds):
             silent = min(self._lines)
             raise ExchangeBrokenError(
@@ -142,17 +144,5 @@ def met(
         ExchangeBrokenError: a place did not come.
     """
     meeting = Meeting(places, token, here, listener, encryption, time.monotonic() + limits_seconds[0])
-    lines: dict[int, MailLine] = {}
-    try:
-        for peer in range(here):
-            lines[peer] = MailLine(meeting.call(peer), peer)
-        waiting = set(range(here + 1, len(places)))
-        while waiting:
-            connection, peer = meeting.answer(waiting)
-            waiting.remove(peer)
-            lines[peer] = MailLine(connection, peer)
-    except BaseException:
-        for line in lines.values():
-            line.free()
-        raise
+    lines = meeting.links({*range(len(places))} - {here}, MailLine)
     return SocketMail(lines, limits_seconds[1])

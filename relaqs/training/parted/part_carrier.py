@@ -36,11 +36,11 @@ from relaqs.parts.policy import PlacedPolicy
 from relaqs.training.elastic.carrier import Carrier
 from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.elastic.membership import RankAddress
+from relaqs.training.elastic.residents import DismissWork
 from relaqs.training.elastic.turn_job import PLACED
 from relaqs.training.parted.cut import ModelCut, Part, PlacedPart
 from relaqs.training.parted.part_host import (
     MEETING_SECONDS,
-    DismissPartsWork,
     PartMembership,
     PartTurnResult,
     PartTurnWork,
@@ -133,6 +133,7 @@ class PartCarrier(Carrier):
         self._ready: set[str] = set()
         # What the cluster has said.
         self._leased: tuple[str, ...] = ()
+        self._waiting: tuple[tuple[str, ...], float] | None = None  # for which slots, since when
         self._may_turn = self.is_beside_tasks = False
         self._refused: str | None = None
 
@@ -143,6 +144,17 @@ class PartCarrier(Carrier):
         """Where each part is, by stage and replica."""
         return tuple(
             PlacedPart(*part, worker=worker_of(slot)) for part, slot in sorted(self._slot_of.items())
+        )
+
+    def explain(self) -> str:
+        """Return on how many workers the parts are, and for which slots they have waited for a while."""
+        workers = ", ".join(sorted({*map(worker_of, self._slot_of.values())}))
+        told = f"parameters: in {len(self._slot_of)} parts, on {workers or 'no worker yet'}"
+        if (waiting := self._waiting) is None or time.monotonic() - waiting[1] < ASK_SECONDS:
+            return told
+        return (
+            f"{told}\nwaits for: the slots {', '.join(waiting[0])}, which another run holds; a gang keeps "
+            "its slots until its run ends, so stop it, or put the parts elsewhere by placed= or move()"
         )
 
     def move(self, cut: ModelCut, stage: int, replica: int, worker: str) -> None:
@@ -250,8 +262,8 @@ class PartCarrier(Carrier):
                 assert self._wanted is not None
                 (task, turn, done), self._wanted = self._wanted, None
                 done(self._answer(task, turn))
-        except _StoppedError:
-            pass
+        except (_StoppedError, ClusterError):
+            pass  # of the second, whoever asks for a turn has been told
         finally:
             self._part()
             self._ended.set()
@@ -384,10 +396,16 @@ class PartCarrier(Carrier):
         return self._asked(slots, work, math.inf, GRACE_SECONDS)
 
     def _holds(self, slots: tuple[str, ...]) -> bool:
-        """Wait for a lease of these slots. Return whether none of them was lost before."""
+        """Wait for a lease of these slots. Return whether it came before one was lost or a part was moved."""
+
+        def is_held() -> bool:
+            return {*self._leased} == {*slots}
+
         self._leases.lease(self._job_id, slots)
-        self._wait(lambda: not self._left_out.isdisjoint(slots) or {*self._leased} == {*slots})
-        return self._left_out.isdisjoint(slots)
+        self._waiting = slots, time.monotonic()
+        self._wait(lambda: is_held() or self._must_look or not self._left_out.isdisjoint(slots))
+        self._waiting = None
+        return is_held() and self._left_out.isdisjoint(slots)
 
     def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
         told: list[Any] = [result.value for result in answers.results.values()]
@@ -439,13 +457,13 @@ class PartCarrier(Carrier):
         slots = sorted(self._ready - self._left_out)
         try:
             for slot in slots:
-                self._send(slot, DismissPartsWork(self._name, slot), lambda result: told.release())
+                self._send(slot, DismissWork(self._name, slot), lambda result: told.release())
             over_seconds = time.monotonic() + PARTING_SECONDS
             for _ in slots:
                 told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
+            self._leases.lease(self._job_id, ())
         except ClusterError:
             return  # the session is closed: the slots are freed after a while
-        self._leases.lease(self._job_id, ())
 
 
 def _lost_again(turn: PartTurn) -> str:

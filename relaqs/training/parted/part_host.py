@@ -18,7 +18,8 @@ from relaqs.training.elastic.link import ExchangeBrokenError
 from relaqs.training.elastic.membership import RankAddress
 from relaqs.training.elastic.order import Order
 from relaqs.training.elastic.piece_sums import PieceReader
-from relaqs.training.elastic.rank import Ranks, place_here
+from relaqs.training.elastic.rank import place_here
+from relaqs.training.elastic.residents import RESIDENTS
 from relaqs.training.elastic.torch_module import TorchModule
 from relaqs.training.one_thread import one_thread
 from relaqs.training.parted.cut import ModelCut, Part
@@ -115,24 +116,15 @@ class PreparePartsWork:
     reads: bool
 
     def run(self, owner: str) -> RankAddress:
-        if (host := PART_HOSTS.get(self.run_name, self.slot)) is None:
+        def make() -> PartHost:
             layer_sizes(self.recipe.job)  # imports what the first step needs
-            host = PART_HOSTS.put(self.run_name, PartHost(self.slot, self.recipe, owner))
+            return PartHost(self.slot, self.recipe, owner)
+
+        host = RESIDENTS.settled(self.run_name, self.slot, PartHost, make)
         if self.reads:
             with host.lock:
                 host.reader.read_ahead()
         return host.address
-
-
-@dataclass(frozen=True, slots=True)
-class DismissPartsWork:
-    """Frees a slot."""
-
-    run_name: str
-    slot: str
-
-    def run(self, owner: str) -> None:
-        PART_HOSTS.forget(self.run_name, self.slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +142,7 @@ class PartTurnWork:
     states: Mapping[int, Any] | None
 
     def run(self, owner: str) -> PartTurnResult:
-        if (host := PART_HOSTS.get(self.run_name, self.slot)) is None:
+        if (host := RESIDENTS.get(self.run_name, self.slot, PartHost)) is None:
             return PartTurnResult(self.slot, broken="its parts were freed")
         with host.lock, one_thread():
             return host.take(self)
@@ -240,6 +232,3 @@ class PartHost:
         if (mail := self._mail) is not None:
             self._mail = None
             mail.free()
-
-
-PART_HOSTS: Ranks[PartHost] = Ranks()

@@ -71,6 +71,11 @@ class PartedJob(StepJob):
             return self._carrier.placement
         return tuple(PlacedPart(*part, worker="this process") for part in self._cut.parts)
 
+    def explain(self) -> str:
+        if self._carrier is None:
+            return f"parameters: in {len(self._cut.parts)} parts, in this process"
+        return self._carrier.explain()
+
     def move(self, stage: int, replica: int, worker: str) -> None:
         """Let a part go on at another worker after the step in hand. Raises ArgumentError."""
         if self._carrier is None:

@@ -82,15 +82,18 @@ class MadeUpReader:
 
 @dataclass(frozen=True)
 class MadeUpRecipe:
-    """Makes a lesson of a regression over made-up rows. prepare_seconds: how long that takes."""
+    """Makes a lesson of a regression over made-up rows.
+
+    prepare_seconds: how long that takes. fails: what it raises instead.
+    """
 
     job: Regression = Regression()
     prepare_seconds: float = 0.0
-    fails: bool = False
+    fails: type[Exception] | None = None
 
     def lesson(self, owner: str = "") -> Lesson:
-        if self.fails:
-            raise ZeroDivisionError("this recipe fails")
+        if self.fails is not None:
+            raise self.fails("this recipe fails")
         time.sleep(self.prepare_seconds)
         order = Order(PARTITION_ROWS, self.job.start_rows, self.job.seed)
         first = first_course(self.job, self.job.begin(None))

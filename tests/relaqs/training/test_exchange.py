@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 from distributed import Security
 
 from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
-from relaqs.training.elastic.link import ExchangeBrokenError
+from relaqs.training.elastic.link import ExchangeBrokenError, PeerLink
 from relaqs.training.elastic.membership import Membership, RankAddress
 from relaqs.training.elastic.order import subtrees
 from relaqs.training.passes import add_sums, in_pairs
@@ -169,6 +170,29 @@ def test_a_peer_that_hangs_is_told_within_the_limit() -> None:
         return caught.value.is_late, caught.value.peer
 
     assert on_ranks(2, live) == [(True, 1), None]
+
+
+def test_a_value_that_comes_slowly_is_waited_for_as_long_as_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock goes on with what is read: 4 seconds in all, and the limit is one without a movement."""
+    near, far = socket.socketpair()
+    read = bytearray()
+
+    def drain() -> None:
+        while part := far.recv(1 << 16):
+            read.extend(part)
+
+    monkeypatch.setattr(
+        "relaqs.training.elastic.link.time", SimpleNamespace(monotonic=lambda: len(read) / 2e7)
+    )
+    link = PeerLink(near, peer=1)
+    with closing(far), ThreadPoolExecutor(1) as threads:
+        drained = threads.submit(drain)
+        link.send(np.zeros(10_000_000), limit_seconds=1.0)
+        link.free()
+        drained.result()
+    assert len(read) > 80_000_000
 
 
 def test_closing_from_another_thread_frees_a_rank_that_waits() -> None:

@@ -6,13 +6,14 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from relaqs.training.elastic.link import ExchangeBrokenError
 from relaqs.training.elastic.membership import RankAddress
-from relaqs.training.parted.mail import SocketMail, met
+from relaqs.training.parted.mail import MailLine, SocketMail, met
 
 LIMITS_SECONDS = (20.0, 20.0)
 NUMBERS = 1 << 20  # 8 MB, more than sockets hold
@@ -61,6 +62,30 @@ def test_letters_of_one_place_come_in_their_order() -> None:
         for number in range(5):
             one.send(1, ("number", number))
         assert [other.take()[1] for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+def test_a_letter_that_leaves_slowly_is_waited_for_as_long_as_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The clock goes on with what is read: 4 seconds in all, and the limit is one without a movement."""
+    near, far = socket.socketpair()
+    read = bytearray()
+
+    def drain() -> None:
+        while part := far.recv(1 << 16):
+            read.extend(part)
+
+    monkeypatch.setattr(
+        "relaqs.training.parted.mail.time", SimpleNamespace(monotonic=lambda: len(read) / 2e7)
+    )
+    mail = SocketMail({1: MailLine(near, 1)}, limit_seconds=1.0)
+    with closing(far), ThreadPoolExecutor(1) as threads:
+        drained = threads.submit(drain)
+        mail.send(1, ("large", np.zeros(10_000_000)))
+        mail.flush()
+        mail.free()
+        drained.result()
+    assert len(read) > 80_000_000
 
 
 def test_a_place_that_goes_away_frees_those_who_wait() -> None:

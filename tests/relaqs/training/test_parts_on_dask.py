@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,14 @@ import pytest
 from distributed import Client
 
 from relaqs import ArgumentError, Session, connect
+from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.leases import slot_name
 from relaqs.policies.registry import PolicyError
 from relaqs.training import ModelParts, TorchModule, TrainingRun
-from relaqs.training.parted.part_host import PART_HOSTS
+from relaqs.training.elastic.residents import RESIDENTS
+from relaqs.training.elastic.turn_job import Wish
 from tests.relaqs.executors.clusters import LONG_SECONDS, eventually, running_cluster
+from tests.relaqs.training.gangs import gang
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.slow  # each worker imports torch
@@ -61,7 +66,7 @@ def whole(training_warehouse: Path) -> dict[str, Any]:
 
 
 def parts_held() -> int:
-    return len(PART_HOSTS)
+    return len(RESIDENTS)
 
 
 def numbers(run: TrainingRun) -> dict[str, Any]:
@@ -170,3 +175,25 @@ def test_what_is_placed_wrongly_is_said_at_once(db: Session) -> None:
         db.train(DEEP, parts=ModelParts(2, placed={(0, 0): "tcp://somewhere:1"}))
     with pytest.raises(ArgumentError, match=r"part \(0, 0\) on 'tcp://somewhere:1'; the workers are tcp://"):
         db.train(DEEP, parts=ModelParts(1, placed={(0, 0): "tcp://somewhere:1"}))
+
+
+def test_parts_that_wait_for_a_gang_say_so_and_can_be_moved(
+    db: Session, client: Client, training_warehouse: Path
+) -> None:
+    one, two = sorted(client.scheduler_info(n_workers=-1)["workers"])
+    with closing(DaskExecutor(client)) as executor:
+        other = gang(executor, "keeps-a-slot", Wish((slot_name(one, 0),)))
+        other.start()
+        eventually(lambda: other.step)
+        placed = ModelParts(2, placed={(0, 0): one, (1, 0): two})
+        with db.train(ENDLESS, batch=BATCH_ROWS, parts=placed) as run:
+            eventually(lambda: f"waits for: the slots {slot_name(one, 0)}, " in run.explain())
+            assert not run.steps
+            run.move(0, 0, two)
+            eventually(lambda: run.steps)
+            assert workers_of(run) == [two, two]
+            assert run.explain().splitlines()[0] == f"parameters: in 2 parts, on {two}"
+        other.stop()
+        assert other.wait(LONG_SECONDS)
+    assert run.wait(LONG_SECONDS)
+    assert as_in_one_piece(run, training_warehouse)

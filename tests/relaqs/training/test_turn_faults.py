@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,11 +14,15 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
+from distributed import Future
 
+from relaqs import ClusterError
 from relaqs.executors.dask import DaskExecutor
+from relaqs.executors.dask.flights import JobInFlight, Parcel
 from relaqs.executors.leases import worker_of
-from relaqs.jobs.job import TaskResult
-from relaqs.training.elastic.rank import RANKS, TurnResult
+from relaqs.jobs.job import TaskKey, TaskResult
+from relaqs.training.elastic.rank import TurnResult
+from relaqs.training.elastic.residents import RESIDENTS
 from relaqs.training.elastic.turn_job import TurnJob, Wish
 from tests.relaqs.executors.clusters import (
     LONG_SECONDS,
@@ -229,6 +234,99 @@ def test_gangs_that_want_the_same_slots_take_them_one_after_another(executor: Da
     assert goes_on(second, ranks=2)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("turns", [range(3, 4), range(3, 5)])
+def test_a_rank_that_hangs_with_its_results_holds_up_no_other(executor: DaskExecutor, turns: range) -> None:
+    """The results of a turn, or of all in flight, are there. One worker stops before they are fetched."""
+    slots, process = executor.slots(), processes(executor)
+    at_results_of(executor, turns, lambda: os.kill(process[slots[0]], signal.SIGSTOP))
+    job = gang(executor, f"unfetched-{turns.stop}", Wish(slots[:2], 64))
+    job.start()
+    try:
+        assert goes_on(job, ranks=1)
+        assert slots[0] in executor.slots()  # the cluster has not given the worker up
+    finally:
+        wake(process[slots[0]])
+
+
+def at_results_of(executor: DaskExecutor, turns: range, act: Callable[[], None]) -> None:
+    """Act when the results of turns of two ranks are on their workers, before any is fetched."""
+    deliver, ended, all_there = executor._deliver, list[TaskKey](), asyncio.Event()
+    keys = range(2 * turns.start + 2, 2 * turns.stop + 2)  # the first two tasks prepare the ranks
+
+    async def deliver_later(flight: JobInFlight, parcel: Parcel, future: Future[TaskResult]) -> None:
+        if parcel.key.step in keys:
+            await future.exception(asynchronous=True)
+            ended.append(parcel.key)
+            if len(ended) == len(keys):
+                act()
+                all_there.set()
+                await asyncio.sleep(0)  # so that all ask for their results at once
+            await all_there.wait()
+        await deliver(flight, parcel, future)
+
+    executor._deliver = deliver_later  # type: ignore[method-assign]
+
+
+@pytest.mark.slow
+def test_a_gang_begins_without_a_worker_that_hangs_and_takes_it_in_when_it_wakes(
+    executor: DaskExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relaqs.training.elastic.turn_job.PREPARE_SECONDS", 1.0)
+    slots, process = executor.slots(), processes(executor)
+    os.kill(process[slots[1]], signal.SIGSTOP)
+    job = gang(executor, "without-one", Wish(slots[:2], 64))
+    job.start()
+    try:
+        eventually(lambda: job.step)
+        assert slots[1] in executor.slots()  # the cluster has not given the worker up
+    finally:
+        wake(process[slots[1]])
+    assert goes_on(job, ranks=2)
+
+
+def test_ranks_that_were_freed_meanwhile_are_prepared_once_more(executor: DaskExecutor) -> None:
+    """A worker frees those that had no turn for half a minute, as if their driver had died."""
+    job = gang(executor, "freed", Wish(executor.slots()[:2], 64))
+    job.start()
+    eventually(lambda: job.step > 60)
+    made = len(job.rescales)
+    executor._client.run(free_all)
+    eventually(lambda: len(job.rescales) > made)
+    assert goes_on(job, ranks=2)
+
+
+def free_all() -> None:
+    for home in list(RESIDENTS._there):
+        RESIDENTS.forget(*home)
+
+
+def test_a_gang_whose_ranks_can_never_begin_says_why(executor: DaskExecutor) -> None:
+    recipe = MadeUpRecipe(fails=FileNotFoundError)
+    job = gang_of(recipe, executor, "never", Wish(executor.slots()[:2], 64))
+    job.start()
+    with pytest.raises(ClusterError, match=r"lost 10 times in a row at step 0, .* FileNotFoundError: this"):
+        job.wait(LONG_SECONDS)
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_does_not_come_back_ends_the_gang(tmp_path: Path) -> None:
+    port = free_port()
+    address = address_of(port)
+    with ExitStack() as stack:
+        scheduler = stack.enter_context(started(*scheduler_command(port)))
+        stack.enter_context(started(*workers_command(address)))
+        executor = DaskExecutor(address, connect_seconds=LONG_SECONDS, reconnect_seconds=1.0)
+        stack.enter_context(closing(executor))
+        eventually(lambda: len(executor.slots()) == 2)
+        job = gang(executor, "bereft", Wish(executor.slots(), 64))
+        job.start()
+        eventually(lambda: job.step)
+        scheduler.kill()
+        with pytest.raises(ClusterError, match="Dask scheduler at"):
+            job.wait(LONG_SECONDS)
+
+
 def test_nothing_of_a_gang_is_left_on_its_workers(executor: DaskExecutor) -> None:
     job = gang(executor, "leaves", Wish(executor.slots()[:2], 64), steps=5)
     job.start()
@@ -237,7 +335,7 @@ def test_nothing_of_a_gang_is_left_on_its_workers(executor: DaskExecutor) -> Non
 
 
 def test_what_a_lesson_raises_ends_the_gang(executor: DaskExecutor) -> None:
-    job = gang_of(MadeUpRecipe(fails=True), executor, "raises", Wish(executor.slots()[:2], 64))
+    job = gang_of(MadeUpRecipe(fails=ZeroDivisionError), executor, "raises", Wish(executor.slots()[:2], 64))
     job.start()
     with pytest.raises(ZeroDivisionError, match="this recipe fails"):
         job.wait(LONG_SECONDS)
@@ -267,4 +365,4 @@ def test_the_scheduler_is_started_again(tmp_path: Path, again: int) -> None:
 
 def ranks_here(job_id: str) -> int:
     """Return how many ranks of a job are in this process."""
-    return sum(gang.startswith(job_id) for gang, _ in RANKS._ranks)
+    return sum(gang.startswith(job_id) for gang in RESIDENTS.gangs())

@@ -1,0 +1,127 @@
+"""Ranks in one process, each with a thread: how they begin, share their state, fail and are freed."""
+
+from __future__ import annotations
+
+import math
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from relaqs.jobs.wanted_core import core_wanted_by
+from relaqs.training.elastic.exchange import SocketExchange
+from relaqs.training.elastic.lesson import Lesson
+from relaqs.training.elastic.membership import Membership
+from relaqs.training.elastic.order import Order
+from relaqs.training.elastic.rank import Rank, TurnResult, TurnWork
+from relaqs.training.elastic.residents import Residents
+from relaqs.training.rows import Rows
+from tests.relaqs.training.lessons import MadeUpRecipe, Regression
+
+LONG_SECONDS = 60.0
+PASS_STEPS = 25  # after a pass a turn ends in any case
+
+
+def work_of(rank: Rank, membership: Membership, end_step: float, *, yields: bool = False) -> TurnWork:
+    return TurnWork("gang", rank.address.slot, membership, 0, LONG_SECONDS, yields, end_step)
+
+
+def turn_of(ranks: list[Rank], end_step: int) -> list[TurnResult | BaseException]:
+    """Let ranks make steps together, and return what each gives or raises."""
+    membership = Membership(0, tuple(rank.address for rank in ranks), 64, "token")
+
+    def take(rank: Rank) -> TurnResult | BaseException:
+        try:
+            return rank.take(work_of(rank, membership, end_step))
+        except ZeroDivisionError as error:
+            return error
+
+    with ThreadPoolExecutor(len(ranks)) as threads:
+        found = list(threads.map(take, ranks))
+    for rank in ranks:
+        rank.close()
+    return found
+
+
+@dataclass(frozen=True)
+class Failing:
+    """Has no rows."""
+
+    order: Order
+
+    def rows(self, piece: int) -> Rows:
+        raise ZeroDivisionError(piece)
+
+
+def test_a_rank_that_fails_frees_its_peers_at_once() -> None:
+    lesson = replace(MadeUpRecipe().lesson(), patience_seconds=5.0)
+    told, failed = turn_of(
+        [Rank("a/0", lesson), Rank("b/0", replace(lesson, reader=Failing(lesson.order)))], end_step=2
+    )
+    assert isinstance(failed, ZeroDivisionError)
+    assert isinstance(told, TurnResult)
+    assert told.missed == 1
+    assert "in time" not in str(told.broken)  # the connection broke before the patience was over
+
+
+def test_a_large_state_has_time_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 4 ranks it takes two hops. The last one waits while the state is on the first."""
+    limits, broadcast = [], SocketExchange.broadcast
+
+    def note(exchange: SocketExchange, value: object, root: int) -> object:
+        limits.append(exchange.limit_seconds)
+        return broadcast(exchange, value, root)
+
+    monkeypatch.setattr(SocketExchange, "broadcast", note)
+    lesson: Lesson = MadeUpRecipe(Regression(padding=250_000)).lesson()  # two arrays of 2 MB
+    told = turn_of([Rank(f"{name}/0", lesson) for name in "abcd"], end_step=2)
+    assert [isinstance(each, TurnResult) and each.step for each in told] == [2] * 4
+    assert np.array(limits) == pytest.approx(2.0 + 2 * 4.0, rel=0.01)
+
+
+def test_of_two_that_settle_at_once_the_first_stays() -> None:
+    residents, lesson, both = Residents(), MadeUpRecipe().lesson(), threading.Barrier(2)
+    made = []
+
+    def make() -> Rank:
+        made.append(rank := Rank("a/0", lesson))
+        both.wait(LONG_SECONDS)
+        return rank
+
+    def settle(_: int) -> Rank:
+        return residents.settled("gang", "a/0", Rank, make)
+
+    with ThreadPoolExecutor(2) as threads:
+        first, second = threads.map(settle, range(2))
+    assert first is second
+    assert [rank._listener.fileno() < 0 for rank in made].count(True) == 1  # the other one is freed
+    residents.forget("gang", "a/0")
+    assert len(residents) == 0
+    assert all(rank._listener.fileno() < 0 for rank in made)
+
+
+@pytest.mark.parametrize(
+    ("yields", "least_seconds", "is_wanted", "steps"),
+    [
+        (True, 0.0, True, 1),
+        (True, 0.0, False, PASS_STEPS),
+        (False, 0.0, True, PASS_STEPS),
+        (True, LONG_SECONDS, True, PASS_STEPS),  # a turn is no shorter than that
+    ],
+)
+def test_a_turn_ends_early_for_a_task_that_waits(
+    monkeypatch: pytest.MonkeyPatch,
+    yields: bool,
+    least_seconds: float,
+    is_wanted: bool,
+    steps: int,
+) -> None:
+    monkeypatch.setattr("relaqs.training.elastic.rank.LEAST_TURN_SECONDS", least_seconds)
+    rank = Rank("one", MadeUpRecipe().lesson())
+    membership = Membership(0, (rank.address,), 64, "token")
+    with core_wanted_by(lambda: is_wanted):
+        result = rank.take(work_of(rank, membership, math.inf, yields=yields))
+    rank.close()
+    assert (result.broken, result.step) == (None, steps)
