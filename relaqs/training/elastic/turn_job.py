@@ -55,7 +55,7 @@ FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are
 KEEP_SECONDS = 10.0  # between two states that the driver keeps
 GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
 LOOK_SECONDS = 0.05  # between two looks at the clock
-PLACED = -1  # the index of a gang's tasks: its job may have steps of other tasks, too
+PLACED = -2  # the index of a gang's tasks; no other task of its job has one below COMMON_INDEX
 
 
 @dataclass(frozen=True, slots=True)
