@@ -129,18 +129,27 @@ class Load:
         Args:
             demand: of each resource, shape (4,). Where it wants no share of a device, devices do not count.
         """
-        wants, used = demand[CORES:, None], self.used.T[CORES:]
-        free = self._limited(limit) - used + ROUNDING
+        share = demand[DEVICES]
+        possible = self.alive
+        if share > 0:  # of a full cluster, few nodes are looked at any closer
+            least = self.least_device
+            possible = possible & ((np.floor((limit - least + ROUNDING) / share) >= 1.0) | (least == 0.0))
+        nodes = np.flatnonzero(possible)
+        wants, used = demand[CORES:, None], self.used.T[CORES:, nodes]
+        free = self._limited(limit)[:, nodes] - used + ROUNDING
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(wants > 0, free / wants, np.inf)
-        alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:])
+        alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:, nodes])
         counts = np.where(alone, np.maximum(each, 1.0), each).min(axis=0)
-        if demand[DEVICES] > 0:
-            fits = np.floor((limit - self.device_used + ROUNDING) / demand[DEVICES])
-            fits = np.where(self.device_used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
+        if share > 0:
+            device_used = self.device_used[nodes]
+            fits = np.floor((limit - device_used + ROUNDING) / share)
+            fits = np.where(device_used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
             counts = np.minimum(counts, fits @ np.ones(fits.shape[1]))
-        counts = np.where(self.alive, np.maximum(np.floor(counts), 0.0), 0.0)
-        return np.minimum(counts, len(self.node)).astype(np.int64)
+        counts = np.minimum(np.maximum(np.floor(counts), 0.0), len(self.node))
+        found = np.zeros(len(possible), dtype=np.int64)
+        found[nodes] = counts.astype(np.int64)
+        return found
 
 
 def relative_to(used: FloatArray, capacity: FloatArray) -> FloatArray:
