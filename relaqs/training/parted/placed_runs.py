@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.training.elastic.gang_executor import LeasesSlots
 from relaqs.training.parted.cut import ModelCut, Part
-from relaqs.training.parted.placing import PartSizes, PlacedRun, placed_by
+from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
 from relaqs.training.parted.run_facts import RunHistory
 
 
@@ -42,9 +42,9 @@ class RunInParts:
     present: Mapping[Part, str] = field(default_factory=dict)
     is_due: bool = False
 
-    def as_placed(self) -> PlacedRun:
+    def as_placed(self) -> PartedRunView:
         """Return what a policy sees of it."""
-        return PlacedRun(self.history.facts(), self.cut, self.sizes, self.present)
+        return PartedRunView(self.history.facts(), self.cut, self.sizes, self.present)
 
     def take(self, places: Mapping[Part, str]) -> dict[Part, str]:
         """Be where a plan says, but for fixed parts. Return what has changed."""

@@ -49,7 +49,7 @@ class PartSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedRun:
+class PartedRunView:
     """A run as a placed policy sees it.
 
     Attributes:
@@ -63,7 +63,7 @@ class PlacedRun:
 
 
 def placed_by(
-    policy: PlacedPolicy, runs: Sequence[PlacedRun], slots: Sequence[str], now_seconds: float
+    policy: PlacedPolicy, runs: Sequence[PartedRunView], slots: Sequence[str], now_seconds: float
 ) -> list[dict[Part, str]]:
     """Return the slot of each part, run by run. A run but the first may be without some.
 
@@ -127,7 +127,7 @@ class _Machines:
         return self._slots[self.nodes.ids[node]][device]
 
 
-def _view(machines: _Machines, runs: Sequence[PlacedRun], busy: float, now_seconds: float) -> PlacedView:
+def _view(machines: _Machines, runs: Sequence[PartedRunView], busy: float, now_seconds: float) -> PlacedView:
     """Return what the policy sees. busy: how much of their demand of cores all parts make."""
     sizes = [len(run.cut.parts) for run in runs]
     starts = np.cumsum([0, *sizes])

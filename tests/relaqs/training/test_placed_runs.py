@@ -15,7 +15,7 @@ from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
 from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.placed_runs import PlacedRuns, RunInParts
-from relaqs.training.parted.placing import PartSizes, PlacedRun, placed_by
+from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
 from relaqs.training.parted.run_facts import RunHistory, placed_jobs
 
 SIZES = PartSizes(np.array([3.0, 1.0]), np.array([100.0]), pieces=2)
@@ -23,10 +23,10 @@ ONE_PART = PartSizes(np.array([1.0]), np.empty(0), pieces=1)
 SLOTS = ("tcp://a:1/0", "tcp://a:1/1", "tcp://b:1/0")
 
 
-def placed_run(name: str, cut: ModelCut, sizes: PartSizes, present: dict[Part, str]) -> PlacedRun:
+def placed_run(name: str, cut: ModelCut, sizes: PartSizes, present: dict[Part, str]) -> PartedRunView:
     history = RunHistory(JobDescription(name, work_total=10), arrival_seconds=float(len(name)))
     history.begin_turn((3, 10))
-    return PlacedRun(history.facts(), cut, sizes, present)
+    return PartedRunView(history.facts(), cut, sizes, present)
 
 
 @pytest.mark.parametrize("policy", [*PLACED_POLICIES])
@@ -56,7 +56,7 @@ def test_parts_of_a_worker_that_lost_its_first_slot_stay() -> None:
 
 def test_a_policy_sees_the_parts_of_all_runs() -> None:
     """Each of three runs gets a slot of its own, and a fourth one shares."""
-    cut, policy, found = ModelCut((0,), 4, replicas=1), make_placed_policy("mlf_h"), list[PlacedRun]()
+    cut, policy, found = ModelCut((0,), 4, replicas=1), make_placed_policy("mlf_h"), list[PartedRunView]()
     for name in ("a", "bb", "ccc", "dddd"):
         own = placed_run(name, cut, ONE_PART, {})
         [placed, *others] = placed_by(policy, [own, *found], SLOTS, 100.0)
