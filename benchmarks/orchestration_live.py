@@ -66,7 +66,7 @@ COMPLETION_MOST, ERROR_MOST, IDLE_MOST = 0.85, 1.10, 0.04
 class ReportingExecutor(DaskExecutor):
     """A cluster's executor that notes when each step of each job was folded."""
 
-    def __init__(self, address: str, slot_policy: str | SlotPolicy, clock: Clock) -> None:
+    def __init__(self, address: str, slot_policy: str | SlotPolicy | None, clock: Clock) -> None:
         self._clock = clock
         self.reports: dict[str, list[tuple[float, StepReport]]] = {}
         super().__init__(address, slot_policy=slot_policy)

@@ -47,10 +47,15 @@ def warehouse(scale: float) -> Path:
     generate(scale, folder, partitions=40)
     if not (folder / flights.SAMPLED).exists():
         flights.lay_out(folder)
+    lay_out_bundled(folder)
+    return folder
+
+
+def lay_out_bundled(folder: Path) -> None:
+    """Lay out scikit-learn's sets in a folder, where they are not there yet."""
     for name, table in _bundled().items():
         if not (folder / name).exists():
             shuffle(table, folder / name, partitions=8)
-    return folder
 
 
 def _bundled() -> dict[str, pa.Table]:

@@ -11,6 +11,7 @@ from relaqs.cli.destination import bytes_into
 from relaqs.cli.progress import progress_bar
 
 UPDATES = 12
+SEED_MOST, UPDATES_MOST = 999, 1000  # of larger ones the arrivals of lessons and of checks would be the same
 
 
 @click.command("learn")
@@ -24,11 +25,15 @@ UPDATES = 12
     help="Where the weights go. They are written at the end, all at once.",
 )
 @click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of all that is drawn."
+    "--seed",
+    type=click.IntRange(min=0, max=SEED_MOST),
+    default=0,
+    show_default=True,
+    help="Of all that is drawn.",
 )
 @click.option(
     "--updates",
-    type=click.IntRange(min=0),
+    type=click.IntRange(min=0, max=UPDATES_MOST),
     default=UPDATES,
     show_default=True,
     help="Steps of the policy gradient, after MLF-H was imitated. 0 only imitates.",
@@ -46,9 +51,9 @@ def learn_command(policy: str, out: Path, seed: int, updates: int) -> None:
         raise DataError(
             f"relaqs learn needs PyTorch ({error}); install it with pip install 'relaqs[torch]'"
         ) from error
-    with progress_bar() as show:
-        learned = learn(Lessons(updates=updates), seed, show)
-    with bytes_into(str(out)) as file:
+    with bytes_into(str(out)) as file:  # which says what is wrong with it before the lessons
+        with progress_bar() as show:
+            learned = learn(Lessons(updates=updates), seed, show)
         learned.networks.save(file)
     click.echo(f"mlf_h  return {learned.mlf_h:8.1f}")
     for number, (done, worth) in enumerate(learned.checks):

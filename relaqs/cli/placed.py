@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from relaqs.simulation.placed.simulator import PlacedRules
 from relaqs.simulation.placed.workload import SCENARIOS, Scenario, read_philly
 
 PRIVILEGED = "mlfs"  # it stops jobs early by its own rule
+LEARNED = "mlf_rl"  # it has weights
 PLACED_POLICY_NAMES = "mlfs,mlf_h,tiresias,fair"
 PERIOD_SECONDS, RESTART_SECONDS, NODES = 60.0, 5.0, 20
 CAPTION = (
@@ -75,6 +77,7 @@ def simulate_placed_jobs(
     options: PlacedOptions, records: Path | None, processes: int | None, output: str
 ) -> None:
     """Simulate all policies and seeds, and print them."""
+    _check_seconds(options)
     nodes = options.nodes or NODES
     restart = RESTART_SECONDS if options.restart_seconds is None else options.restart_seconds
     rules = PlacedRules(
@@ -82,6 +85,13 @@ def simulate_placed_jobs(
         moves=MoveCosts(restart),
         until_seconds=options.until_seconds,
     )
+    names = named_policies(options.policies or PLACED_POLICY_NAMES, make_placed_policy, "mlfs,fair")
+    if options.weights is not None and LEARNED not in names:
+        raise click.BadParameter(
+            f"{options.weights} has weights of {LEARNED}, which is none of the policies {', '.join(names)}; "
+            f"name it in --policies, or leave --weights out",
+            param_hint="--weights",
+        )
     scenario = scenario_of(options.placed, options.philly, nodes * options.devices)
     cases = [
         PlacedCase(
@@ -96,9 +106,19 @@ def simulate_placed_jobs(
         )
         for stop in options.stops
         for seed in range(options.seeds)
-        for name in named_policies(options.policies or PLACED_POLICY_NAMES, make_placed_policy, "mlfs,fair")
+        for name in names
     ]
     print_placed(kept_or_computed(cases, PlacedRun, run_placed_case, records, processes), output)
+
+
+def _check_seconds(options: PlacedOptions) -> None:
+    """Raise BadParameter for times that cannot be simulated. "inf" and "nan" are numbers for the parser."""
+    given = {"--epoch": options.period_seconds, "--rescale": options.restart_seconds}
+    for name, seconds in given.items():
+        if seconds is not None and not math.isfinite(seconds):
+            raise click.BadParameter(f"{seconds} is no number of seconds, such as 60", param_hint=name)
+    if math.isnan(options.until_seconds):
+        raise click.BadParameter("nan is no number of seconds, such as 86400", param_hint="--until")
 
 
 def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
@@ -122,7 +142,7 @@ def scenario_of(text: str, philly: Path | None, devices: int) -> Scenario:
 
 def policy_parameters(name: str, weights: Path | None) -> tuple[tuple[str, object], ...]:
     """Return what a policy is made with beside its defaults. Raises BadParameter where it cannot be."""
-    parameters = () if weights is None or name != "mlf_rl" else (("weights", str(weights)),)
+    parameters = () if weights is None or name != LEARNED else (("weights", str(weights)),)
     try:
         make_placed_policy(name, **dict(parameters))
     except PolicyError as error:

@@ -89,7 +89,7 @@ class _Noting(ByPriority):
         node = super().node(part, hosts)
         candidates = np.flatnonzero(hosts)
         job = int(self._walk.view.parts.job[part])
-        features = node_features(self._walk, part)[candidates]
+        features = node_features(self._walk, part, candidates)
         self.noted.append((job, features, int(np.searchsorted(candidates, node))))
         return node
 

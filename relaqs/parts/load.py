@@ -37,11 +37,14 @@ class Load:
         self.is_server = parts.is_server
         self.node, self.device = np.where(stays, parts.node, WAITS), np.where(stays, parts.device, WAITS)
         count, most = len(nodes), int(nodes.device_counts.max(initial=0))
-        self.used = np.zeros((count, nodes.capacity.shape[1]))
+        # Each resource is one piece of memory, since most questions are about all nodes at once.
+        self._capacity = np.ascontiguousarray(nodes.capacity.T)
+        self._limits: dict[float, FloatArray] = {}
+        self.used = np.zeros_like(self._capacity).T
         self.node_parts = np.zeros(count, dtype=np.int64)
         self.device_used = np.where(np.arange(most) < nodes.device_counts[:, None], 0.0, np.inf)
         self.device_parts = np.zeros((count, most), dtype=np.int64)
-        self.utilisation = np.zeros_like(self.used)
+        self.utilisation = np.zeros_like(self._capacity).T
         self.least_device = self.device_used.min(axis=1, initial=np.inf)
         standing = np.flatnonzero(stays)
         self.put_all(standing, self.node[standing], self.device[standing])
@@ -100,18 +103,21 @@ class Load:
 
         A part with a device needs room on the node's least loaded one.
         """
-        wants = self.demand[part, CORES:]
-        after = self.used[:, CORES:] + wants
-        capacity = self.capacity[:, CORES:]
-        fits = (after <= limit * capacity + ROUNDING) | (
-            (self.used[:, CORES:] <= ROUNDING) & (wants <= capacity)
-        )
-        possible = self.alive & fits[:, 0] & fits[:, 1] & fits[:, 2]  # faster than a sum along short rows
+        wants, used = self.demand[part, CORES:, None], self.used.T[CORES:]
+        within = used + wants <= self._limited(limit) + ROUNDING
+        alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:])
+        possible = self.alive & (within | alone).all(axis=0)
         if self.is_server[part]:
             return np.asarray(possible)
         least = self.least_device
         room = (least + self.demand[part, DEVICES] <= limit + ROUNDING) | (least == 0.0)
         return np.asarray(possible & room)
+
+    def _limited(self, limit: float) -> FloatArray:
+        """Return this share of all cores, memory and network, shape (3, N)."""
+        if limit not in self._limits:
+            self._limits[limit] = limit * self._capacity[CORES:]
+        return self._limits[limit]
 
     def least_loaded_device(self, node: int) -> int:
         """Return the device of a node that is used least, the first of several."""
@@ -123,19 +129,27 @@ class Load:
         Args:
             demand: of each resource, shape (4,). Where it wants no share of a device, devices do not count.
         """
-        free = limit * self.capacity[:, CORES:] - self.used[:, CORES:] + ROUNDING
-        wants, unused = demand[CORES:], self.used[:, CORES:] <= ROUNDING
+        share = demand[DEVICES]
+        possible = self.alive
+        if share > 0:  # of a full cluster, few nodes are looked at any closer
+            least = self.least_device
+            possible = possible & ((np.floor((limit - least + ROUNDING) / share) >= 1.0) | (least == 0.0))
+        nodes = np.flatnonzero(possible)
+        wants, used = demand[CORES:, None], self.used.T[CORES:, nodes]
+        free = self._limited(limit)[:, nodes] - used + ROUNDING
         with np.errstate(divide="ignore", invalid="ignore"):
             each = np.where(wants > 0, free / wants, np.inf)
-        alone = unused & (wants <= self.capacity[:, CORES:])
-        each = np.where(alone, np.maximum(each, 1.0), each)
-        counts = np.minimum(np.minimum(each[:, 0], each[:, 1]), each[:, 2])
-        if demand[DEVICES] > 0:
-            fits = np.floor((limit - self.device_used + ROUNDING) / demand[DEVICES])
-            fits = np.where(self.device_used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
+        alone = (used <= ROUNDING) & (wants <= self._capacity[CORES:, nodes])
+        counts = np.where(alone, np.maximum(each, 1.0), each).min(axis=0)
+        if share > 0:
+            device_used = self.device_used[nodes]
+            fits = np.floor((limit - device_used + ROUNDING) / share)
+            fits = np.where(device_used == 0.0, np.maximum(fits, 1.0), np.maximum(fits, 0.0))
             counts = np.minimum(counts, fits @ np.ones(fits.shape[1]))
-        counts = np.where(self.alive, np.maximum(np.floor(counts), 0.0), 0.0)
-        return np.minimum(counts, len(self.node)).astype(np.int64)
+        counts = np.minimum(np.maximum(np.floor(counts), 0.0), len(self.node))
+        found = np.zeros(len(possible), dtype=np.int64)
+        found[nodes] = counts.astype(np.int64)
+        return found
 
 
 def relative_to(used: FloatArray, capacity: FloatArray) -> FloatArray:

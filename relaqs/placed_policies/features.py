@@ -6,7 +6,7 @@ All are scaled to about 0 to 1, and none depends on how many jobs, parts, nodes 
 from __future__ import annotations
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 
 from relaqs.parts.parts import WAITS
 from relaqs.parts.resources import DEVICES
@@ -96,32 +96,32 @@ def job_features(walk: QueueWalk) -> FloatArray:
     )
 
 
-def node_features(walk: QueueWalk, part: int) -> FloatArray:
-    """Return the features of all nodes for one part, shape (N, 13), columns as in NODE_FEATURES."""
+def node_features(walk: QueueWalk, part: int, candidates: IntArray) -> FloatArray:
+    """Return the features of some nodes for one part, shape (n, 13), columns as in NODE_FEATURES."""
     view, load = walk.view, walk.load
     count = len(view.nodes)
-    used = load.utilisation
     exchanged = walk.traffic.with_nodes(part, load.node, count)
     slowed = slowed_on_nodes(view, part)
     most = exchanged.max(initial=0.0)
     first, end = np.searchsorted(view.parts.job, [view.parts.job[part], view.parts.job[part] + 1])
     own = load.node[first:end]
     server = bool(load.is_server[part])
-    least = np.zeros(count) if server else load.least_device
-    least = np.minimum(least, 1.0)
-    devices = np.maximum(view.nodes.device_counts, 1)
+    least = np.zeros(len(candidates)) if server else np.minimum(load.least_device[candidates], 1.0)
+    devices = np.maximum(view.nodes.capacity[candidates, DEVICES], 1.0)
+    empty = (load.device_parts[candidates] == 0) & np.isfinite(load.device_used[candidates])
+    distances = host_distances(load.utilisation, exchanged, slowed, walk.underloaded)
     return np.column_stack(
         [
-            np.minimum(used, 1.5),
+            np.minimum(load.utilisation[candidates], 1.5),
             least,
             least + load.demand[part, DEVICES],
-            ((load.device_parts == 0) & np.isfinite(load.device_used)).sum(axis=1) / devices,
-            exchanged / (most if most > 0 else 1.0),
-            np.bincount(own[own != WAITS], minlength=count) / len(own),
-            np.minimum(host_distances(used, exchanged, slowed, walk.underloaded), 3.0),
-            np.minimum(slowed, 1.0),
-            np.arange(count) == view.parts.node[part],
-            np.full(count, float(server)),
+            empty.sum(axis=1) / devices,
+            exchanged[candidates] / (most if most > 0 else 1.0),
+            np.bincount(own[own != WAITS], minlength=count)[candidates] / len(own),
+            np.minimum(distances[candidates], 3.0),
+            np.minimum(slowed[candidates], 1.0),
+            candidates == view.parts.node[part],
+            np.full(len(candidates), float(server)),
         ]
     )
 

@@ -74,10 +74,10 @@ def host_distances(
     ... ).round(3).tolist()
     [0.224, 1.025]
     """
-    ideal = utilisation[underloaded].min(axis=0)
-    most = exchanged[underloaded].max()
+    ideal = np.where(underloaded, utilisation.T, np.inf).min(axis=1)
+    most = exchanged.max(where=underloaded, initial=0.0)
     lacks = (most - exchanged) / ((most if most > 0 else 1.0) if bytes_relative else MEGABYTE)
-    first, second, third, fourth = ((utilisation - ideal) ** 2).T  # faster than a sum along short rows
+    first, second, third, fourth = (utilisation.T - ideal[:, None]) ** 2  # sums along short rows are slow
     return np.asarray(np.sqrt(first + second + third + fourth + lacks**2 + degradation**2))
 
 

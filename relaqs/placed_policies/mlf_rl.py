@@ -79,7 +79,7 @@ class ByScores:
         candidates = np.flatnonzero(hosts)
         if len(candidates) == 1:
             return int(candidates[0])
-        return int(candidates[self.chosen(node_features(self.walk, part)[candidates])])
+        return int(candidates[self.chosen(node_features(self.walk, part, candidates))])
 
     def chosen(self, features: FloatArray) -> int:
         """Return which candidate has the highest score, the first of several. features: shape (n, F)."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.resources
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import BinaryIO
 from zipfile import BadZipFile
 
@@ -110,8 +113,13 @@ def read_networks(path: str | None = None) -> ScoringNetworks:
             np.load(file, allow_pickle=False) as arrays,
         ):
             return ScoringNetworks.of_arrays(dict(arrays))
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
+    except (OSError, ValueError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         raise ValueError(
             f"{path or SHIPPED} holds no weights of mlf_rl ({error}); make them with "
             "`relaqs learn --out FILE`, and name that file"
         ) from error
+
+
+def weights_in_words(path: str) -> str:
+    """Return a file's name and a checksum: other weights may have the same name later."""
+    return f"{Path(path).name} {hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +16,7 @@ class Traffic:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
+        self._jobs: dict[int, Mapping[int, tuple[IntArray, FloatArray]]] = {}
 
     @cached_property
     def _by_job(self) -> tuple[IntArray, IntArray]:
@@ -30,11 +32,32 @@ class Traffic:
         Args:
             node: where each part stands, shape (P,); −1: nowhere.
         """
-        order, starts = self._by_job
         job = int(self._parts.job[part])
-        flows = order[starts[job] : starts[job + 1]]
-        ends, size = self._parts.flows[flows], self._parts.flow_bytes[flows]
-        other = np.where(ends[:, 0] == part, ends[:, 1], np.where(ends[:, 1] == part, ends[:, 0], -1))
-        place = np.where(other >= 0, node[other], -1)
+        if job not in self._jobs:
+            self._jobs[job] = self._of_job(job)
+        if part not in self._jobs[job]:
+            return np.zeros(count)
+        others, sizes = self._jobs[job][part]
+        place = node[others]
         known = place >= 0
-        return np.bincount(place[known], weights=size[known], minlength=count).astype(np.float64)
+        exchanged = np.bincount(place[known], weights=sizes[known], minlength=count)
+        return np.asarray(exchanged, dtype=np.float64)
+
+    def _of_job(self, job: int) -> dict[int, tuple[IntArray, FloatArray]]:
+        """Return the parts that each part of a job exchanges bytes with, and how many, in order of flows."""
+        order, starts = self._by_job
+        flows = order[starts[job] : starts[job + 1]]
+        if not len(flows):
+            return {}
+        sender, receiver = self._parts.flows[flows].T
+        back = sender != receiver
+        part, other = np.concatenate([sender, receiver[back]]), np.concatenate([receiver, sender[back]])
+        flow = np.concatenate([flows, flows[back]])
+        by_part = np.lexsort([flow, part])
+        parts, first = np.unique(part[by_part], return_index=True)
+        own = zip(
+            np.split(other[by_part], first[1:]),
+            np.split(self._parts.flow_bytes[flow[by_part]], first[1:]),
+            strict=True,
+        )
+        return dict(zip(parts.tolist(), own, strict=True))

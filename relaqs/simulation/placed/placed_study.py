@@ -13,6 +13,7 @@ from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
+from relaqs.placed_policies.scoring import weights_in_words
 from relaqs.policies.by_name import policy_in_words
 from relaqs.records.placed_run import PlacedRun, PlacedTimes
 from relaqs.simulation.early_stops import EarlyStops
@@ -48,8 +49,11 @@ class PlacedCase:
 
     @property
     def label(self) -> str:
-        """The policy's name, and what differs from its defaults."""
-        return policy_in_words(self.policy, self.parameters)
+        """The policy's name, and what differs from its defaults: of weights, what is in their file."""
+        differs = [
+            (name, weights_in_words(value) if name == "weights" else value) for name, value in self.parameters
+        ]
+        return policy_in_words(self.policy, differs)
 
     @property
     def workload(self) -> str:

@@ -55,7 +55,7 @@ KEEP_SECONDS = 10.0  # between two states that the driver keeps
 GRACE_SECONDS = 2.0  # for the other ranks to tell that their generation is over
 LOOK_SECONDS = 0.05  # between two looks at the clock
 AWAY_SECONDS = 1.0  # between two looks: the process of the driver was stopped, and could hear no rank
-PLACED = -1  # the index of a gang's tasks: its job may have steps of other tasks, too
+PLACED = -2  # the index of a gang's tasks; no other task of its job has one below COMMON_INDEX
 
 
 @dataclass(frozen=True, slots=True)

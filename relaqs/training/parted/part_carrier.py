@@ -10,6 +10,8 @@ slots are free.
 **A change** (a worker that dies, comes or hangs, a part that the user moves) is a new generation of places,
 between two turns. A turn that was lost is made once more from the state before it. Its bits are the same.
 
+**A plan** sees the parts of all runs of the session, and may move them (`placed_runs.py` beside this).
+
 One thread does one thing after another. What happens meanwhile arrives in a mailbox.
 """
 
@@ -31,7 +33,7 @@ from relaqs.executors.leases import worker_of
 from relaqs.jobs.background import background_thread
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Done, Executor, Stoppable
-from relaqs.jobs.job import Task, TaskKey, TaskResult, Work
+from relaqs.jobs.job import StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.training.elastic.carrier import Carrier
 from relaqs.training.elastic.gang_executor import LeasesSlots
@@ -47,7 +49,8 @@ from relaqs.training.parted.part_host import (
     PreparePartsWork,
 )
 from relaqs.training.parted.part_turn import PartStepsMade, PartTurn
-from relaqs.training.parted.placing import placed_by
+from relaqs.training.parted.placed_runs import RunInParts, placed_runs_of
+from relaqs.training.parted.run_facts import RunHistory
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
@@ -99,7 +102,7 @@ class PartCarrier(Carrier):
     Args:
         cluster: where everything runs.
         leases: the same cluster, as it leases slots.
-        policy: says where parts are that have no worker.
+        policy: says where parts are.
         given: the workers of parts that the user has placed.
 
     Attributes:
@@ -113,6 +116,9 @@ class PartCarrier(Carrier):
         self._leases = leases
         self._policy = policy
         self._given = dict(given)
+        self._all = placed_runs_of(leases)
+        self._run_in_parts: RunInParts | None = None
+        self._history: RunHistory | None = None
         self._name = secrets.token_hex(8)  # of the run, on its workers
         self._job_id = ""
         self._driver: Stoppable | None = None
@@ -127,6 +133,7 @@ class PartCarrier(Carrier):
         self._must_look = True  # for the slots of the cluster: something has changed
         self._left_out: set[str] = set()
         self._slot_of: dict[Part, str] = {}
+        self._moved: dict[Part, str] = {}  # parts that the plan of another run has moved
         self._membership: PartMembership | None = None
         self._generation = -1
         self._held_step = -1  # the step before which the slots of this generation have their states
@@ -173,7 +180,18 @@ class PartCarrier(Carrier):
 
     def enter(self, description: JobDescription, driver: Stoppable | None = None) -> None:
         self._driver, self._job_id = driver, description.id
+        self._history = RunHistory(description, time.monotonic())
         self._cluster.enter(description, self)
+
+    def report(self, job_id: str, report: StepReport) -> None:
+        assert self._history is not None
+        self._history.reported(report)
+        super().report(job_id, report)
+
+    def set_weight(self, job_id: str, weight: float) -> None:
+        assert self._history is not None
+        self._history.weight = weight
+        super().set_weight(job_id, weight)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         if len(tasks) != 1 or not isinstance(turn := tasks[0].work, PartTurn):
@@ -221,6 +239,9 @@ class PartCarrier(Carrier):
 
     def _take_given(self, part: Part, worker: str) -> None:
         self._given[part], self._must_look = worker, True
+
+    def _take_moved(self, places: Mapping[Part, str]) -> None:
+        self._moved.update(places)
 
     def _stop(self) -> None:
         self._has_stopped = True
@@ -322,18 +343,32 @@ class PartCarrier(Carrier):
         """Return the slot of each part: where it is, where the user wants it, or what the policy says."""
         while not (slots := self._there()):
             self._wait(lambda: False, FIND_SECONDS)
-        present = {part: slot for part, slot in self._slot_of.items() if slot in slots}
+        meant, self._moved = {**self._slot_of, **self._moved}, {}
+        present = {part: slot for part, slot in meant.items() if slot in slots}
         for part, worker in sorted(self._given.items()):
             own = [slot for slot in slots if worker_of(slot) == worker]
             if own and present.get(part) not in own:
                 used = [*present.values()]
                 present[part] = min(own, key=lambda slot: (used.count(slot), slot))
-        cut = turn.recipe.cut
-        if len(present) == len(cut.parts):
+        fixed, run = frozenset(self._given) & present.keys(), self._told(turn)
+        if len(present) == len(turn.recipe.cut.parts) and not run.is_due:
+            self._all.stand(run, present, fixed)
             return dict(sorted(present.items()))
-        planned = placed_by(self._policy, cut, turn.sizes, slots, present, turn.passes)
-        fixed = {part: slot for part, slot in present.items() if part in self._given}
-        return dict(sorted((planned | fixed).items()))
+        return dict(sorted(self._all.placed(run, present, fixed, slots).items()))
+
+    def _told(self, turn: PartTurn) -> RunInParts:
+        """Return this run, as far as all that plan are to know it."""
+        assert self._history is not None
+        self._history.begin_turn(turn.passes)
+        if self._run_in_parts is None:
+            self._run_in_parts = RunInParts(
+                self._policy,
+                self._history,
+                turn.recipe.cut,
+                turn.sizes,
+                lambda places: self._post(lambda: self._take_moved(places)),
+            )
+        return self._run_in_parts
 
     def _there(self) -> tuple[str, ...]:
         """Return the slots of the cluster that answer."""
@@ -415,6 +450,8 @@ class PartCarrier(Carrier):
             states |= each.states
         losses = next(each.losses for each in told if each.losses)
         seconds = max(each.seconds for each in told)
+        assert self._history is not None
+        self._history.turned(len(answers.slots), seconds)
         return turn.made(states, losses, sum(each.reads for each in told), seconds)
 
     def _asked(
@@ -453,6 +490,8 @@ class PartCarrier(Carrier):
 
     def _part(self) -> None:
         """Free the slots, and what is held there."""
+        if self._run_in_parts is not None:
+            self._all.leave(self._run_in_parts)
         told = threading.Semaphore(0)
         slots = sorted(self._ready - self._left_out)
         try:

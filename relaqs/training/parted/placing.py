@@ -1,23 +1,22 @@
-"""Where the parts of a run are: a placed policy is asked, with the workers of the cluster as its machines."""
+"""Where the parts of runs are: a placed policy is asked, with the workers of the cluster as its machines."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray
+from relaqs_bootstrap.arrays import FloatArray, IntArray
 from relaqs_engine.errors import ClusterError
 
-from relaqs.executors.leases import slot_name, worker_of
-from relaqs.parts.jobs import PlacedJobs
+from relaqs.executors.leases import worker_of
 from relaqs.parts.parts import WAITS, Parts
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.parts.view import PlacedView
 from relaqs.training.parted.cut import ModelCut, Part
+from relaqs.training.parted.run_facts import RunFacts, placed_jobs
 
 PARAMETER_BYTES = 12.0  # of a number of 32 bits, its gradient, and what momentum keeps of it
 NODE_MEMORY_BYTES, NODE_NETWORK = 16e9, 1.25e9  # of a worker, which does not tell: 10 Gbit/s
@@ -49,94 +48,127 @@ class PartSizes:
         return np.asarray(slowest * self.pieces / (self.pieces + len(slowest) - 1))
 
 
-def placed_by(
-    policy: PlacedPolicy,
-    cut: ModelCut,
-    sizes: PartSizes,
-    slots: Sequence[str],
-    present: Mapping[Part, str],
-    passes: tuple[int, int],
-) -> dict[Part, str]:
-    """Return the slot of each part.
+@dataclass(frozen=True, slots=True)
+class PartedRunView:
+    """A run as a placed policy sees it.
 
-    Where the policy leaves a part waiting, all of them are taken to use half of a core, and so on: parts of
-    one run may share cores, and a policy does not know that.
+    Attributes:
+        present: where its parts are now; one that is at no slot of the cluster waits.
+    """
+
+    facts: RunFacts
+    cut: ModelCut
+    sizes: PartSizes
+    present: Mapping[Part, str]
+
+
+def placed_by(
+    policy: PlacedPolicy, runs: Sequence[PartedRunView], slots: Sequence[str], now_seconds: float
+) -> list[dict[Part, str]]:
+    """Return the slot of each part, run by run. A run but the first may be without some.
+
+    Where the policy leaves a part waiting, all of them are taken to use half of a core, and so on: parts take
+    turns on a core, and a policy does not know that.
 
     Args:
+        runs: the first one needs its places.
         slots: those of the cluster.
-        present: where parts are now; one that is at no slot of the cluster waits.
-        passes: how many are done, and how many there are at most.
+        now_seconds: on the clock of the runs' facts.
 
     Raises:
-        ClusterError: the policy has no place for a part.
+        ClusterError: the policy has no place for a part of the first run.
     """
     if not slots:
         raise ClusterError("there is no worker for the parts of the model; start some")
-    nodes = _nodes(slots)
-    demand = sizes.busy
+    machines = _Machines(slots)
+    busy = 1.0
     for _ in range(HALVINGS):
-        plan = policy.plan(_view(nodes, cut, sizes, demand, present, passes))
+        plan = policy.plan(_view(machines, runs, busy, now_seconds))
         if (plan.node != WAITS).all():
-            return {
-                part: slot_name(nodes.ids[node], device)
-                for part, node, device in zip(
-                    cut.parts, plan.node.tolist(), plan.device.tolist(), strict=True
-                )
-            }
-        demand = demand / 2
-    raise ClusterError(
-        f"the placed policy {policy.name!r} has no place for the parts of the model on {len(slots)} slots; "
-        "choose another by placed="
-    )
+            break
+        busy /= 2
+    found, start = [], 0
+    for run in runs:
+        end = start + len(run.cut.parts)
+        nodes, devices = plan.node[start:end].tolist(), plan.device[start:end].tolist()
+        places = zip(run.cut.parts, nodes, devices, strict=True)
+        found.append({part: machines.slot(node, device) for part, node, device in places if node != WAITS})
+        start = end
+    if len(found[0]) < len(runs[0].cut.parts):
+        raise ClusterError(
+            f"the placed policy {policy.name!r} has no place for the parts of the model on {len(slots)} "
+            f"slots beside {len(runs) - 1} other runs; choose another by placed="
+        )
+    return found
 
 
-def _nodes(slots: Sequence[str]) -> NodeResources:
-    threads = Counter(map(worker_of, slots))
-    rows = [[threads[worker], threads[worker], NODE_MEMORY_BYTES, NODE_NETWORK] for worker in sorted(threads)]
-    return NodeResources(
-        tuple(sorted(threads)), np.array(rows, dtype=np.float64), np.ones(len(rows), dtype=np.bool_)
-    )
+class _Machines:
+    """The workers of some slots as nodes. A node's devices are those slots of it that answer."""
+
+    def __init__(self, slots: Sequence[str]) -> None:
+        self._slots: dict[str, list[str]] = {}
+        for slot in slots:
+            self._slots.setdefault(worker_of(slot), []).append(slot)
+        self._place = {
+            slot: (node, device)
+            for node, own in enumerate(self._slots.values())
+            for device, slot in enumerate(own)
+        }
+        rows = [[len(own), len(own), NODE_MEMORY_BYTES, NODE_NETWORK] for own in self._slots.values()]
+        capacity = np.array(rows, dtype=np.float64)
+        self.nodes = NodeResources(tuple(self._slots), capacity, np.ones(len(rows), dtype=np.bool_))
+
+    def place(self, slot: str | None) -> tuple[int, int]:
+        """Return the node and the device of a slot, −1 twice for one that is not there."""
+        return (WAITS, WAITS) if slot is None else self._place.get(slot, (WAITS, WAITS))
+
+    def slot(self, node: int, device: int) -> str:
+        """Return the slot that is a device of a node."""
+        return self._slots[self.nodes.ids[node]][device]
 
 
-def _view(
-    nodes: NodeResources,
-    cut: ModelCut,
-    sizes: PartSizes,
-    demand: FloatArray,
-    present: Mapping[Part, str],
-    passes: tuple[int, int],
-) -> PlacedView:
-    parts, count = cut.parts, len(cut.parts)
-    stage = np.array([part.stage for part in parts])
-    bytes_of = sizes.parameters * PARAMETER_BYTES
-    node, device = np.full(count, WAITS), np.full(count, WAITS)
-    for at, part in enumerate(parts):
-        if (slot := present.get(part)) is not None and worker_of(slot) in nodes.ids:
-            node[at] = nodes.ids.index(worker_of(slot))
-            device[at] = int(slot.rpartition("/")[2])
-    flows, flow_bytes = _flows(cut, sizes)
-    shares = sizes.parameters / sizes.parameters.sum()
+def _view(machines: _Machines, runs: Sequence[PartedRunView], busy: float, now_seconds: float) -> PlacedView:
+    """Return what the policy sees. busy: how much of their demand of cores all parts make."""
+    sizes = [len(run.cut.parts) for run in runs]
+    starts = np.cumsum([0, *sizes])
+    stages = [np.array([part.stage for part in run.cut.parts]) for run in runs]
+    shares = [run.sizes.parameters / run.sizes.parameters.sum() for run in runs]
+    demand = _by_part([busy * run.sizes.busy for run in runs], stages)
+    bytes_of = _by_part([run.sizes.parameters * PARAMETER_BYTES for run in runs], stages)
+    places = np.array([machines.place(run.present.get(part)) for run in runs for part in run.cut.parts])
+    node, device = places[:, 0], places[:, 1]
+    flows = [_flows(run.cut, run.sizes) for run in runs]
+    pairs = [own + start for (own, _), start in zip(flows, starts, strict=False)]
+    edges = [own[: run.cut.replicas * (run.cut.stages - 1)] for own, run in zip(pairs, runs, strict=True)]
     columns = Parts(
-        job=np.zeros(count, dtype=np.int64),
-        index=np.arange(count),
-        replica=np.array([part.replica for part in parts]),
-        level=stage,
-        is_server=np.zeros(count, dtype=np.bool_),
-        size_share=shares[stage],
-        demand=np.column_stack([demand[stage], demand[stage], bytes_of[stage], np.zeros(count)]),
-        state_bytes=bytes_of[stage],
-        alone_seconds=shares[stage],
+        job=np.repeat(np.arange(len(runs)), sizes),
+        index=np.concatenate([np.arange(size) for size in sizes]),
+        replica=np.array([part.replica for run in runs for part in run.cut.parts]),
+        level=np.concatenate(stages),
+        is_server=np.zeros(len(node), dtype=np.bool_),
+        size_share=_by_part(shares, stages),
+        demand=np.column_stack([demand, demand, bytes_of, np.zeros(len(node))]),
+        state_bytes=bytes_of,
+        alone_seconds=_by_part(
+            [own * run.facts.pass_seconds for own, run in zip(shares, runs, strict=True)], stages
+        ),
         node=node,
         device=device,
-        queued_since_seconds=np.where(node == WAITS, 0.0, math.nan),
-        edges=flows[: cut.replicas * (cut.stages - 1)],
-        flows=flows,
-        flow_bytes=flow_bytes,
+        queued_since_seconds=np.where(node == WAITS, now_seconds, math.nan),
+        edges=np.concatenate(edges),
+        flows=np.concatenate(pairs),
+        flow_bytes=np.concatenate([sent for _, sent in flows]),
     )
-    return PlacedView(0.0, nodes, _one_job(passes), columns)
+    jobs = placed_jobs([run.facts for run in runs], now_seconds)
+    return PlacedView(now_seconds, machines.nodes, jobs, columns)
 
 
-def _flows(cut: ModelCut, sizes: PartSizes) -> tuple[np.ndarray, FloatArray]:
+def _by_part(of_stage: Sequence[FloatArray], stages: Sequence[IntArray]) -> FloatArray:
+    """Return what each part's stage has, shape (P,), from what each stage has, run by run."""
+    return np.concatenate([own[stage] for own, stage in zip(of_stage, stages, strict=True)])
+
+
+def _flows(cut: ModelCut, sizes: PartSizes) -> tuple[IntArray, FloatArray]:
     """Return who sends whom how much in a step: first each stage the next, then back, then replicas."""
     at = {part: place for place, part in enumerate(cut.parts)}
     down = [
@@ -154,27 +186,3 @@ def _flows(cut: ModelCut, sizes: PartSizes) -> tuple[np.ndarray, FloatArray]:
     passed = np.repeat(sizes.passed_bytes, cut.replicas)
     gradients = np.repeat(sizes.parameters * PARAMETER_BYTES / 3, cut.replicas * (cut.replicas - 1))
     return np.array(pairs, dtype=np.int64).reshape(-1, 2), np.concatenate([passed, passed, gradients])
-
-
-def _one_job(passes: tuple[int, int]) -> PlacedJobs:
-    def column(value: float) -> FloatArray:
-        return np.array([float(value)])
-
-    return PlacedJobs(
-        ids=("run",),
-        arrival_seconds=column(0),
-        weight=column(1),
-        urgency=column(1),
-        deadline_seconds=column(math.inf),
-        iterations_done=column(passes[0]),
-        iterations_most=column(passes[1]),
-        iteration_seconds=column(1),
-        loss_fallen_last=column(math.nan),
-        loss_fallen=column(math.nan),
-        loss_fall_rate=column(math.nan),
-        accuracy=column(math.nan),
-        accuracy_gain=column(math.nan),
-        accuracy_required=column(1),
-        attained_device_seconds=column(0),
-        may_stop=np.zeros(1, dtype=np.bool_),
-    )

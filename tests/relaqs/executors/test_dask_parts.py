@@ -18,13 +18,17 @@ from hypothesis import strategies as st
 
 from relaqs.executors.dask.charges import Charges
 from relaqs.executors.dask.contract import broken_contract, broken_source, chosen_credit
+from relaqs.executors.dask.flights import Parcel
+from relaqs.executors.dask.graph import graph_of, key_of
 from relaqs.executors.dask.hung_workers import chosen_silence
 from relaqs.executors.dask.names import CORE_SECONDS, FOREIGN, job_of
 from relaqs.executors.dask.plugin import core_seconds_of
 from relaqs.executors.dask.policy_choice import Wishes
 from relaqs.executors.dask.queue import JobQueue
+from relaqs.jobs.job import TaskKey
 from relaqs.policies import make_policy
 from relaqs.scheduling.shares import CREDIT_CORE_SECONDS, FairShares
+from relaqs.training.elastic.turn_job import PLACED
 
 A, B = "relaqs-a", "relaqs-b"
 
@@ -217,3 +221,10 @@ def test_the_first_wish_holds_as_long_as_its_session() -> None:
 def test_keys_of_others_have_no_job() -> None:
     keys = ["relaqs-a", ("sum", 0), ("relaqs-a", 1, 2), 7, (1, 2), cast("Any", None)]
     assert [job_of(key) for key in keys] == [None, None, "relaqs-a", None, None, None]
+
+
+def test_a_pinned_task_has_a_key_of_its_own() -> None:
+    """Also beside tasks with a common part: a run looks at held-out rows while its gang goes on."""
+    step = [Parcel(TaskKey("a", 4, index), b"", lambda result: None, common=b"model") for index in (0, 1)]
+    pinned = Parcel(TaskKey("a", 4, PLACED), b"", lambda result: None, place="tcp://b:1")
+    assert key_of(A, pinned) not in graph_of(A, step, "versions")

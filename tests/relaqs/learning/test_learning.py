@@ -17,6 +17,7 @@ from relaqs.learning.returns import Aims, returns_from
 from relaqs.learning.torch_scoring import NetworkLearner
 from relaqs.placed_policies.features import JOB_FEATURES, NODE_FEATURES
 from relaqs.placed_policies.scoring import ScoringNetworks, read_networks
+from relaqs.simulation.placed.placed_study import PlacedCase
 from relaqs.simulation.placed.simulator import PlacedOutcome
 from relaqs.simulation.placed.workload import Scenario
 
@@ -175,6 +176,39 @@ def test_a_stop_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert there.read_bytes() == b"weights of before"
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--out", "nowhere/new.npz"), "there is no folder"),
+        (("--seed", "1000"), "1000 is not in the range 0<=x<=999"),
+        (("--updates", "1001"), "1001 is not in the range 0<=x<=1000"),
+        (("mlf_h",), "'mlf_h' is not 'mlf_rl'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_lessons_begin(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lessons, "learn", lambda *_: pytest.fail("lessons have begun"))
+    ended = CliRunner().invoke(program, ["learn", *arguments])
+    assert ended.exit_code == 2
+    assert says in " ".join(ended.output.split())
+
+
+def test_a_record_tells_weights_by_what_they_are(tmp_path: Path) -> None:
+    """A file of the same name may be learned anew. A study that goes on must not take it for the old."""
+    path = tmp_path / "new.npz"
+    cases = []
+    for seed in (0, 1):
+        with path.open("wb") as file:
+            NetworkLearner(seed).networks.save(file)
+        cases.append(
+            PlacedCase("mlf_rl", 0, Scenario("paper", jobs=6), parameters=(("weights", str(path)),)).key
+        )
+    assert cases[0] != cases[1]
+    assert "weights=new.npz " in str(cases[0])
+
+
 def test_what_was_learned_is_written_and_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lessons, "Lessons", lambda updates: QUICK)
     path = tmp_path / "new.npz"
@@ -185,6 +219,13 @@ def test_what_was_learned_is_written_and_can_be_used(tmp_path: Path, monkeypatch
     arguments = ["simulate", "--placed", "paper:6", "--nodes", "8", "--policies", "mlf_rl", "--seeds", "1"]
     used = CliRunner().invoke(program, [*arguments, "--processes", "1", "--weights", str(path)])
     assert used.exit_code == 0, used.output
+    array, damaged = tmp_path / "one.npy", bytearray(path.read_bytes())
+    np.save(array, np.zeros(3))
+    damaged[len(damaged) // 3] ^= 255
+    (tmp_path / "damaged.npz").write_bytes(damaged)
+    for other in (array, tmp_path / "damaged.npz"):
+        with pytest.raises(ValueError, match=f"{other.name} holds no weights of mlf_rl"):
+            read_networks(str(other))
     path.write_bytes(b"no weights")
     refused = CliRunner().invoke(program, [*arguments, "--weights", str(path)])
     assert refused.exit_code == 2

@@ -59,7 +59,7 @@ def test_features_are_finite_and_of_about_one_size(view: PlacedView) -> None:
     assert np.isfinite(jobs).all()
     assert (np.abs(jobs) <= 2.0).all()
     for part in range(len(view.parts)) if view.nodes.alive.any() else ():
-        nodes = node_features(walk, part)
+        nodes = node_features(walk, part, np.arange(len(view.nodes)))
         assert nodes.shape == (len(view.nodes), len(NODE_FEATURES))
         assert np.isfinite(nodes).all()
         assert (np.abs(nodes) <= 4.0).all()

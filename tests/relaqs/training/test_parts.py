@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from relaqs import ArgumentError, Session
-from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.training import KMeans, MiniBatchLinear, ModelParts, TorchModule, TrainingRun
-from relaqs.training.parted.cut import ModelCut, Part, even_starts
-from relaqs.training.parted.placing import PartSizes, placed_by
+from relaqs.training.parted.cut import even_starts
 from tests.relaqs.training.conftest import Data
 
 torch = pytest.importorskip("torch")
@@ -156,28 +154,3 @@ def test_only_modules_of_torch_are_cut(db: Session) -> None:
         ModelParts(2, placed=3)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"stages is \(3, 3\); give layers that rise"):
         ModelParts((3, 3))
-
-
-SIZES = PartSizes(np.array([3.0, 1.0]), np.array([100.0]), pieces=2)
-SLOTS = ("tcp://a:1/0", "tcp://a:1/1", "tcp://b:1/0")
-
-
-@pytest.mark.parametrize("policy", ["mlf_h", "fair", "gandiva", "tiresias", "srpt", "graphene"])
-@pytest.mark.parametrize("slots", [SLOTS, SLOTS[:1]], ids=len)
-def test_every_policy_places_all_parts_also_on_one_slot(policy: str, slots: tuple[str, ...]) -> None:
-    cut = ModelCut((0, 2), 4, replicas=2)
-    placed = placed_by(make_placed_policy(policy), cut, SIZES, slots, {}, (0, 10))
-    assert placed.keys() == {*cut.parts}
-    assert {*placed.values()} <= {*slots}
-
-
-def test_parts_stay_where_they_are_when_another_is_lost() -> None:
-    cut = ModelCut((0, 2), 4, replicas=2)
-    present = {Part(0, 0): SLOTS[2], Part(0, 1): SLOTS[0], Part(1, 0): SLOTS[2]}
-    placed = placed_by(make_placed_policy("mlf_h"), cut, SIZES, SLOTS, present, (3, 10))
-    assert {part: placed[part] for part in present} == present
-
-
-def test_how_busy_parts_are() -> None:
-    """Two pieces through two stages take three times what the slower stage takes for one."""
-    assert SIZES.busy.tolist() == pytest.approx([2 / 3, 2 / 9])

@@ -168,6 +168,26 @@ def test_two_runs_in_parts_and_a_query_share_the_workers(
     assert all(same(numbers(run), whole) for run in runs)
 
 
+def test_runs_are_placed_beside_each_other(db: Session, training_warehouse: Path) -> None:
+    """A policy sees the parts of all runs: two are on two workers, and the room of one that ends is taken."""
+    runs = list[TrainingRun]()
+    for _ in range(3):
+        runs.append(run := db.train(ENDLESS, batch=BATCH_ROWS, parts=1))
+        eventually(lambda run=run: run.steps)
+    where = [workers_of(run)[0] for run in runs]
+    assert where[0] != where[1]
+    alone = next(run for run, worker in zip(runs, where, strict=True) if where.count(worker) == 1)
+    alone.stop()
+    left = [run for run in runs if run is not alone]
+    eventually(lambda: workers_of(left[0]) != workers_of(left[1]))
+    for run in left:
+        passes = len(run.steps)
+        eventually(lambda run=run, passes=passes: len(run.steps) > passes)
+        run.stop()
+    assert all(run.wait(LONG_SECONDS) for run in runs)
+    assert all(as_in_one_piece(run, training_warehouse) for run in runs)
+
+
 def test_what_is_placed_wrongly_is_said_at_once(db: Session) -> None:
     with pytest.raises(PolicyError, match="there is no placed policy 'mlf_j'; did you mean 'mlf_h'"):
         db.train(DEEP, parts=ModelParts(2, placed="mlf_j"))

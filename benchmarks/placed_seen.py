@@ -1,0 +1,191 @@
+"""Where parts of models were planned, sent and really ran, and when. See `benchmarks.placed_live`."""
+
+# mypy: disable-error-code="misc"
+# distributed is typed in part only.
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from distributed.protocol import pickle
+
+from benchmarks.cluster_observer import NAME, Observed, Observer
+from relaqs.executors.dask.names import KEY_PREFIX, job_of
+from relaqs.executors.leases import worker_of
+from relaqs.jobs.executor import Done
+from relaqs.jobs.job import Task
+from relaqs.parts.plan import PlacedPlan
+from relaqs.parts.policy import PlacedPolicy
+from relaqs.parts.view import PlacedView
+from relaqs.training.elastic.turn_job import PLACED
+from relaqs.training.parted.cut import Part
+from relaqs.training.parted.part_host import PartTurnWork
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRan:
+    """One pinned task of a run, as the scheduler saw it. number: of the run's pinned tasks."""
+
+    job: str
+    number: int
+    worker: str
+    start_seconds: float
+    end_seconds: float
+
+
+class PinnedObserver(Observer):
+    """Notes pinned tasks as well."""
+
+    async def start(self, scheduler: Any) -> None:
+        await super().start(scheduler)
+        self._pinned: list[PinnedRan] = []
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **told: Any) -> None:
+        super().transition(key, start, finish, *args, **told)
+        if (start, finish) == ("processing", "memory") and (job := job_of(key)) and key[2] == PLACED:
+            busy = [each for each in told["startstops"] if each["action"] == "compute"]
+            ran = PinnedRan(id_of(job), key[1], told["worker"], busy[0]["start"], busy[-1]["stop"])
+            self._pinned.append(ran)
+
+    def pinned(self) -> tuple[PinnedRan, ...]:
+        return tuple(self._pinned)
+
+
+def pinned_seen(dask_scheduler: Any) -> bytes:
+    """Return the pinned tasks that the observer has seen, pickled. To be run on the scheduler."""
+    seen: bytes = pickle.dumps(dask_scheduler.plugins[NAME].pinned())
+    return seen
+
+
+def id_of(name: str) -> str:
+    """Return the id that a job has in its own session, from its name on the cluster."""
+    return name.removeprefix(KEY_PREFIX).rpartition("-")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPlaces:
+    """The workers that a plan has for the parts of a run, by stage and replica."""
+
+    at_seconds: float
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotedPlacements:
+    """A placed policy whose plans are noted by run. Those that leave a part of a run waiting are not."""
+
+    inner: PlacedPolicy
+    plans: defaultdict[str, list[PlannedPlaces]] = field(
+        default_factory=lambda: defaultdict(list), compare=False
+    )
+    seconds: list[float] = field(default_factory=list, compare=False)
+
+    @property
+    def name(self) -> str:
+        return self.inner.name
+
+    def plan(self, view: PlacedView) -> PlacedPlan:
+        began = time.perf_counter()
+        made = self.inner.plan(view)
+        self.seconds.append(time.perf_counter() - began)
+        for job, id in enumerate(view.jobs.ids):
+            nodes = made.node[view.parts.job == job]
+            if (nodes >= 0).all():
+                workers = tuple(view.nodes.ids[node] for node in nodes)
+                self.plans[id].append(PlannedPlaces(time.time(), workers))
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class SentTurn:
+    """One slot's share of a turn. turn: what tells turns of a run apart. workers: of all parts."""
+
+    turn: tuple[int, int]
+    slot: str
+    parts: tuple[Part, ...]
+    workers: Mapping[Part, str]
+
+
+class SentTurns:
+    """The turns that carriers have sent, by run and number of the pinned task."""
+
+    def __init__(self) -> None:
+        self.by_task: dict[tuple[str, int], SentTurn] = {}
+
+    def note(self, tasks: Sequence[Task], done: Done) -> None:
+        for task in tasks:
+            if isinstance(work := task.work, PartTurnWork):
+                there = work.membership
+                workers = {part: worker_of(there.slots[at]) for part, at in sorted(there.place_of.items())}
+                own = tuple(part for part, at in there.place_of.items() if there.slots[at] == work.slot)
+                turn = there.generation, work.steps[0].step
+                self.by_task[task.key.job, task.key.step] = SentTurn(turn, work.slot, own, workers)
+
+
+@dataclass(frozen=True, slots=True)
+class PartsSeen:
+    """What was seen of all turns.
+
+    Attributes:
+        parts: how many times a part made a turn.
+        as_sent: how many of these ran on the worker that the driver meant.
+        as_planned: how many ran where the newest plan said, or the one that was newest when the run's turn
+            before had ended: a turn that waits for its slots stays as it is.
+        skews_seconds: of each turn on several slots: from the first to the last start.
+        plans: how many there were of runs that were planned.
+        changes: how many of them moved a run that had places.
+    """
+
+    parts: int
+    as_sent: int
+    as_planned: int
+    skews_seconds: tuple[float, ...]
+    plans: int
+    changes: int
+
+    @classmethod
+    def of(
+        cls, pinned: Sequence[PinnedRan], sent: SentTurns, plans: Mapping[str, Sequence[PlannedPlaces]]
+    ) -> PartsSeen:
+        parts = as_sent = as_planned = 0
+        starts: defaultdict[tuple[str, tuple[int, int]], list[float]] = defaultdict(list)
+        ended: dict[str, tuple[tuple[int, int], float, float]] = {}
+        for ran in sorted(pinned, key=lambda ran: ran.start_seconds):
+            if (own := sent.by_task.get((ran.job, ran.number))) is None:
+                continue
+            starts[ran.job, own.turn].append(ran.start_seconds)
+            turn, end, before = ended.get(ran.job, (own.turn, 0.0, 0.0))
+            before = end if turn != own.turn else before
+            ended[ran.job] = own.turn, ran.end_seconds, before
+            meant = allowed(plans[ran.job], before, ran.start_seconds)
+            parts += len(own.parts)
+            as_sent += len(own.parts) * (worker_of(own.slot) == ran.worker)
+            as_planned += sum(
+                (own.workers[part] == ran.worker) and tuple(own.workers.values()) in meant
+                for part in own.parts
+            )
+        skews = tuple(max(each) - min(each) for each in starts.values() if len(each) > 1)
+        changes = [a.workers != b.workers for own in plans.values() for a, b in pairwise(own)]
+        return cls(parts, as_sent, as_planned, skews, sum(map(len, plans.values())), sum(changes))
+
+
+def allowed(plans: Sequence[PlannedPlaces], before: float, start: float) -> set[tuple[str, ...]]:
+    """Return the places that a turn may have had: planned last before its start, or since some moment."""
+    moments = [each.at_seconds for each in plans]
+    first = max(bisect_right(moments, before) - 1, 0)
+    return {each.workers for each in plans[first : bisect_right(moments, start)]}
+
+
+def first_waits(seen: Observed, ids: Sequence[str]) -> Iterator[float]:
+    """Yield the seconds from a job's first task on the scheduler to its start on a worker."""
+    for id in ids:
+        asked = [each.at_seconds for each in seen.asked if id_of(each.job) == id and each.tasks]
+        started = [run.start_seconds for run in seen.runs if id_of(run.job) == id]
+        if asked and started:
+            yield max(0.0, min(started) - min(asked))

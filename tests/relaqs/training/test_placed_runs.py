@@ -1,0 +1,128 @@
+"""Where placed policies put the parts of all runs of a session, and what they are told of these runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from relaqs.jobs.description import JobDescription
+from relaqs.jobs.job import StepReport
+from relaqs.placed_policies.registry import PLACED_POLICIES, make_placed_policy
+from relaqs.sharing.goals import AccuracySoFar, Goals, Stop
+from relaqs.training.parted.cut import ModelCut, Part
+from relaqs.training.parted.placed_runs import PlacedRuns, RunInParts
+from relaqs.training.parted.placing import PartedRunView, PartSizes, placed_by
+from relaqs.training.parted.run_facts import RunHistory, placed_jobs
+
+SIZES = PartSizes(np.array([3.0, 1.0]), np.array([100.0]), pieces=2)
+ONE_PART = PartSizes(np.array([1.0]), np.empty(0), pieces=1)
+SLOTS = ("tcp://a:1/0", "tcp://a:1/1", "tcp://b:1/0")
+
+
+def placed_run(name: str, cut: ModelCut, sizes: PartSizes, present: dict[Part, str]) -> PartedRunView:
+    history = RunHistory(JobDescription(name, work_total=10), arrival_seconds=float(len(name)))
+    history.begin_turn((3, 10))
+    return PartedRunView(history.facts(), cut, sizes, present)
+
+
+@pytest.mark.parametrize("policy", [*PLACED_POLICIES])
+@pytest.mark.parametrize("slots", [SLOTS, SLOTS[:1]], ids=len)
+def test_every_policy_places_all_parts_also_on_one_slot(policy: str, slots: tuple[str, ...]) -> None:
+    cut = ModelCut((0, 2), 4, replicas=2)
+    runs = [placed_run(name, cut, SIZES, {}) for name in ("a", "bb", "ccc")]
+    for placed in placed_by(make_placed_policy(policy), runs, slots, 100.0):
+        assert placed.keys() == {*cut.parts}
+        assert {*placed.values()} <= {*slots}
+
+
+def test_parts_stay_where_they_are_when_another_is_lost() -> None:
+    cut = ModelCut((0, 2), 4, replicas=2)
+    present = {Part(0, 0): SLOTS[2], Part(0, 1): SLOTS[0], Part(1, 0): SLOTS[2]}
+    [placed] = placed_by(make_placed_policy("mlf_h"), [placed_run("a", cut, SIZES, present)], SLOTS, 100.0)
+    assert {part: placed[part] for part in present} == present
+
+
+def test_parts_of_a_worker_that_lost_its_first_slot_stay() -> None:
+    cut, present = ModelCut((0,), 4, replicas=1), {Part(0, 0): SLOTS[1]}
+    [placed] = placed_by(
+        make_placed_policy("mlf_h"), [placed_run("a", cut, ONE_PART, present)], SLOTS[1:], 9.0
+    )
+    assert placed == present
+
+
+def test_a_policy_sees_the_parts_of_all_runs() -> None:
+    """Each of three runs gets a slot of its own, and a fourth one shares."""
+    cut, policy, found = ModelCut((0,), 4, replicas=1), make_placed_policy("mlf_h"), list[PartedRunView]()
+    for name in ("a", "bb", "ccc", "dddd"):
+        own = placed_run(name, cut, ONE_PART, {})
+        [placed, *others] = placed_by(policy, [own, *found], SLOTS, 100.0)
+        assert others == [run.present for run in found]
+        found.append(replace(own, present=placed))
+    used = [run.present[Part(0, 0)] for run in found]
+    assert {*used[:3]} == {*SLOTS}
+    assert used[3] in SLOTS
+
+
+def run_in_parts(name: str, moved: Callable[[Mapping[Part, str]], None]) -> RunInParts:
+    history = RunHistory(JobDescription(name, work_total=10), arrival_seconds=float(len(name)))
+    history.begin_turn((3, 10))
+    return RunInParts(make_placed_policy("mlf_h"), history, ModelCut((0,), 4, replicas=1), ONE_PART, moved)
+
+
+def test_the_end_of_a_run_gives_others_its_room() -> None:
+    runs, moves = PlacedRuns(), list[Mapping[Part, str]]()
+    alone, one, two = (run_in_parts(name, moves.append) for name in ("a", "bb", "ccc"))
+    runs.stand(alone, {Part(0, 0): SLOTS[2]}, frozenset())
+    for run in (one, two):
+        runs.stand(run, {Part(0, 0): SLOTS[0]}, frozenset())
+    runs.leave(alone)
+    assert one.is_due
+    assert two.is_due
+    free = SLOTS[0], SLOTS[2]
+    placed = runs.placed(one, one.present, frozenset(), free)
+    assert {*placed.values(), *two.present.values()} == {*free}
+    assert not two.is_due
+    assert moves == ([dict(two.present)] if two.present[Part(0, 0)] != SLOTS[0] else [])
+
+
+def test_what_the_user_placed_is_moved_by_no_plan() -> None:
+    runs, moves = PlacedRuns(), list[Mapping[Part, str]]()
+    fixed = [run_in_parts(name, moves.append) for name in ("a", "bb")]
+    for run in fixed:
+        runs.stand(run, {Part(0, 0): SLOTS[0]}, frozenset({Part(0, 0)}))
+    new = run_in_parts("ccc", moves.append)
+    assert runs.placed(new, {}, frozenset(), SLOTS).keys() == {Part(0, 0)}
+    assert [run.present for run in fixed] == [{Part(0, 0): SLOTS[0]}] * 2
+    assert not moves
+
+
+def test_what_a_policy_is_told_of_a_run() -> None:
+    goals = Goals(accuracy=0.9, urgency=7.0, may_stop=frozenset({Stop.REQUIRED}))
+    history = RunHistory(JobDescription("a", work_total=20, deadline_seconds=60.0, goals=goals), 1000.0)
+    history.begin_turn((0, 30))
+    history.turned(2, 3.0)
+    for loss, accuracy in ((4.0, 0.5), (2.0, 0.7), (math.inf, 0.7), (1.5, 0.6)):
+        so_far = AccuracySoFar(accuracy)
+        history.reported(StepReport(0, loss, None, 1.0, False, accuracy=so_far))
+    history.begin_turn((3, 30))
+    no_hurry = RunHistory(JobDescription("b", work_total=20), 1010.0)
+    jobs = placed_jobs([history.facts(), no_hurry.facts()], 1020.0)
+    assert jobs.deadline_seconds.tolist() == [1060.0, 1020.0 + 24 * 3600]
+    assert jobs.urgency.tolist() == [7.0, 1.0]
+    assert (jobs.iterations_done[0], jobs.iterations_most[0], jobs.iteration_seconds[0]) == (3.0, 20.0, 1.0)
+    assert (jobs.loss_fallen_last[0], jobs.loss_fallen[0], jobs.loss_fall_rate[0]) == (0.5, 2.5, 1.25)
+    assert jobs.accuracy[0] == 0.7
+    assert jobs.accuracy_gain[0] == pytest.approx(0.2)  # of the last two passes
+    assert jobs.accuracy_required.tolist() == [0.9, 1.0]
+    assert jobs.attained_device_seconds[0] == 6.0
+    assert jobs.may_stop.tolist() == [True, False]
+    assert np.isnan([jobs.loss_fallen[1], jobs.accuracy[1], jobs.accuracy_gain[1]]).all()
+
+
+def test_how_busy_parts_are() -> None:
+    """Two pieces through two stages take three times what the slower stage takes for one."""
+    assert SIZES.busy.tolist() == pytest.approx([2 / 3, 2 / 9])
