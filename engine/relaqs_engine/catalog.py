@@ -18,7 +18,8 @@ from pathlib import Path
 from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, read_manifest, table_folders
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
+from relaqs_engine.layouts.manifest_file import read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.layouts.stored import stored_warehouse

@@ -24,11 +24,13 @@ from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.run_book import check_start_rows
 from relaqs.training.elastic.step_job import StepJob
 from relaqs.training.loss_job import LossJob
+from relaqs.training.model_job import ModelJob
+from relaqs.training.options import TrainingOptions
 from relaqs.training.parted.cut import ModelParts
 from relaqs.training.parted.parted_job import parted_job
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet, training_set
-from relaqs.training.run import ModelJob, TrainingOptions, TrainingRun
+from relaqs.training.run import TrainingRun
 from relaqs.training.sharded.choice import ParametersWord, can_shard, check_parameters
 from relaqs.training.sharded.shard_job import ShardJob
 from relaqs.training.spill import limit_bytes
