@@ -142,11 +142,15 @@ def table_folders(warehouse: Path) -> list[Path]:
         raise LayoutError(f"{warehouse} is not a folder; name one that `relaqs shuffle` wrote tables into")
     folders = sorted(path.parent for path in warehouse.glob(f"*/{MANIFEST_NAME}"))
     if not folders:
-        hint = "lay one out with `relaqs shuffle SOURCE --into DIR/TABLE`"
-        if (warehouse / MANIFEST_NAME).exists():
-            hint = f"it is a table itself: open {warehouse.parent}"
-        raise LayoutError(f"{warehouse} holds no tables; {hint}")
+        raise LayoutError(
+            f"{warehouse} holds no tables; lay one out with `relaqs shuffle SOURCE --into DIR/TABLE`"
+        )
     return folders
+
+
+def is_one_table(folder: Path) -> bool:
+    """Whether a folder is a table, and no warehouse: it has a manifest, and no folder in it has one."""
+    return (folder / MANIFEST_NAME).exists() and not any(folder.glob(f"*/{MANIFEST_NAME}"))
 
 
 def tables_at(directory: Path) -> list[Path]:
