@@ -39,11 +39,10 @@ if TYPE_CHECKING:
 
     from relaqs.training.elastic.protocol import MiniBatchTraining
     from relaqs.training.goals import StopWord
+    from relaqs.training.options import Batch, ParametersWord
     from relaqs.training.parted.cut import ModelParts
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
-    from relaqs.training.sharded.choice import ParametersWord
-    from relaqs.training.start import Batch
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
@@ -375,20 +374,11 @@ class Session(HoldsTables, PacesLoops):
         from relaqs.training.start import planned_rows, training_run
 
         goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)
-        options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels, goals)
-        plan, databases = planned_rows(job, self), self._databases.tasks
-        run = training_run(
-            job,
-            plan,
-            self._catalog,
-            databases,
-            self._executor,
-            options,
-            self._running,
-            batch,
-            parameters,
-            parts,
+        options = TrainingOptions(
+            priority, target_loss, timeout, max_steps, chart_pixels, goals, batch, parameters, parts
         )
+        plan, databases = planned_rows(job, self), self._databases.tasks
+        run = training_run(job, plan, self._catalog, databases, self._executor, options, self._running)
         run.start()
         return run
 

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from relaqs.arguments import check_loss, check_priority, check_seconds
 from relaqs.training.arguments import check_count
+from relaqs.training.elastic.journal import Journal
 from relaqs.training.goals import TrainingGoals
+from relaqs.training.parted.cut import ModelParts
+
+Batch: TypeAlias = int | Literal["elastic"] | Journal | None
+"""How many rows a mini-batch has: a number, "elastic", or what a journal says. None: the job's own number."""
+
+ParametersWord = Literal["auto", "client", "sharded"]
+"""Where parameters are between passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +29,9 @@ class TrainingOptions:
     max_steps: int | None = None
     chart_pixels: int | None = None
     goals: TrainingGoals = field(default_factory=TrainingGoals)
+    batch: Batch = None
+    parameters: ParametersWord = "auto"
+    parts: int | ModelParts | None = None
 
     @property
     def passes_most(self) -> float:
