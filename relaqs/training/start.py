@@ -89,13 +89,13 @@ def _full_pass_job(
     """Return a job whose steps are passes over all rows; on a cluster its parameters may lie in shards."""
     if options.batch is not None:
         raise ArgumentError(
-            f"batch is {options.batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, "
-            "or train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
+            f"batch is {options.batch!r}, but each step of {type(job).__name__} reads all rows; leave it "
+            "out, or train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
         )
     if options.parts is not None:
         raise ArgumentError(
-            f"parts is {options.parts!r}, but {type(job).__name__} cannot be cut; give a TorchModule, or leave "
-            "parts out"
+            f"parts is {options.parts!r}, but {type(job).__name__} cannot be cut; give a TorchModule, or "
+            "leave parts out"
         )
     id, word = _new_id(), options.parameters
     if word != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
