@@ -28,7 +28,6 @@ import numpy as np
 import pyarrow as pa
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.execution.interval_request import IntervalRequest
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record, tpch
@@ -47,6 +46,7 @@ from benchmarks.held import without_limit
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder
 from benchmarks.replay import Replay, Truth, nearest_batches
 from benchmarks.tally import Coverage, EveryLook, FloatArray, counts_of, coverage_of
+from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 FRACTIONS = (0.01, 0.05, 0.10, 0.25, 0.50)
@@ -330,11 +330,11 @@ def main(words: Sequence[str] | None = None) -> None:
         rows = rows_of(carry_out(plan_runs(options, cases), options.processes))
     kind = "anytime" if options.anytime else "pointwise"
     data = ", ".join(suite.name for suite in suites) or f"TPC-H at scale {options.scale:g}"
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
+    shown = console(WIDTH)
     table = table_of(rows, f"Coverage of 95 % {kind} intervals, {data}")
-    console.print(record.headline(facts), table, *(in_all(rows) if suites else ()), sep="\n")
+    shown.print(record.headline(facts), table, *(in_all(rows) if suites else ()), sep="\n")
     for line in outside(rows):
-        console.print(f"outside 93–97 %: {line}")
+        shown.print(f"outside 93–97 %: {line}")
     content = {
         "interval": kind,
         "scale": options.scale,
@@ -342,7 +342,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "layouts": options.layouts,
         "rows": [{**asdict(row), "verdict": row.verdict} for row in rows],
     }
-    console.print(f"{record.NOT_OFFICIAL} Record: {record.write(f'coverage-{kind}', facts, content)}")
+    shown.print(f"{record.NOT_OFFICIAL} Record: {record.write(f'coverage-{kind}', facts, content)}")
 
 
 if __name__ == "__main__":

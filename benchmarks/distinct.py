@@ -24,12 +24,12 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.layouts import Layout, shuffle
 from relaqs_engine.layouts.manifest import MANIFEST_NAME
 from relaqs_engine.plans.schedule import mini_batches, partition_order
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.coverage_cases import PARTITIONS, TPCH_TABLES, UNITS, warehouse
 from benchmarks.plain_duckdb import PlainDuckDB
+from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 PROMISED = 0.95
@@ -216,10 +216,10 @@ def main(words: Sequence[str] | None = None) -> None:
             print(f"{column} by {units} …", file=sys.stderr, flush=True)
             lines.append(measure(layout, units, column, occurrences(layout, column), options.seeds))
     title = f"COUNT(DISTINCT column): {CONFIDENCE:.0%} intervals over {options.seeds} orders of reading"
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(record.headline(facts), table_of(lines, title), sep="\n")
+    shown = console(WIDTH)
+    shown.print(record.headline(facts), table_of(lines, title), sep="\n")
     content = {"seeds": options.seeds, "scale": options.scale, "columns": list(map(asdict, lines))}
-    console.print(f"{record.NOT_OFFICIAL} Record: {record.write('distinct', facts, content)}")
+    shown.print(f"{record.NOT_OFFICIAL} Record: {record.write('distinct', facts, content)}")
 
 
 if __name__ == "__main__":

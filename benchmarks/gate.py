@@ -18,13 +18,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 
-from rich.console import Console
-
 from benchmarks import record
 from benchmarks.gate_data import TABLES, Table, lay_out, source_of, units_of
 from benchmarks.gate_lines import Line, as_record, lines_of, summary_of, table_of
 from benchmarks.gate_queries import queries_of
 from benchmarks.gate_runs import Counted, Run, carry_out
+from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.10, 0.25, 0.50)
@@ -96,14 +95,14 @@ def main(words: Sequence[str] | None = None) -> list[Line]:
     runs = plan_runs({table: source for table, source in found.items() if source}, options)
     counted = carry_out(runs, options.processes)
     lines = lines_of(counted)
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(record.headline(facts), table_of(lines[: options.lines]), summary_of(lines), sep="\n")
+    shown = console(WIDTH)
+    shown.print(record.headline(facts), table_of(lines[: options.lines]), summary_of(lines), sep="\n")
     for line in notes([table for table, source in found.items() if not source], counted):
-        console.print(line, highlight=False)
+        shown.print(line, highlight=False)
     failed = sum(line.judged.failed for line in lines)
-    console.print(f"{failed} of {len(lines)} lines failed.")
+    shown.print(f"{failed} of {len(lines)} lines failed.")
     content = {"seeds": options.seeds, "layouts": options.layouts, "lines": as_record(lines)}
-    console.print(f"Record: {record.write('gate', facts, content)}")
+    shown.print(f"Record: {record.write('gate', facts, content)}")
     return lines
 
 

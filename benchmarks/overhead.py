@@ -24,13 +24,13 @@ from relaqs_engine.sql.binder import Binder
 from relaqs_tpch import QUERIES, query
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record, tpch
 from benchmarks.medians import Medians, Runs
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_folder, files_of_layouts
 from benchmarks.timed import OnlineSession, run_plain
+from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 # Heading, figure, decimals.
@@ -142,15 +142,15 @@ def main(words: Sequence[str] | None = None) -> None:
         is_join = len(plan.streams) + len(plan.hoists) > 1
         medians.append(Medians.of(number, layout.row_count, is_join, runs))
     title = f"TPC-H at scale {options.scale:g}, {options.threads} threads, medians of {options.runs}"
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(record.headline(facts), table_of(medians, title), sep="\n")
+    shown = console(WIDTH)
+    shown.print(record.headline(facts), table_of(medians, title), sep="\n")
     content = {
         "scale": options.scale,
         "threads": options.threads,
         "runs": options.runs,
         "queries": [each.as_record() for each in medians],
     }
-    console.print(f"{record.NOT_OFFICIAL} Record: {record.write('overhead', facts, content)}")
+    shown.print(f"{record.NOT_OFFICIAL} Record: {record.write('overhead', facts, content)}")
 
 
 if __name__ == "__main__":

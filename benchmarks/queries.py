@@ -25,7 +25,6 @@ from relaqs_engine.sql.binder import Binder
 from relaqs_tpch import QUERIES, query
 from relaqs_tpch.answers import difference
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from benchmarks import record, tpch
@@ -34,6 +33,7 @@ from benchmarks.overhead import WrongAnswerError
 from benchmarks.plain_duckdb import PlainDuckDB, files_of_layouts
 from benchmarks.tally import Coverage
 from benchmarks.timed import CERTIFIED_FROM, OnlineRun, OnlineSession, PlainRun, run_plain
+from relaqs.cli.policy_tables import console
 from relaqs.executors.threads import usable_cores
 
 WIDTH = 132  # columns of the table where no terminal says how many there are
@@ -144,8 +144,8 @@ def main(words: Sequence[str] | None = None) -> None:
         lines.append(measure(number, warehouse, options.runs, options.threads, options.seeds))
     progressive = sum(line.is_progressive for line in lines)
     title = f"TPC-H in {warehouse}, {options.threads} threads: {progressive} of {len(lines)} are progressive"
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(record.headline(facts), table_of(lines, title), sep="\n")
+    shown = console(WIDTH)
+    shown.print(record.headline(facts), table_of(lines, title), sep="\n")
     content = {
         "data": str(warehouse),
         "threads": options.threads,
@@ -153,7 +153,7 @@ def main(words: Sequence[str] | None = None) -> None:
         "seeds": options.seeds,
         "queries": list(map(asdict, lines)),
     }
-    console.print(f"{record.NOT_OFFICIAL} Record: {record.write('queries', facts, content)}")
+    shown.print(f"{record.NOT_OFFICIAL} Record: {record.write('queries', facts, content)}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import UnsupportedError
 from relaqs_engine.execution.headline import Weighting
 from relaqs_engine.layouts.cache_use import CacheUse
-from relaqs_engine.layouts.plain import all_measured
 from relaqs_engine.plans.online_plan import OnlinePlan
 
 from relaqs.arguments import relative_error, share_of_weight
@@ -26,6 +25,7 @@ from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.pacing.paces_loops import PacesLoops
 from relaqs.queries.assembly import assembled_query
 from relaqs.queries.databases import Databases
+from relaqs.queries.holds_tables import HoldsTables
 from relaqs.queries.online_query import OnlineQuery
 from relaqs.queries.open_tables import OpenTables, let_go
 from relaqs.queries.options import Fallback, QueryOptions, Watch, watched
@@ -35,23 +35,19 @@ from relaqs.queries.witness import Witness
 
 if TYPE_CHECKING:
     from relaqs_engine.advisor.advise import Advice
-    from relaqs_engine.layouts.manifest import Layout
-    from relaqs_engine.layouts.sources import TableSource
     from relaqs_engine.sql.constants import Parameters
 
-    from relaqs.queries.background_layout import LayoutProgress
     from relaqs.training.elastic.protocol import MiniBatchTraining
     from relaqs.training.goals import StopWord
+    from relaqs.training.options import Batch, ParametersWord
     from relaqs.training.parted.cut import ModelParts
     from relaqs.training.protocol import TrainingJob
     from relaqs.training.run import TrainingRun
-    from relaqs.training.sharded.choice import ParametersWord
-    from relaqs.training.start import Batch
 
 _CLOSE_SECONDS = 5.0  # what closing a session waits for its queries to let go
 
 
-class Session(PacesLoops):
+class Session(HoldsTables, PacesLoops):
     """Tables, and cores to answer queries over them. A context manager; `relaqs.connect` makes one.
 
     Closing it, or leaving its `with`, stops its queries. Snapshots live on.
@@ -104,18 +100,6 @@ class Session(PacesLoops):
         self._planner = Planner(catalog, self._views, databases.state_bytes, databases.whole.threads)
 
     @property
-    def tables(self) -> Mapping[str, Layout]:
-        """The tables' layouts by name.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> db.tables["numbers"].row_count
-        1000
-        """
-        return self._catalog.tables
-
-    @property
     def views(self) -> Mapping[str, str]:
         """The views' SELECTs by name.
 
@@ -126,19 +110,6 @@ class Session(PacesLoops):
         ['few']
         """
         return dict(self._views)
-
-    def measured_tables(self) -> Mapping[str, Layout]:
-        """Return the tables' layouts by name, with the statistics of all columns.
-
-        Layouts have them. A large plain table has none yet, and is read once to find them.
-
-        >>> import duckdb, relaqs
-        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
-        >>> db = relaqs.connect("numbers.parquet", threads=1)
-        >>> db.measured_tables()["numbers"].column("x").maximum
-        8
-        """
-        return all_measured(self.tables, self._databases.whole.threads)
 
     def online_sql(
         self,
@@ -333,80 +304,6 @@ class Session(PacesLoops):
         query.start()
         return query
 
-    @property
-    def layout_progress(self) -> LayoutProgress | None:
-        """How far the layout is that is being made behind the questions, None where there is none.
-
-        >>> import duckdb, relaqs
-        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
-        >>> db = relaqs.connect("numbers.parquet", threads=1)
-        >>> print(db.layout_progress)
-        None
-        """
-        return self._open_tables.progress
-
-    def lay_out(self, table: str) -> Layout:
-        """Lay a plain table out now, and return its layout. Later queries of this session sample it.
-
-        The layout is kept in the cache, where later sessions find it. A table that has a layout is returned
-        as it is.
-
-        Args:
-            table: its name.
-
-        Raises:
-            SqlError: there is no such table.
-            DataError: its files changed since the session was opened.
-            LayoutError: it cannot be written.
-
-        >>> import duckdb, relaqs
-        >>> duckdb.sql("SELECT range % 9 AS x FROM range(200000)").write_parquet("numbers.parquet")
-        >>> db = relaqs.connect("numbers.parquet", cache_directory="cache", threads=1)
-        >>> db.lay_out("numbers").is_sampled
-        True
-        >>> db.plan("SELECT avg(x) AS mean FROM numbers").mode.value
-        'mergeable'
-        """
-        self._planner.check_open()
-        return self._open_tables.lay_out(table)
-
-    def refresh(self, table: str) -> Layout:
-        """Return a table as its files are now. Later queries of this session are about these rows.
-
-        Queries that run go on, and fail if they read a file that changed.
-
-        Raises:
-            SqlError: there is no such table.
-            DataError: its files cannot be read.
-            LayoutError: they are not there, or its layout is not.
-
-        >>> import duckdb, relaqs
-        >>> duckdb.sql("SELECT range AS x FROM range(5)").write_parquet("numbers.parquet")
-        >>> db = relaqs.connect("numbers.parquet", threads=1)
-        >>> duckdb.sql("SELECT range AS x FROM range(7)").write_parquet("numbers.parquet")
-        >>> db.refresh("numbers").row_count
-        7
-        """
-        self._planner.check_open()
-        return self._open_tables.refresh(table)
-
-    def append(self, source: TableSource, table: str, *, batch: str = "") -> Layout:
-        """Add rows to a table that was laid out, and return its layout. Later queries read them, too.
-
-        Args:
-            source: as `relaqs.append` takes it.
-            table: its name. Plain tables cannot be appended to.
-            batch: a name for these rows, which are appended only once under it.
-
-        >>> import duckdb, relaqs
-        >>> layout = relaqs.shuffle(duckdb.sql("FROM range(1000) AS t(x)"), "data/numbers", force=True)
-        >>> db = relaqs.connect("data", threads=1)
-        >>> db.append(duckdb.sql("FROM range(500) AS t(x)"), "numbers").row_count
-        1500
-        """
-        self._planner.check_open()
-        return self._open_tables.append(table, source, batch)
-
     def train(
         self,
         job: TrainingJob | MiniBatchTraining,
@@ -433,9 +330,12 @@ class Session(PacesLoops):
 
         Args:
             job: one of `relaqs.training`, or a `TrainingJob` or `MiniBatchTraining` of your own.
-            batch: of an algorithm by mini-batches: "elastic", a number of rows, or a journal to follow.
-            parameters: where they are between passes: "client", in shards on the workers of a Dask cluster
-                ("sharded"), or "auto", wherever that is faster. `run.explain()` says where and why.
+            batch: how many rows a step of an algorithm by mini-batches has: a number; "elastic" for few at
+                first and more once that pays; or a journal of an earlier run to follow. By default it is the
+                job's own `start_rows`. Other algorithms look at all rows in each step, and take none.
+            parameters: where those of `SoftmaxRegression` and `Lasso` are between passes: in this process
+                ("client"), in shards on the workers of a Dask cluster ("sharded"), or wherever that is
+                faster ("auto"). `run.explain()` says where, and why.
             priority: its weight beside queries and other jobs.
             target_loss: stop when the loss is this small.
             timeout: stop after this many seconds.
@@ -452,8 +352,8 @@ class Session(PacesLoops):
                 are too few cores.
             held_out: the share of partitions that are not trained on. Accuracy is measured on them after each
                 pass. Default: 0.05 where an accuracy or a stop is asked for, else none.
-            parts: of a `TorchModule`: how many stages it is cut into, or a `ModelParts`. On a cluster each
-                part is on a worker. They change no bit of the model.
+            parts: cuts the layers of a `TorchModule` into so many stages, or as a `ModelParts` says. On a
+                cluster each part is on a worker. They change no bit of the model.
 
         Raises:
             SqlError: its SELECT is wrong.
@@ -470,24 +370,15 @@ class Session(PacesLoops):
         3.0
         """
         from relaqs.training.goals import TrainingGoals
-        from relaqs.training.run import TrainingOptions
+        from relaqs.training.options import TrainingOptions
         from relaqs.training.start import planned_rows, training_run
 
         goals = TrainingGoals(deadline, accuracy, urgency, stop, may_stop, held_out)
-        options = TrainingOptions(priority, target_loss, timeout, max_steps, chart_pixels, goals)
-        plan, databases = planned_rows(job, self), self._databases.tasks
-        run = training_run(
-            job,
-            plan,
-            self._catalog,
-            databases,
-            self._executor,
-            options,
-            self._running,
-            batch,
-            parameters,
-            parts,
+        options = TrainingOptions(
+            priority, target_loss, timeout, max_steps, chart_pixels, goals, batch, parameters, parts
         )
+        plan, databases = planned_rows(job, self), self._databases.tasks
+        run = training_run(job, plan, self._catalog, databases, self._executor, options, self._running)
         run.start()
         return run
 

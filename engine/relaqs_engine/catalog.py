@@ -18,11 +18,12 @@ from pathlib import Path
 from relaqs_engine.duck import DatabaseConfig, FileState
 from relaqs_engine.errors import LayoutError, SqlError
 from relaqs_engine.layouts.cache import Opening, laid_out_once, opened_table
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout, read_manifest, table_folders
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, Layout
+from relaqs_engine.layouts.manifest_file import is_one_table, read_manifest, table_folders
 from relaqs_engine.layouts.plain import PlainTable
 from relaqs_engine.layouts.sources import TableSource
 from relaqs_engine.layouts.stored import stored_warehouse
-from relaqs_engine.layouts.together import settle
+from relaqs_engine.layouts.together import layout_folders, settle
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
@@ -72,11 +73,14 @@ class Catalog:
     def open(cls, directory: str | os.PathLike[str], cache_directory: Path | None = None) -> Catalog:
         """Return the tables of a warehouse, a folder or an address. Raises LayoutError if it holds none.
 
+        The folder of one table is that table, with all its layouts.
+
         cache_directory: where copies of what lies in an object store are. The default is the user's cache.
         """
         if (address := Address.of(directory)) is not None:
             return cls(stored_warehouse(address, mirror_root(cache_directory or default_cache_directory())))
-        folders = table_folders(Path(os.path.abspath(directory)))
+        folder = Path(os.path.abspath(directory))
+        folders = layout_folders(folder) if is_one_table(folder) else table_folders(folder)
         settle(folders)
         return cls(tuple(read_manifest(folder) for folder in folders))
 

@@ -25,7 +25,7 @@ from relaqs.plugins import PluginError, Plugins
 
 # Our own commands → the module and the name in it, and what `relaqs --help` says of each without loading it.
 COMMANDS = {
-    "sql": ("relaqs.cli.sql:sql", "Answer one SELECT online."),
+    "sql": ("relaqs.cli.sql:sql", "Answer a SELECT: a first estimate at once, then better ones."),
     "shell": ("relaqs.cli.shell:shell", "Ask one question after another at a prompt."),
     "tables": ("relaqs.cli.tables:tables", "List the tables and their columns."),
     "explain": ("relaqs.cli.explain:explain", "Show how a SELECT would be answered, and why."),
@@ -41,6 +41,14 @@ COMMANDS = {
     "simulate": ("relaqs.cli.simulate:simulate", "Compare policies on a simulated cluster."),
     "learn": ("relaqs.cli.learn:learn_command", "Learn a placed policy from simulated jobs."),
 }
+SECTIONS = {  # of the help, in this order; what is in none comes last
+    "Ask": ("sql", "shell", "tables", "explain"),
+    "Lay tables out for estimates": ("shuffle", "append", "compact", "verify", "advise", "cache"),
+    "Let others ask": ("dashboard", "serve", "mcp"),
+    "Share a cluster, and choose its policy": ("cluster", "simulate", "learn"),
+    "Try and measure": ("demo", "tpch"),
+}
+OTHERS = "Of other packages"
 ADDED: Plugins[click.Command] = Plugins(
     "relaqs.commands", "command", accepts=lambda thing: isinstance(thing, click.Command)
 )
@@ -62,8 +70,15 @@ class Program(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(name)) for name in self.list_commands(ctx)])
+        names = self.list_commands(ctx)
+        placed = {name for section in SECTIONS.values() for name in section}
+        sections = {**SECTIONS, OTHERS: [name for name in names if name not in placed]}
+        widest = max(map(len, names))
+        for title, section in sections.items():
+            there = [(name.ljust(widest), _summary(name)) for name in section if name in names]
+            if there:
+                with formatter.section(title):
+                    formatter.write_dl(there)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -84,7 +99,11 @@ class Program(click.Group):
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="relaqs", message="relaqs %(version)s")
 def program() -> None:
-    """SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact."""
+    """SQL answers that start in a blink, carry honest error bars, and sharpen until they are exact.
+
+    \b
+    relaqs sql "SELECT zone, avg(fare) FROM trips GROUP BY zone" --data trips.parquet
+    """
 
 
 def main() -> NoReturn:

@@ -68,7 +68,7 @@ def compact(directory: str | Path, memory_limit: int) -> None:
     it was, or compacted.
     """
     from relaqs_engine.layouts import compact as make_one_file
-    from relaqs_engine.layouts.manifest import tables_at
+    from relaqs_engine.layouts.manifest_file import tables_at
     from relaqs_engine.layouts.together import folder_here
 
     from relaqs.cli.progress import progress_bar

@@ -22,7 +22,7 @@ from relaqs.simulation.machines.table2 import ARRIVAL_SECONDS
 from relaqs.slot_policies.registry import make_slot_policy
 
 SLOT_POLICY_NAMES = "tiresias,optimus,ones,sia,completion_rate"
-ROUND_SECONDS = 60.0
+ROUND_SECONDS, RESCALE_SECONDS, NODES = 60.0, 1.0, 16
 CAPTION = (
     "mean, median, p99: of the time from a job's arrival to its end. last end: from the first arrival. "
     "slots used: of all, until the last end. rescales: changes of a job's slots after its start. Means over "
@@ -47,9 +47,9 @@ class GangOptions:
 
     gangs: str
     policies: str | None
-    nodes: int
+    nodes: int | None
     slots: int
-    rescale_seconds: float
+    rescale_seconds: float | None
     arrival: str | None
     seeds: int
     epoch_seconds: float | None
@@ -64,11 +64,11 @@ def simulate_gangs(options: GangOptions, records: Path | None, processes: int | 
     timing = Timing(
         options.epoch_seconds or ROUND_SECONDS,
         options.at_events,
-        options.rescale_seconds,
+        RESCALE_SECONDS if options.rescale_seconds is None else options.rescale_seconds,
         options.until_seconds,
     )
     cases = [
-        GangCase(name, seed, mix, options.nodes, options.slots, timing, faults=options.faults)
+        GangCase(name, seed, mix, options.nodes or NODES, options.slots, timing, faults=options.faults)
         for mix in mixes(options)
         for seed in range(options.seeds)
         for name in named_policies(options.policies or SLOT_POLICY_NAMES, make_slot_policy, "tiresias,ones")

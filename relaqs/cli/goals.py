@@ -9,6 +9,7 @@ from typing import cast
 
 from relaqs.cli.parameters import numbers
 from relaqs.cli.policy_tables import FigureColumn, both_parts, console, print_policies, seeds_of
+from relaqs.cli.shared_cores import core_policies
 from relaqs.cli.studies import kept_or_computed
 from relaqs.records.comparison import Figure
 from relaqs.records.goal_run import GOAL_MEASURES, GoalRun
@@ -17,8 +18,9 @@ from relaqs.simulation.early_stops import EarlyStops
 from relaqs.simulation.goal_study import CONTROL, DeadlineRule, GoalCase, run_goal_case
 from relaqs.simulation.simulator import Options
 
-POLICIES = "fair,index,shortest_remaining_time,deadlines,load_control:index,load_control:deadlines"
+GOAL_POLICY_NAMES = "fair,index,shortest_remaining_time,deadlines,load_control:index,load_control:deadlines"
 ARRIVAL = "150"
+EPOCH_SECONDS = 60.0
 STOPS = {
     "own": "load_control alone may stop runs",
     "same": "every policy may stop runs",
@@ -46,18 +48,21 @@ class GoalOptions:
     """What the command line says of runs with goals. None: as usual."""
 
     deadlines: str
-    policies: Sequence[str]
+    policies: str | None
     stops: Sequence[EarlyStops]
     jobs: int
     arrival: str | None
     core_seconds: float
     cores: float
     seeds: int
-    options: Options
+    epoch_seconds: float | None
+    at_events: bool
+    until_seconds: float
 
 
 def simulate_goals(asked: GoalOptions, records: Path | None, processes: int | None, output: str) -> None:
     """Simulate all policies, stop rules and seeds, and print them."""
+    options = Options(asked.epoch_seconds or EPOCH_SECONDS, asked.at_events, asked.until_seconds)
     cases = [
         GoalCase(
             name,
@@ -68,12 +73,12 @@ def simulate_goals(asked: GoalOptions, records: Path | None, processes: int | No
             asked.cores,
             cast(DeadlineRule, asked.deadlines),
             stop,
-            asked.options,
+            options,
         )
         for mean in numbers("--arrival", asked.arrival or ARRIVAL)
         for stop in asked.stops
         for seed in range(asked.seeds)
-        for name in asked.policies
+        for name in core_policies(asked.policies or GOAL_POLICY_NAMES)
     ]
     print_goals(kept_or_computed(cases, GoalRun, run_goal_case, records, processes), output)
 

@@ -123,9 +123,9 @@ def print_json(values: Mapping[str, object]) -> None:
     click.echo(json.dumps(json_value(values), allow_nan=False))
 
 
-def console() -> Console:
-    """Return where tables go: as wide as the terminal, or of WIDTH columns where there is none."""
-    return Console() if sys.stdout.isatty() else Console(width=WIDTH)
+def console(width: int = WIDTH) -> Console:
+    """Return where tables go: as wide as the terminal, or of so many columns where there is none."""
+    return Console() if sys.stdout.isatty() else Console(width=width)
 
 
 def seeds_of(runs: Sequence[PolicyRun]) -> str:

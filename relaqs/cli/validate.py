@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from relaqs.cli.policy_tables import console, print_json
 from relaqs.records import RecordFile, ScheduleRun
-from relaqs.records.store import json_value
 from relaqs.simulation.validation import AGREES, Agreement, agreements, difference, predicted_difference
-
-WIDTH = 120  # columns of the table where no terminal says how many there are
 
 
 def validate(path: Path, output: str) -> None:
@@ -32,19 +27,19 @@ def validate(path: Path, output: str) -> None:
         )
     if output == "jsonl":
         for each in found:
-            click.echo(json.dumps(json_value(asdict(each)), allow_nan=False))
+            print_json(asdict(each))
         return
     off, predicted = difference(found), predicted_difference(found)
     verdict = "agree" if abs(off) <= AGREES else "do not agree"
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(
+    to = console()
+    to.print(
         _table(found),
         f"Simulated times to a 90 % reduction are {off:+.1%} off live ones: within {AGREES:.0%}, the two "
         f"{verdict}.",
         highlight=False,
     )
     if math.isfinite(predicted):
-        console.print(
+        to.print(
             f"Predicted by what the same steps took under the other policies: {predicted:+.1%} off.",
             highlight=False,
         )

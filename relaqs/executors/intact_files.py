@@ -22,7 +22,8 @@ from typing import NoReturn
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts.file_state import change_in_words
 from relaqs_engine.layouts.intact import HOW_TO_MEND, damaged_columns, fault_of
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile, read_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.reads import FirstRead, LaidOutRead, PlainRead, Read, TableRead
 from relaqs_engine.layouts.retired import retired_states
 from relaqs_engine.stores.mirror import Remote

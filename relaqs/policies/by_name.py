@@ -49,8 +49,8 @@ def policy_by_name(
     if name not in policies:
         known = [*policies, *aliases]
         near = get_close_matches(name, known, n=2)
-        hint = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
-        raise PolicyError(f"there is no {noun} {name!r}; {hint}The {plural} are {', '.join(known)}")
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+        raise PolicyError(f"there is no {noun} {name!r}{hint} The {plural} are {', '.join(known)}")
     kind = policies[name]
     try:
         return (make or kind)(**parameters)

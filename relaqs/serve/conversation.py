@@ -7,8 +7,8 @@ connection, and when the client has gone. After an error in the extended protoco
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,6 @@ from pygwire.messages import (
     EmptyQueryResponse,
     ErrorResponse,
     Execute,
-    FieldDescription,
     Flush,
     NoData,
     NoticeResponse,
@@ -36,7 +35,6 @@ from pygwire.messages import (
     PortalSuspended,
     Query,
     ReadyForQuery,
-    RowDescription,
     Sync,
     Terminate,
 )
@@ -61,6 +59,7 @@ from relaqs.serve.failures import (
     notice_fields,
 )
 from relaqs.serve.parameters import parameter_value
+from relaqs.serve.prepared import Portal, Prepared, formats_of, row_description
 from relaqs.serve.settings import REPORTED
 from relaqs.serve.statements import (
     CloseCursor,
@@ -82,42 +81,6 @@ from relaqs.serve.stream import Stream
 _MESSAGES_AHEAD = 64  # read while a statement runs, so that it is seen when the client goes
 _MOST_PREPARED = 1000
 _NO_VALUES: tuple[Any, ...] = ()
-
-
-@dataclass(slots=True)
-class Prepared:
-    """A statement that a client may run again and again.
-
-    Attributes:
-        request: None where the text is empty.
-        type_oids: of its parameters.
-        columns: of its answer, once the client was told.
-    """
-
-    request: Request | None
-    type_oids: tuple[int, ...] = ()
-    columns: tuple[ReplyColumn, ...] | None = None
-
-
-@dataclass(slots=True)
-class Portal:
-    """A prepared statement with values for its parameters.
-
-    Attributes:
-        prepared: the statement.
-        bound: the values.
-        formats: of the answer's columns, as the client gave them.
-        rows: what is left of the answer, once it runs.
-        waiting: rows that were encoded and are not sent yet.
-        sent: how many rows were sent.
-    """
-
-    prepared: Prepared
-    bound: tuple[Any, ...]
-    formats: tuple[int, ...]
-    rows: Iterator[list[values.RowBytes]] | None = None
-    waiting: list[values.RowBytes] = field(default_factory=list)
-    sent: int = 0
 
 
 class Conversation:
@@ -283,7 +246,7 @@ class Conversation:
                 PROTOCOL_VIOLATION,
                 f"{len(message.param_values)} values were given for {len(oids)} parameters",
             )
-        formats = _formats(message.param_formats, len(oids))
+        formats = formats_of(message.param_formats, len(oids))
         bound = tuple(
             parameter_value(raw, oid, format_)
             for raw, oid, format_ in zip(message.param_values, oids, formats, strict=True)
@@ -299,12 +262,12 @@ class Conversation:
             self._stream.send(ParameterDescription(list(prepared.type_oids)))
             portal = Portal(prepared, (None,) * len(prepared.type_oids), ())
         elif message.name in self._cursors:
-            self._stream.send(_row_description(self._cursors.reply(message.name).columns, ()))
+            self._stream.send(row_description(self._cursors.reply(message.name).columns, ()))
             return
         else:
             portal = self._portal(message.name)
         columns = await self._columns(portal)
-        self._stream.send(NoData() if columns is None else _row_description(columns, portal.formats))
+        self._stream.send(NoData() if columns is None else row_description(columns, portal.formats))
 
     async def _columns(self, portal: Portal) -> tuple[ReplyColumn, ...] | None:
         request = portal.prepared.request
@@ -431,9 +394,9 @@ class Conversation:
             )
         for notice in answer.notices:
             self._notice(notice)
-        formats = _formats(portal.formats, len(answer.columns))
+        formats = formats_of(portal.formats, len(answer.columns))
         if not is_described:
-            self._stream.send(_row_description(answer.columns, formats))
+            self._stream.send(row_description(answer.columns, formats))
         kinds = [column.kind for column in answer.columns]
         portal.rows = values.rows(answer.table, kinds, formats)
 
@@ -482,29 +445,3 @@ def _stopped(request: StopOther, *, has_stopped: bool) -> Reply:
 
 def _ends_transaction(request: Request) -> bool:
     return isinstance(request, Transaction) and request.tag != "BEGIN"
-
-
-def _formats(given: Sequence[int], count: int) -> tuple[int, ...]:
-    """Return a format for each of so many values: none given is text, one given is for all."""
-    if not given:
-        return (values.TEXT,) * count
-    if len(given) == 1:
-        return (given[0],) * count
-    if len(given) != count:
-        raise RefusedError(PROTOCOL_VIOLATION, f"{len(given)} formats were given for {count} values")
-    return tuple(given)
-
-
-def _row_description(columns: Sequence[ReplyColumn], formats: Sequence[int]) -> RowDescription:
-    return RowDescription(
-        [
-            FieldDescription(
-                name=column.name.replace("\0", " "),
-                type_oid=column.kind.oid,
-                type_size=column.kind.size_bytes,
-                type_modifier=column.kind.modifier,
-                format_code=format_,
-            )
-            for column, format_ in zip(columns, _formats(formats, len(columns)), strict=True)
-        ]
-    )

@@ -27,12 +27,13 @@ from relaqs.training.elastic.replay import replay
 from relaqs.training.elastic.settings import MiniBatches
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.torch_module import TorchModule
+from relaqs.training.listener import TrainingStep
 from relaqs.training.parted.cut import ModelParts, PlacedPart
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, Iteration, SizedPieces, TellsClasses, Training, TrainingJob
 from relaqs.training.registry import ALGORITHMS, make_training_job
 from relaqs.training.rows import Rows, Sums
-from relaqs.training.run import TrainingRun, TrainingStep
+from relaqs.training.run import TrainingRun
 from relaqs.training.sharded.protocol import (
     ShardCourse,
     ShardedDescent,

@@ -3,198 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from relaqs_engine.errors import RelaqsError
 
-from relaqs.arguments import ArgumentError, check_loss, check_priority, check_seconds
+from relaqs.arguments import ArgumentError, check_loss, check_seconds
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
 from relaqs.jobs.handle import Handle
-from relaqs.jobs.job import Job, StepReport
-from relaqs.jobs.listener import RunListener, RunState
+from relaqs.jobs.listener import RunState
 from relaqs.jobs.runner import JobRunner
 from relaqs.jobs.running import RunningJobs
-from relaqs.jobs.stopping import PIXEL, StopReason, StopRules, curve_pixels
+from relaqs.jobs.stopping import StopReason
 from relaqs.jobs.stopwatch import Stopwatch
 from relaqs.sharing.view import Kind
-from relaqs.training.accuracy_watch import AccuracyWatch
-from relaqs.training.arguments import check_count
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.step_log import Rescale
-from relaqs.training.goals import TrainingGoals
+from relaqs.training.listener import TrainingListener, TrainingStep
+from relaqs.training.model_job import JobInParts, ModelJob
+from relaqs.training.options import TrainingOptions
 from relaqs.training.parted.cut import PlacedPart
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingOptions:
-    """The keyword arguments of `Session.train`. Raises ArgumentError naming the first one not accepted."""
-
-    priority: float = 1.0
-    target_loss: float | None = None
-    timeout: float | None = None
-    max_steps: int | None = None
-    chart_pixels: int | None = None
-    goals: TrainingGoals = field(default_factory=TrainingGoals)
-
-    @property
-    def passes_most(self) -> float:
-        """After how many passes the run ends, inf where that is not said."""
-        return math.inf if self.max_steps is None else self.max_steps
-
-    def __post_init__(self) -> None:
-        check_priority(self.priority)
-        if self.target_loss is not None:
-            check_loss("target_loss", self.target_loss)
-        if self.timeout is not None:
-            check_seconds("timeout", self.timeout)
-        for name in ("max_steps", "chart_pixels"):
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingStep:
-    """One pass over the data.
-
-    Attributes:
-        loss: of the best model so far. By mini-batches: the mean over the pass, or on the rows held out.
-        core_seconds: what the pass used.
-        elapsed_seconds: since the run was submitted.
-        accuracy: of a classifier on the rows that are held out; NaN where none are.
-
-    >>> TrainingStep(loss=0.25, core_seconds=1.5, elapsed_seconds=0.8).loss
-    0.25
-    """
-
-    loss: float
-    core_seconds: float
-    elapsed_seconds: float
-    accuracy: float = math.nan
-
-
-class FittedModel(Protocol):
-    """A model of a run, and all it takes to make an estimator of it."""
-
-    def estimator(self) -> Any: ...
-
-
-class ModelJob(Job, Protocol):
-    """A job that trains a model: by passes over all rows, or by mini-batches."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def tasks_most(self) -> int: ...
-
-    @property
-    def latest(self) -> FittedModel | None: ...
-
-    @property
-    def passes(self) -> int:
-        """How many passes have given a loss."""
-        ...
-
-    @property
-    def accuracy(self) -> float:
-        """The accuracy after the last pass, NaN where it is not measured."""
-        ...
-
-    @property
-    def batch_rows(self) -> int | None: ...
-
-    @property
-    def ranks(self) -> int | None: ...
-
-    @property
-    def rescales(self) -> tuple[Rescale, ...]: ...
-
-    @property
-    def journal(self) -> Journal | None: ...
-
-    def explain(self) -> str:
-        """Return where the parameters are, and why."""
-        ...
-
-    def close(self) -> None: ...
-
-
-@runtime_checkable
-class JobInParts(Protocol):
-    """A job whose model is cut into parts."""
-
-    @property
-    def placement(self) -> tuple[PlacedPart, ...]: ...
-
-    def move(self, stage: int, replica: int, worker: str) -> None: ...
-
-
-class TrainingListener(RunListener[TrainingStep]):
-    """Keeps what each pass gave, and says when the model is good enough.
-
-    Args:
-        job: the model in training.
-        options: what the user asked for.
-        stopwatch: counts since the run was submitted.
-        running: the jobs of the session.
-    """
-
-    def __init__(
-        self, job: ModelJob, options: TrainingOptions, stopwatch: Stopwatch, running: RunningJobs | None
-    ) -> None:
-        rules = StopRules(options.target_loss, pixels=None if options.chart_pixels is None else PIXEL)
-        super().__init__(job.id, rules, running)
-        self.job = job
-        self.steps: list[TrainingStep] = []
-        self._chart_pixels = options.chart_pixels or 0
-        self._max_steps = options.max_steps
-        self._stopwatch = stopwatch
-        self._accuracy = AccuracyWatch(options.goals.of_job, options.passes_most)
-
-    def should_stop(self, report: StepReport) -> bool:
-        """Whether the model is good enough, or this was the last pass allowed."""
-        if not self._ends_pass():
-            return False
-        self._accuracy.take(self.job.accuracy)
-        self.stop_reason = self.stop_reason or self._accuracy.reason()
-        if self._has_reason([*self.losses, report.quality]) or self.job.passes == self._max_steps:
-            return True
-        return self.stop_reason is not None
-
-    def folded(self, report: StepReport) -> StepReport:
-        if self._ends_pass():
-            step = TrainingStep(
-                report.quality, report.core_seconds, self._stopwatch.seconds(), self.job.accuracy
-            )
-            self.steps.append(step)
-            self.feed.publish(step)
-        return replace(report, accuracy=self._accuracy.so_far)
-
-    def ended_by_plan(self) -> None:
-        if self._accuracy.may_be_ended:
-            self.stop_reason = self.stop_reason or StopReason.OVERLOAD
-
-    def _ends_pass(self) -> bool:
-        """Whether the report in hand is that of a pass. The first look at the data is none."""
-        return self.job.passes > len(self.steps)
-
-    def is_good_enough(self) -> bool:
-        return bool(self.steps) and self._has_reason(self.losses)
-
-    def _release(self) -> None:
-        self.job.close()
-
-    @property
-    def losses(self) -> list[float]:
-        return [step.loss for step in self.steps]
-
-    def _has_reason(self, losses: Sequence[float]) -> bool:
-        return self._may_stop(losses[-1], curve_pixels(losses, self._chart_pixels))
 
 
 class TrainingRun(Handle[TrainingStep]):
@@ -475,7 +305,7 @@ class TrainingRun(Handle[TrainingStep]):
         return self._progress.job.journal
 
     def explain(self) -> str:
-        """Return where the model's parameters are between passes, and why, in words.
+        """Return where the model's parameters are, and why; by mini-batches also what a step is shared by.
 
         >>> import duckdb, relaqs
         >>> from relaqs.training import Lasso
@@ -485,7 +315,14 @@ class TrainingRun(Handle[TrainingStep]):
         >>> print(db.train(Lasso("SELECT x, y FROM points", target="y")).explain())
         parameters: whole, in the client
         """
-        return self._progress.job.explain()
+        job = self._progress.job
+        lines = [job.explain()]
+        if job.batch_rows is not None:
+            lines.append(f"a step: {job.batch_rows} rows, ranks: {job.ranks}")
+        lines += [
+            f"stage {part.stage} of replica {part.replica}: on {part.worker}" for part in self.placement
+        ]
+        return "\n".join(lines)
 
     @property
     def target_loss(self) -> float | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Literal, Protocol, TypeAlias
+from typing import Protocol
 
 from relaqs_engine.catalog import Catalog
 from relaqs_engine.duck import DatabaseConfig
@@ -24,20 +24,18 @@ from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.run_book import check_start_rows
 from relaqs.training.elastic.step_job import StepJob
 from relaqs.training.loss_job import LossJob
+from relaqs.training.model_job import ModelJob
+from relaqs.training.options import Batch, TrainingOptions
 from relaqs.training.parted.cut import ModelParts
 from relaqs.training.parted.parted_job import parted_job
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.reading import TrainingSet, training_set
-from relaqs.training.run import ModelJob, TrainingOptions, TrainingRun
-from relaqs.training.sharded.choice import ParametersWord, can_shard, check_parameters
+from relaqs.training.run import TrainingRun
+from relaqs.training.sharded.choice import can_shard, check_parameters
 from relaqs.training.sharded.shard_job import ShardJob
 from relaqs.training.spill import limit_bytes
 
 KEPT_SHARE = 0.5  # of a process's memory limit, for partitions' arrays kept between passes
-
-
-Batch: TypeAlias = int | Literal["elastic"] | Journal | None
-"""How many rows a mini-batch has: a number, "elastic", or what a journal says. None: the job's own number."""
 
 
 def training_run(
@@ -48,27 +46,20 @@ def training_run(
     executor: Executor,
     options: TrainingOptions,
     running: RunningJobs,
-    batch: Batch,
-    parameters: ParametersWord = "auto",
-    parts: int | ModelParts | None = None,
 ) -> TrainingRun:
     """Return the run of a job, not started.
 
     Args:
         plan: of its SELECT.
         running: the jobs of the session.
-        batch: how many rows a mini-batch has.
-        parameters: where they are: see `Session.train`.
-        parts: into which the model is cut. None: it is not.
 
     Raises DataError where RELAQS_SPILL_LIMIT is no size.
     """
     stopwatch = Stopwatch()
-    check_parameters(parameters, job, executor, options.goals)
+    check_parameters(options.parameters, job, executor, options.goals)
     limit_bytes()  # a wrong one is said now, and not once memory is full
     data = training_set(plan, catalog, config, job.target)
-    held_out = options.goals.held_out_of(job, len(data.reads))
-    model_job, executor = _model_job(job, data, config, batch, executor, held_out, parameters, parts)
+    model_job, executor = _model_job(job, data, config, executor, options)
     return TrainingRun(model_job, executor, options, stopwatch=stopwatch, running=running)
 
 
@@ -76,36 +67,64 @@ def _model_job(
     job: TrainingJob | MiniBatchTraining,
     data: TrainingSet,
     config: DatabaseConfig,
-    batch: Batch,
     executor: Executor,
-    held_out: int,
-    parameters: ParametersWord,
-    parts: int | ModelParts | None,
+    options: TrainingOptions,
 ) -> tuple[ModelJob, Executor]:
-    """Return the job, and where it runs. On a cluster a gang makes the steps; a replay needs none."""
-    id, budget_bytes = uuid.uuid4().hex[:12], int(config.memory_limit_bytes * KEPT_SHARE)
-    if not isinstance(job, MiniBatchTraining):
-        if batch is not None:
-            raise ArgumentError(
-                f"batch is {batch!r}, but each step of {type(job).__name__} reads all rows; leave it out, or "
-                "train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
-            )
-        if parts is not None:
-            raise ArgumentError(f"parts is {parts!r}, but {type(job).__name__} cannot be cut; leave it out")
-        if parameters != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
-            is_forced = parameters == "sharded"
-            sharded = ShardJob(id, job, data, executor, budget_bytes=budget_bytes, is_forced=is_forced)
-            return sharded, executor
-        return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out), executor
+    """Return the job, and where it runs."""
+    budget_bytes = int(config.memory_limit_bytes * KEPT_SHARE)
+    held_out = options.goals.held_out_of(job, len(data.reads))
+    if isinstance(job, MiniBatchTraining):
+        return _mini_batch_job(job, data, executor, options, budget_bytes)
+    return _full_pass_job(job, data, executor, options, budget_bytes, held_out), executor
+
+
+def _full_pass_job(
+    job: TrainingJob,
+    data: TrainingSet,
+    executor: Executor,
+    options: TrainingOptions,
+    budget_bytes: int,
+    held_out: int,
+) -> LossJob:
+    """Return a job whose steps are passes over all rows; on a cluster its parameters may lie in shards."""
+    if options.batch is not None:
+        raise ArgumentError(
+            f"batch is {options.batch!r}, but each step of {type(job).__name__} reads all rows; leave it "
+            "out, or train one of the algorithms by mini-batches, such as relaqs.training.MiniBatchLinear"
+        )
+    if options.parts is not None:
+        raise ArgumentError(
+            f"parts is {options.parts!r}, but {type(job).__name__} cannot be cut; give a TorchModule, or "
+            "leave parts out"
+        )
+    id, word = _new_id(), options.parameters
+    if word != "client" and not held_out and isinstance(executor, HostsPeers) and can_shard(job):
+        is_forced = word == "sharded"
+        return ShardJob(id, job, data, executor, budget_bytes=budget_bytes, is_forced=is_forced)
+    return LossJob(id, job, data, budget_bytes=budget_bytes, held_out=held_out)
+
+
+def _mini_batch_job(
+    job: MiniBatchTraining,
+    data: TrainingSet,
+    executor: Executor,
+    options: TrainingOptions,
+    budget_bytes: int,
+) -> tuple[ModelJob, Executor]:
+    """Return a job by mini-batches. On a cluster a gang makes its steps; a replay needs none."""
     check_start_rows(job, sum(read.row_count for read in data.reads))
-    rule = _rule(job, batch)
+    id, rule, parts = _new_id(), _rule(job, options.batch), options.parts
     if parts is not None:
         parts = parts if isinstance(parts, ModelParts) else ModelParts(parts)
         return parted_job(id, job, data, rule, parts, executor, budget_bytes=budget_bytes)
-    if isinstance(batch, Journal) or not isinstance(executor, LeasesSlots):
+    if isinstance(options.batch, Journal) or not isinstance(executor, LeasesSlots):
         return StepJob(id, job, data, rule, budget_bytes=budget_bytes), executor
     carrier = GangCarrier(executor, executor)
     return GangJob(id, job, data, rule, carrier, budget_bytes=budget_bytes), carrier
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex[:12]
 
 
 def _rule(job: MiniBatchTraining, batch: Batch) -> BatchRule:

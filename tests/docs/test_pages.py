@@ -169,6 +169,7 @@ SLOW = {
     "guide/cluster.md",
     "guide/dashboard.md",
     "guide/serve.md",
+    "guide/simulating.md",
     "guide/tpch.md",
     "guide/training-on-a-cluster.md",
     "guide/your-data.md",

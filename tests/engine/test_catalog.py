@@ -77,10 +77,16 @@ def test_an_unknown_table_is_answered_with_candidates(warehouse: Path) -> None:
 def test_a_folder_that_is_no_warehouse_names_the_next_step(warehouse: Path, tmp_path: Path) -> None:
     with pytest.raises(LayoutError, match="holds no tables; lay one out with `relaqs shuffle"):
         Catalog.open(warehouse / "no table")
-    with pytest.raises(LayoutError, match=r"is a table itself: open .*warehouse"):
-        Catalog.open(warehouse / "zones")
     with pytest.raises(LayoutError, match="is not a folder"):
         Catalog.open(tmp_path / "nowhere")
+
+
+def test_the_folder_of_a_table_is_that_table_with_all_its_layouts(warehouse: Path) -> None:
+    assert list(Catalog.open(warehouse / "zones").tables) == ["zones"]
+    shuffle(ROWS, warehouse / "Trips@id", partitions=2, cluster_by=["id"])
+    opened = Catalog.open(warehouse / "Trips")
+    assert list(opened.tables) == ["Trips"]
+    assert [layout.directory.name for layout in opened.layouts] == ["Trips", "Trips@id"]
 
 
 def test_tables_that_differ_only_by_case_are_refused(warehouse: Path) -> None:
@@ -106,7 +112,7 @@ def test_plain_files_are_laid_out_once_and_announced(cached: Cached, trips_file:
     first = cached.lay_out(trips=trips_file).table("trips")
     assert (first.table, first.is_sampled, first.row_count) == ("trips", True, 20_000)
     assert len(cached.announced) == 1
-    assert cached.announced[0].startswith("laying out trips (1 file, 0.")
+    assert cached.announced[0].startswith("laying out trips (1 file, ")
     assert f"once into {cached.directory}" in cached.announced[0]
     assert cached.lay_out(trips=str(trips_file)).table("trips") == first
     assert cached.open(trips=str(trips_file)).table("trips") == first  # which is there, and so it is read

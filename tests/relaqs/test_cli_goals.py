@@ -88,7 +88,7 @@ def test_a_study_is_kept_and_gone_on_with(tmp_path: Path) -> None:
             "--training says nothing about runs with goals; leave it",
         ),
         (("--stop", "own"), "--stop says nothing about shared cores; give --goals or --placed too"),
-        (("--goals", "tight", "--gangs", "table2"), "--gangs and --goals are two studies"),
+        (("--goals", "tight", "--gangs", "table2"), "--goals and --gangs are two studies"),
         (("--goals", "loose"), "'loose' is not one of 'paper', 'tight'"),
     ],
 )

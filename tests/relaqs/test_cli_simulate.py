@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from relaqs.cli import program
+from relaqs.cli.simulate import ONLY_FOR, STUDIES
 
 SMALL = ("--jobs", "4", "--arrival", "20", "--core-seconds", "2000", "--seeds", "2", "--processes", "1")
 
@@ -121,6 +123,24 @@ def test_bad_usage_is_exit_code_2(arguments: tuple[str, ...], message: str) -> N
     code, output = run(*arguments)
     assert code == 2
     assert message in " ".join(output.split())
+
+
+def test_help_has_every_option_once_below_the_study_it_is_for() -> None:
+    code, output = run("--help")
+    assert code == 0
+    titles = re.split(r"^(\S.*):$", output, flags=re.MULTILINE)[1:]
+    sections = {
+        title: re.findall(r"^  (?:-h, )?--([a-z-]+)", lines, re.MULTILINE)
+        for title, lines in zip(titles[::2], titles[1::2], strict=True)
+    }
+    listed = [name for names in sections.values() for name in names]
+    assert sorted(listed) == sorted({*listed})
+    assert {name.replace("-", "_") for name in listed} >= ONLY_FOR.keys() | STUDIES.keys()
+    assert sections["What is simulated, one of"] == [*STUDIES]
+    assert sections["With --gangs or --placed"] == ["nodes", "slots", "rescale"]
+    for title in (title for title in sections if title.startswith("With ")):
+        for name in sections[title]:
+            assert title == "With " + " or ".join(f"--{each}" for each in ONLY_FOR[name.replace("-", "_")])
 
 
 @pytest.mark.parametrize("content", ["1\ntwo\n", "1\n-2\n", "\n"])

@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 from relaqs_engine.layouts import store_writing
-from relaqs_engine.layouts.manifest import manifest_text
+from relaqs_engine.layouts.manifest_file import manifest_text
 from relaqs_engine.layouts.reads import Read, TableRead
 from relaqs_engine.stores import mirror
 from relaqs_engine.stores.address import Address

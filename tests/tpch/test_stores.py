@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from distributed import LocalCluster
 from relaqs_engine.layouts import read_manifest
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, table_folders
+from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.manifest_file import table_folders
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import store_folder
 from relaqs_tpch import QUERIES, query

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
@@ -13,22 +11,20 @@ from typing import Any
 import click
 from relaqs_engine.errors import DataError
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
 from relaqs.cli.parameters import command_words, format_option
+from relaqs.cli.policy_tables import console, print_json
 from relaqs.cli.progress import progress_bar
 from relaqs.cli.studies import said_if_stopped
 from relaqs.executors.threads import usable_cores
 from relaqs.records import QueryRun, RecordFile, circumstances
-from relaqs.records.store import json_value
 from relaqs.sharing.view import Kind
 from relaqs_tpch.parameters import RUNS, algorithms, out_option, query_numbers
 from relaqs_tpch.queries import QUERIES
 from relaqs_tpch.run import Bench, Measurement
 from relaqs_tpch.warehouse import Warehouse
 
-WIDTH = 120  # columns of the table where no terminal says how many there are
 NOT_OFFICIAL = "Unaudited: no figure here is comparable to an official TPC-H result."
 CAPTION = (
     "Medians over runs and seeds. Seconds to the first snapshot, until every certified interval is within "
@@ -110,10 +106,9 @@ def _kept(file: RecordFile, warehouse: Warehouse, threads: int) -> dict[tuple[st
 def _print(runs: Sequence[QueryRun], output: str) -> None:
     if output == "jsonl":
         for run in runs:
-            click.echo(json.dumps(json_value(figures(run)), allow_nan=False))
+            print_json(figures(run))
         return
-    console = Console() if sys.stdout.isatty() else Console(width=WIDTH)
-    console.print(_table(runs))
+    console().print(_table(runs))
 
 
 def figures(run: QueryRun) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from relaqs.cli.parameters import cluster_option, command_words, format_option, numbers, share, tls_options
-from relaqs.cli.simulate import policy_names
+from relaqs.cli.shared_cores import core_policies
 from relaqs.cli.studies import print_runs, said_if_stopped
 from relaqs.executors import ThreadExecutor
 from relaqs.executors.threads import usable_cores
@@ -79,7 +79,7 @@ def schedule_command(
     out otherwise are measured anew.
     `relaqs simulate --validate` simulates the same runs.
     """
-    names, chosen = policy_names(policies), query_numbers(queries)
+    names, chosen = core_policies(policies), query_numbers(queries)
     if training:
         algorithms("all", is_default=True)
     warehouses = [Warehouse.open(folder) for folder in data]

@@ -10,7 +10,7 @@ import numpy as np
 
 from relaqs.queries.snapshot import Snapshot
 from relaqs.records.query_run import Steps
-from relaqs.training.run import TrainingStep
+from relaqs.training import TrainingStep
 from relaqs_tpch.metered_executor import StepMeter
 from relaqs_tpch.truth import Truth, Verdict
 

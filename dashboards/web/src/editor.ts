@@ -15,7 +15,14 @@ import { tags } from "@lezer/highlight";
 import { basicSetup } from "codemirror";
 import { element } from "./dom";
 import type { Table } from "./protocol";
-import type { SqlFieldOptions } from "./sql_field";
+
+export interface EditorOptions {
+  readonly label: string;
+  readonly sql: string;
+  readonly tables: readonly Table[];
+  readonly isEditable: boolean;
+  readonly run: () => void;
+}
 
 export interface Mistake {
   readonly position: number;
@@ -97,7 +104,7 @@ export class SqlEditor {
   readonly root = element("div", { class: "editor" });
   private readonly view: EditorView;
 
-  constructor(options: SqlFieldOptions) {
+  constructor(options: EditorOptions) {
     const shadow = this.root.attachShadow({ mode: "open" });
     this.view = new EditorView({
       doc: options.sql,
@@ -131,7 +138,7 @@ export class SqlEditor {
   }
 }
 
-function extensions(options: SqlFieldOptions): Extension[] {
+function extensions(options: EditorOptions): Extension[] {
   const schema = Object.fromEntries(
     options.tables.map((table) => [table.name, table.columns.map(columnCompletion)]),
   );
@@ -179,6 +186,6 @@ function columnsOf(tables: readonly Table[]): CompletionSource {
   };
 }
 
-export function openEditor(options: SqlFieldOptions): SqlEditor {
+export function openEditor(options: EditorOptions): SqlEditor {
   return new SqlEditor(options);
 }

@@ -1,16 +1,8 @@
 /** A field for SQL: a plain text area at once, a highlighting editor as soon as that has been loaded. */
 
 import { element } from "./dom";
-import type { SqlEditor } from "./editor";
+import type { EditorOptions, SqlEditor } from "./editor";
 import type { Table } from "./protocol";
-
-export interface SqlFieldOptions {
-  readonly label: string;
-  readonly sql: string;
-  readonly tables: readonly Table[];
-  readonly isEditable: boolean;
-  readonly run: () => void;
-}
 
 export class SqlField {
   readonly root = element("div", { class: "sql-field" });
@@ -18,7 +10,7 @@ export class SqlField {
   private editor: SqlEditor | null = null;
   private mistake: { position: number; message: string } | null = null;
 
-  constructor(private readonly options: SqlFieldOptions) {
+  constructor(private readonly options: EditorOptions) {
     this.area = element("textarea", {
       rows: Math.min(16, options.sql.split("\n").length + 1),
       spellcheck: "false",

@@ -12,7 +12,8 @@ from relaqs_engine.first_use import on_first_use
 if TYPE_CHECKING:
     from relaqs_engine.layouts.appending import append
     from relaqs_engine.layouts.compacting import compact
-    from relaqs_engine.layouts.manifest import Layout, read_manifest
+    from relaqs_engine.layouts.manifest import Layout
+    from relaqs_engine.layouts.manifest_file import read_manifest
     from relaqs_engine.layouts.sampled import shuffle
     from relaqs_engine.layouts.static import add_static
     from relaqs_engine.layouts.verification import VerifyReport, verify
@@ -27,7 +28,7 @@ __getattr__, __dir__ = on_first_use(
         "add_static": "relaqs_engine.layouts.static",
         "append": "relaqs_engine.layouts.appending",
         "compact": "relaqs_engine.layouts.compacting",
-        "read_manifest": "relaqs_engine.layouts.manifest",
+        "read_manifest": "relaqs_engine.layouts.manifest_file",
         "shuffle": "relaqs_engine.layouts.sampled",
         "verify": "relaqs_engine.layouts.verification",
     },

@@ -29,7 +29,8 @@ from relaqs_engine.layouts.build import Build, Progress, building
 from relaqs_engine.layouts.cached_files import is_cached
 from relaqs_engine.layouts.fitting import fitted
 from relaqs_engine.layouts.growth import grown
-from relaqs_engine.layouts.manifest import Layout, read_manifest
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.new_files import new_files
 from relaqs_engine.layouts.one_pass import write_in_one_pass
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled

@@ -37,7 +37,8 @@ from relaqs_engine.layouts.folder import write_errors
 from relaqs_engine.layouts.in_memory import dataset_files, held, in_words
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
 from relaqs_engine.layouts.lent import table_in_file, table_in_memory, table_of_text
-from relaqs_engine.layouts.manifest import Layout, read_manifest
+from relaqs_engine.layouts.manifest import Layout
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.plain import PlainTable, plain_table
 from relaqs_engine.layouts.session_folder import SessionFolder
 from relaqs_engine.layouts.sources import (

@@ -22,7 +22,8 @@ from relaqs_engine.layouts.cached_files import (
     size_in_words,
 )
 from relaqs_engine.layouts.folder import locked, sweep
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, read_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.manifest_file import read_manifest
 
 EntryKind = Literal["layout", "copy", "other"]
 

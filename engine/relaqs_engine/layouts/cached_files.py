@@ -203,10 +203,13 @@ def absolute(source: FileSource) -> str:
 def size_in_words(byte_count: int) -> str:
     """Return an amount of bytes for people.
 
-    >>> size_in_words(1_234_567), size_in_words(20_000_000_000)
-    ('1.2 MB', '20.0 GB')
+    >>> size_in_words(517), size_in_words(1_234_567), size_in_words(20_000_000_000)
+    ('0.5 kB', '1.2 MB', '20.0 GB')
     """
-    return f"{byte_count / 1e9:.1f} GB" if byte_count >= 1e9 else f"{byte_count / 1e6:.1f} MB"
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if byte_count >= size:
+            return f"{byte_count / size:.1f} {unit}"
+    return f"{byte_count / 1e3:.1f} kB"
 
 
 def _home(cache_directory: Path, states: Sequence[FileState], *part: str) -> Path:

@@ -20,7 +20,8 @@ from relaqs_engine.layouts.distinct import distinct_counts
 from relaqs_engine.layouts.folder import Writing, writing
 from relaqs_engine.layouts.heavy_files import with_heavy_units
 from relaqs_engine.layouts.intact import check_intact
-from relaqs_engine.layouts.manifest import Layout, Partition, read_manifest
+from relaqs_engine.layouts.manifest import Layout, Partition
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.outlier_files import outlier_index, without_index
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.statistics import column_bytes

@@ -26,7 +26,8 @@ from pathlib import Path
 
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.file_locks import Lock, lock
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition, write_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, Partition
+from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.layouts.retired import RETIRED_NAME, forget_unread, retire
 
 _WRITING_PREFIX = ".writing-"

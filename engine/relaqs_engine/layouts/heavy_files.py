@@ -32,8 +32,8 @@ from relaqs_engine.layouts.manifest import (
     Layout,
     Partition,
     UnitBound,
-    read_manifest,
 )
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.parquet import copy_to_parquet, settled
 from relaqs_engine.layouts.sources import RESERVED_PREFIX
 

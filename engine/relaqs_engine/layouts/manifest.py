@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import dataclass, fields, replace
-from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypeVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
-from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.checksums import Checksums
 from relaqs_engine.layouts.key_types import key_family
-from relaqs_engine.layouts.sealed import SEAL, is_sealed, seal
 from relaqs_engine.stores.mirror import Remote
 
 BLOCK_COLUMN = "_relaqs_block"
@@ -19,15 +15,7 @@ BLOCK_COUNT = 64
 MANIFEST_NAME = "manifest.json"
 LAYOUT_MARK = "@"
 """Stands between a table's name and that of a further layout of it, in the name of the folder."""
-MANIFEST_VERSION = 5  # 2: outlier indexes; 3: checksums of columns, and of the manifest; 4: appended files;
-# 5: heavy units
-
-_FIRST_SEALED = 3
-_OF_ONE_FILE = ("file", "byte_count", "sha256", "checksums")
-_ACCEPTED: dict[str, Any] = {"int": int, "str": str, "float": (int, float)}
-
 Scalar = int | float | str | bool | None
-_Made = TypeVar("_Made", "Layout", "Column", "Partition", "StoredFile", "UnitBound", "Companion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,209 +348,3 @@ def rows_in_words(row_count: int, *, is_counted: bool) -> str:
     ('36,412', 'about 36,000')
     """
     return f"{row_count:,}" if is_counted else f"about {float(f'{row_count:.2g}'):,.0f}"
-
-
-def read_manifest(directory: str | Path) -> Layout:
-    """Return the layout stored in a table's folder. The folder's name is the table's name.
-
-    A process reads a manifest again only after it was changed. Raises LayoutError if there is none, if it is
-    damaged, or if a newer version of this program wrote it.
-    """
-    folder = Path(os.path.abspath(directory))
-    path = folder / MANIFEST_NAME
-    try:
-        state = path.stat()
-    except OSError:
-        return read_state(folder, path)
-    stamp = state.st_ino, state.st_size, state.st_mtime_ns
-    known = _READ.get(path)
-    if known is None or known[0] != stamp:
-        known = _READ[path] = stamp, read_state(folder, path)
-    return known[1]
-
-
-# By path: (inode, bytes, time of change in nanoseconds), and the layout that was read then.
-_READ: dict[Path, tuple[tuple[int, int, int], Layout]] = {}
-
-
-def read_state(folder: Path, path: Path) -> Layout:
-    """Return the layout that a manifest describes, which may have another name than usual in the folder."""
-    try:
-        text = path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        raise LayoutError(
-            f"{folder} holds no layout: there is no {MANIFEST_NAME} in it; {_other_tables(folder)}"
-        ) from None
-    except OSError as error:
-        raise LayoutError(f"{path} cannot be read: {error.strerror}") from error
-    return parsed_manifest(folder, text, str(path))
-
-
-def _other_tables(folder: Path) -> str:
-    """Return what to do where a folder is no table: name one of the tables in it, or lay one out."""
-    names = [path.parent.name for path in sorted(folder.glob(f"*/{MANIFEST_NAME}"))]
-    if not names:
-        return "lay a table out with `relaqs shuffle SOURCE --into DIR/TABLE`"
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"it has the tables {', '.join(names[:5])}{more}: name one, as in {folder / names[0]}"
-
-
-def parsed_manifest(folder: Path, text: bytes, path: str) -> Layout:
-    """Return the layout that the text of a manifest describes. path: where the text was, for errors.
-
-    Raises LayoutError if it is damaged, or if a newer version of this program wrote it.
-    """
-    try:
-        was_sealed = is_sealed(text)
-        entries = json.loads(text)
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    if not isinstance(entries, dict):
-        raise _damaged(path, "it is not a JSON object")
-    version = _checked_version(path, entries.pop("manifest_version", None))
-    if version >= _FIRST_SEALED and not was_sealed:
-        raise _damaged(path, "it has no checksum of its own")
-    entries.pop(SEAL, None)
-    try:
-        layout = _from_entries(folder, entries)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"its fields are not those of a manifest ({error})") from error
-    _check_sums(path, layout)
-    return layout
-
-
-def manifest_text(layout: Layout) -> bytes:
-    """Return the layout's manifest. It says nothing of where it lies, so that a folder can be moved."""
-    entries = {"manifest_version": MANIFEST_VERSION, **_entries(layout)}
-    del entries["table"], entries["directory"], entries["remote"]
-    return seal(json.dumps(entries, allow_nan=False, default=_entries))
-
-
-def write_manifest(layout: Layout, name: str = MANIFEST_NAME) -> Path:
-    """Write the layout's manifest to disk in one step, and return its path.
-
-    A reader sees the old one or this one.
-    """
-    return replace_manifest(layout.directory, manifest_text(layout), name)
-
-
-def replace_manifest(directory: Path, text: bytes, name: str = MANIFEST_NAME) -> Path:
-    """Write the text of a manifest to a table's folder in one step, and return its path."""
-    path = directory / name
-    draft = path.with_name(f".{MANIFEST_NAME}-{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return path
-
-
-def _entries(made: Any) -> dict[str, Any]:
-    """Return the fields of a layout or of what is in it, by name."""
-    return {field.name: getattr(made, field.name) for field in fields(made)}
-
-
-def table_folders(warehouse: Path) -> list[Path]:
-    """Return the folders of a warehouse's tables, by name. Raises LayoutError if there are none."""
-    if not warehouse.is_dir():
-        raise LayoutError(f"{warehouse} is not a folder; name one that `relaqs shuffle` wrote tables into")
-    folders = sorted(path.parent for path in warehouse.glob(f"*/{MANIFEST_NAME}"))
-    if not folders:
-        hint = "lay one out with `relaqs shuffle SOURCE --into DIR/TABLE`"
-        if (warehouse / MANIFEST_NAME).exists():
-            hint = f"it is a table itself: open {warehouse.parent}"
-        raise LayoutError(f"{warehouse} holds no tables; {hint}")
-    return folders
-
-
-def tables_at(directory: Path) -> list[Path]:
-    """Return the folder itself where it is a table, else the folders of the tables in it."""
-    return [directory] if (directory / MANIFEST_NAME).exists() else table_folders(directory)
-
-
-def _from_entries(folder: Path, entries: dict[str, Any]) -> Layout:
-    return _plain(
-        Layout(
-            table=folder.name,
-            directory=folder,
-            columns=tuple(_plain(Column(**column)) for column in entries.pop("columns")),
-            partitions=tuple(_partition(partition) for partition in entries.pop("partitions")),
-            cluster_key=tuple(entries.pop("cluster_key")),
-            batches=tuple(entries.pop("batches", ())),
-            source_files=tuple((path, size, ns) for path, size, ns in entries.pop("source_files", ())),
-            outliers=None if (outliers := entries.pop("outliers", None)) is None else _partition(outliers),
-            heavy=_heavy(entries.pop("heavy", None)),
-            companions=tuple(
-                _plain(Companion(each["of"], _partition(each["rows"])))
-                for each in entries.pop("companions", ())
-            ),
-            **entries,
-        )
-    )
-
-
-def _heavy(entry: dict[str, Any] | None) -> HeavyUnits | None:
-    if entry is None:
-        return None
-    bounds = tuple(_plain(UnitBound(**bound)) for bound in entry["bounds"])
-    return HeavyUnits(bounds, _partition(entry["index"]))
-
-
-def _partition(entry: dict[str, Any]) -> Partition:
-    if "file" in entry:  # of a version before appended files
-        only = {name: entry.pop(name) for name in _OF_ONE_FILE if name in entry}
-        entry["files"] = [{**only, "row_count": entry["row_count"]}]
-    files, block_rows = tuple(map(_stored_file, entry.pop("files"))), tuple(entry.pop("block_rows"))
-    if not files:
-        raise TypeError("a partition has no file")
-    if not all(isinstance(rows, int) for rows in block_rows):
-        raise TypeError(f"block_rows of {files[0].file} are not all numbers")
-    return _plain(Partition(files=files, block_rows=block_rows, **entry))
-
-
-def _stored_file(entry: dict[str, Any]) -> StoredFile:
-    file = PurePosixPath(entry["file"])
-    if file.is_absolute() or ".." in file.parts:
-        raise TypeError(f"the file {str(file)!r} lies outside the table's folder")
-    checksums = entry.pop("checksums", None)
-    if checksums is not None:
-        extents, columns = tuple(checksums["extents"]), tuple(checksums["columns"])
-        checksums = Checksums(extents, columns, checksums["rest"])
-    return _plain(StoredFile(checksums=checksums, **entry))
-
-
-def _plain(made: _Made) -> _Made:
-    """Return what was made if its numbers are numbers and its texts are texts. Raises TypeError otherwise."""
-    for field in fields(made):
-        value, accepted = getattr(made, field.name), _ACCEPTED.get(str(field.type), object)
-        if not isinstance(value, accepted):
-            raise TypeError(f"{field.name} is {value!r}, and must be of type {field.type}")
-    return made
-
-
-def _checked_version(path: str, version: object) -> int:
-    if not isinstance(version, int):
-        raise _damaged(path, "it has no manifest_version")
-    if version > MANIFEST_VERSION:
-        raise LayoutError(
-            f"{path}: manifest version {version} is newer than this program understands "
-            f"({MANIFEST_VERSION}); upgrade relaqs"
-        )
-    return version
-
-
-def _check_sums(path: str, layout: Layout) -> None:
-    if layout.row_count != sum(partition.row_count for partition in layout.partitions):
-        raise _damaged(path, "its partitions' rows do not add up to the table's")
-    if any(each.row_count != sum(file.row_count for file in each.files) for each in layout.partitions):
-        raise _damaged(path, "the rows of a partition's files do not add up to the partition's")
-    if layout.is_sampled and any(len(p.block_rows) != BLOCK_COUNT for p in layout.partitions):
-        raise _damaged(path, f"a partition does not have {BLOCK_COUNT} blocks")
-
-
-def _damaged(path: str, why: str) -> LayoutError:
-    return LayoutError(f"{path} is damaged: {why}; lay the table out again with --force")

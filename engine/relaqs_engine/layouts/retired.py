@@ -19,7 +19,8 @@ from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.file_locks import Lock, lock
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, read_state
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout
+from relaqs_engine.layouts.manifest_file import read_state
 
 RETIRED_NAME = r"\.retired-[0-9a-f]{16}\.json"
 _PATTERN = ".retired-*.json"

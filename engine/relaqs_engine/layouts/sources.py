@@ -23,7 +23,8 @@ from relaqs_engine.layouts.duck_tables import DuckTable, attached_table, duck_ta
 from relaqs_engine.layouts.file_kinds import FileKind, is_data, kind_of, what_it_looks_like
 from relaqs_engine.layouts.in_memory import ArrowStream, Relation, held, in_words, streamed
 from relaqs_engine.layouts.lakes import LakeTable, lake_table
-from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.layouts.manifest import BLOCK_COLUMN, MANIFEST_NAME, Layout
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.layouts.remote_files import remote_files
 from relaqs_engine.layouts.stored import download, is_stored_warehouse
 from relaqs_engine.layouts.text_files import checked_read, whole_read

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from relaqs_engine.errors import LayoutError, StoreError
 from relaqs_engine.layouts.folder import Writing, writing
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, manifest_text
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout
+from relaqs_engine.layouts.manifest_file import manifest_text
 from relaqs_engine.stores.address import WRITABLE, Address
 from relaqs_engine.stores.folder import StoredObject, StoreFolder, store_folder
 from relaqs_engine.stores.mirror import Remote, mirror_folder

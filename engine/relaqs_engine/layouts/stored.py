@@ -15,13 +15,8 @@ from pathlib import Path
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.file_kinds import kind_by_name
 from relaqs_engine.layouts.folder import write_text
-from relaqs_engine.layouts.manifest import (
-    MANIFEST_NAME,
-    Layout,
-    StoredFile,
-    parsed_manifest,
-    replace_manifest,
-)
+from relaqs_engine.layouts.manifest import MANIFEST_NAME, Layout, StoredFile
+from relaqs_engine.layouts.manifest_file import parsed_manifest, replace_manifest
 from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.folder import MissingObjectError, store_folder
 from relaqs_engine.stores.mirror import Extent, Remote, fill, mirror_folder

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from relaqs_engine.errors import LayoutError
 from relaqs_engine.layouts.folder import Writing, locked
-from relaqs_engine.layouts.manifest import LAYOUT_MARK, MANIFEST_NAME, Layout, read_manifest
+from relaqs_engine.layouts.manifest import LAYOUT_MARK, MANIFEST_NAME, Layout
+from relaqs_engine.layouts.manifest_file import read_manifest
 from relaqs_engine.stores.address import Address
 
 _NEXT = re.compile(r"\.next-([0-9a-f]{16})\.json")

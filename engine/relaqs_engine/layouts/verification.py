@@ -23,9 +23,8 @@ from relaqs_engine.layouts.manifest import (
     Layout,
     Partition,
     StoredFile,
-    read_manifest,
-    tables_at,
 )
+from relaqs_engine.layouts.manifest_file import read_manifest, tables_at
 from relaqs_engine.layouts.outliers import outlier_condition
 from relaqs_engine.layouts.randomness import Counts, RandomnessTest, evenness, independence
 from relaqs_engine.layouts.stored import download, stored_tables

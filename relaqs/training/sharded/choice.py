@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeGuard, get_args
+from typing import TypeGuard, get_args
 
 from relaqs.arguments import ArgumentError
 from relaqs.executors.peers import HostsPeers
 from relaqs.training.goals import TrainingGoals
+from relaqs.training.options import ParametersWord
 from relaqs.training.protocol import TrainingJob
 from relaqs.training.sharded.protocol import ShardedTraining
 from relaqs.training.sharded.shard_job import ShardedJob
-
-ParametersWord = Literal["auto", "client", "sharded"]
 
 
 def can_shard(job: object) -> TypeGuard[ShardedJob]:

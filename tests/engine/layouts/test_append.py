@@ -20,7 +20,8 @@ from relaqs_engine.catalog import Catalog
 from relaqs_engine.errors import DataError, LayoutError
 from relaqs_engine.layouts import Layout, add_static, append, read_manifest, shuffle, verify
 from relaqs_engine.layouts import one_pass as one_pass_module
-from relaqs_engine.layouts.manifest import MANIFEST_NAME, write_manifest
+from relaqs_engine.layouts.manifest import MANIFEST_NAME
+from relaqs_engine.layouts.manifest_file import write_manifest
 from relaqs_engine.layouts.outliers import outlier_condition
 
 from benchmarks.killed_appends import killed_appends

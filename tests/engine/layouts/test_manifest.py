@@ -9,16 +9,8 @@ from typing import Any
 
 import pytest
 from relaqs_engine.errors import LayoutError
-from relaqs_engine.layouts.manifest import (
-    BLOCK_COUNT,
-    MANIFEST_NAME,
-    Column,
-    Layout,
-    Partition,
-    StoredFile,
-    read_manifest,
-    write_manifest,
-)
+from relaqs_engine.layouts.manifest import BLOCK_COUNT, MANIFEST_NAME, Column, Layout, Partition, StoredFile
+from relaqs_engine.layouts.manifest_file import read_manifest, write_manifest
 from relaqs_engine.layouts.sealed import SEAL, seal
 
 

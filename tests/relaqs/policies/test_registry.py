@@ -55,7 +55,7 @@ def test_a_name_may_say_which_milestones_count() -> None:
             {},
             r"there is no policy 'indx'; did you mean 'index'\? The policies are fair, weighted_fair",
         ),
-        ("qwerty", {}, r"there is no policy 'qwerty'; The policies are"),
+        ("qwerty", {}, r"there is no policy 'qwerty'\. The policies are"),
         ("fifo", {"weight": 2}, "policy 'fifo' cannot be made from {'weight': 2}; it takes minimum_share"),
         ("fair", {"minimum_share": 0.1}, "it takes no parameters"),
         ("utility", {}, "it takes utility, minimum_share, normalised"),

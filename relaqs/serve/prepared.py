@@ -1,0 +1,76 @@
+"""Statements that a client has prepared, with and without values, and the formats it wants them in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pygwire.messages import FieldDescription, RowDescription
+
+from relaqs.serve import values
+from relaqs.serve.answering import ReplyColumn
+from relaqs.serve.failures import PROTOCOL_VIOLATION, RefusedError
+from relaqs.serve.statements import Request
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A statement that a client may run again and again.
+
+    Attributes:
+        request: None where the text is empty.
+        type_oids: of its parameters.
+        columns: of its answer, once the client was told.
+    """
+
+    request: Request | None
+    type_oids: tuple[int, ...] = ()
+    columns: tuple[ReplyColumn, ...] | None = None
+
+
+@dataclass(slots=True)
+class Portal:
+    """A prepared statement with values for its parameters.
+
+    Attributes:
+        prepared: the statement.
+        bound: the values.
+        formats: of the answer's columns, as the client gave them.
+        rows: what is left of the answer, once it runs.
+        waiting: rows that were encoded and are not sent yet.
+        sent: how many rows were sent.
+    """
+
+    prepared: Prepared
+    bound: tuple[Any, ...]
+    formats: tuple[int, ...]
+    rows: Iterator[list[values.RowBytes]] | None = None
+    waiting: list[values.RowBytes] = field(default_factory=list)
+    sent: int = 0
+
+
+def formats_of(given: Sequence[int], count: int) -> tuple[int, ...]:
+    """Return a format for each of so many values: none given is text, one given is for all."""
+    if not given:
+        return (values.TEXT,) * count
+    if len(given) == 1:
+        return (given[0],) * count
+    if len(given) != count:
+        raise RefusedError(PROTOCOL_VIOLATION, f"{len(given)} formats were given for {count} values")
+    return tuple(given)
+
+
+def row_description(columns: Sequence[ReplyColumn], formats: Sequence[int]) -> RowDescription:
+    return RowDescription(
+        [
+            FieldDescription(
+                name=column.name.replace("\0", " "),
+                type_oid=column.kind.oid,
+                type_size=column.kind.size_bytes,
+                type_modifier=column.kind.modifier,
+                format_code=format_,
+            )
+            for column, format_ in zip(columns, formats_of(formats, len(columns)), strict=True)
+        ]
+    )
