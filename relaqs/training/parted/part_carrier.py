@@ -82,6 +82,12 @@ class _SlotAnswers:
         return {slot for slot, result in self.results.items() if _is_loss(result.error)}
 
     @property
+    def why_lost(self) -> str | None:
+        """What one of these has said, for people. None: none is lost."""
+        errors = (result.error for result in self.results.values())
+        return next((f"{type(each).__name__}: {each}" for each in errors if _is_loss(each)), None)
+
+    @property
     def error(self) -> BaseException | None:
         """What the job itself did wrong, if anything."""
         wrong = (result.error for result in self.results.values())
@@ -132,6 +138,7 @@ class PartCarrier(Carrier):
         self._slots: tuple[str, ...] = ()
         self._must_look = True  # for the slots of the cluster: something has changed
         self._left_out: set[str] = set()
+        self._why_lost = "silence"  # the last one
         self._slot_of: dict[Part, str] = {}
         self._moved: dict[Part, str] = {}  # parts that the plan of another run has moved
         self._membership: PartMembership | None = None
@@ -312,8 +319,9 @@ class PartCarrier(Carrier):
                 return self._taken(turn, answers), core_seconds
             if answers is not None:
                 self._left_out |= answers.missing | answers.lost
+                self._why_lost = answers.why_lost or self._why_lost
             self._membership, self._must_look = None, True
-        raise ClusterError(_lost_again(turn))
+        raise ClusterError(_lost_again(turn, self._why_lost))
 
     # Where parts are.
 
@@ -328,7 +336,7 @@ class PartCarrier(Carrier):
                 break
             self._must_look = True
         else:
-            raise ClusterError(_lost_again(turn))
+            raise ClusterError(_lost_again(turn, self._why_lost))
         self._slot_of = slot_of
         self._generation += 1
         self._held_step = -1
@@ -396,6 +404,7 @@ class PartCarrier(Carrier):
             raise error
         if gone := answers.missing | answers.lost:
             self._left_out |= gone
+            self._why_lost = answers.why_lost or self._why_lost
             return None
         self._ready |= {*slots}
         addresses: Mapping[str, Any] = {slot: result.value for slot, result in answers.results.items()}
@@ -505,10 +514,11 @@ class PartCarrier(Carrier):
             return  # the session is closed: the slots are freed after a while
 
 
-def _lost_again(turn: PartTurn) -> str:
+def _lost_again(turn: PartTurn, why: str) -> str:
     return (
         f"a worker with parts of the model was lost {LOSSES_MOST} times in a row at step "
-        f"{turn.steps[0].step}; see the workers' logs: a part may need more memory than they have"
+        f"{turn.steps[0].step}, the last time by {why}; see the workers' logs: a part may need more "
+        "memory than they have, or a file that they do not see"
     )
 
 
