@@ -75,8 +75,8 @@ class TopicModel:
 
     def descent(self, profile: Profile) -> TopicDescent:
         """Return how the topics begin, change and are judged, in shards or not."""
-        word_count = float(profile.mean.sum()) * profile.row_count
         check_words(profile)
+        word_count = float(profile.mean.sum()) * profile.row_count
         shape = len(profile.names), self.topics
         return TopicDescent(shape, self.seed, self._prior(self.topic_prior), word_count, self.tolerance)
 

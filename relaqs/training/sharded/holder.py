@@ -126,10 +126,11 @@ class ShardHolder:
         answers = await self._ask_owners(cut, [letter] * len(cut.owners), "pull", DEMAND_SECONDS)
         return tuple(np.concatenate(parts) for parts in zip(*(a.arrays for a in answers), strict=True))
 
-    async def drop(self, cut: ShardMap) -> None:
-        """Let all owners forget the run. One that does not answer does after a while."""
+    async def drop(self, cut: ShardMap, former: Sequence[str] = ()) -> None:
+        """Let all owners forget the run, and those of generations before. One that hangs does it later."""
         letter = Letter("drop", (cut.job, cut.generation))
-        asked = [self._ask(cut, owner, letter, "pull", PARTING_SECONDS) for owner in cut.owners]
+        owners = dict.fromkeys([*cut.owners, *former])
+        asked = [self._ask(cut, owner, letter, "pull", PARTING_SECONDS) for owner in owners]
         await asyncio.gather(*asked, return_exceptions=True)
         await self._forget(cut.job, cut.generation)
 
@@ -217,8 +218,10 @@ class ShardHolder:
         return Letter("pushed") if is_taken else _gone(f"it has missed version {version} of the parameters")
 
     async def _forget(self, job: str, generation: int) -> None:
-        if self._held(job, generation) is not None:
-            run = self._runs.pop(job)
+        """Let go what there is of a run up to this generation."""
+        run = self._runs.get(job)
+        if run is not None and run.cut.generation <= generation:
+            del self._runs[job]
             _end(run)
             async with run.changed:
                 run.changed.notify_all()

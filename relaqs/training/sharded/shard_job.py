@@ -100,6 +100,7 @@ class ShardJob(LossJob):
         self._cut_of_parameters: ShardMap | None = None  # None: no worker has a shard
         self._generation = -1
         self._shunned: set[str] = set()  # workers that did not answer
+        self._owners: set[str] = set()  # of all generations
         self._tries = 0
         self._core_seconds = 0.0  # of the last pass
         self._begun_seconds = self._kept_seconds = time.monotonic()
@@ -131,9 +132,18 @@ class ShardJob(LossJob):
         if (cut := self._cut_of_parameters) is not None:
             if self.passes and self._phase != "whole":
                 self._fetch_last(cut)
-            _ask_aside(self._executor, f"{self.id}-drop", DropWork(cut), DROP_SECONDS)
+            _ask_aside(self._executor, f"{self.id}-drop", DropWork(cut, self._former(cut)), DROP_SECONDS)
             self._cut_of_parameters = None
         super().close()
+
+    def _former(self, cut: ShardMap) -> tuple[str, ...]:
+        """Return the owners of generations before that are still there."""
+        if not (former := self._owners.difference(cut.owners)):
+            return ()
+        try:
+            return tuple(former.intersection(self._executor.peers()))
+        except ClusterError:
+            return ()
 
     def _begin(self, profile: Profile) -> None:
         super()._begin(profile)
@@ -203,6 +213,7 @@ class ShardJob(LossJob):
             self.id, self._generation, workers, rows, columns, senders, idle_seconds, self._budget_bytes
         )
         self._cut_of_parameters = cut
+        self._owners.update(workers)
         self._where = f"in shards on {len(workers)} workers"
         version = self._kept.course.step
         return [OpenWork(cut, self._descent, version, self._kept.state if version else None)]

@@ -147,9 +147,10 @@ class FetchWork:
 
 @dataclass(frozen=True, slots=True)
 class DropWork:
-    """Lets all owners forget a run."""
+    """Lets all owners forget a run. former: those of generations before."""
 
     cut: ShardMap
+    former: tuple[str, ...]
 
     def run(self, owner: str) -> None:
-        call_holder(ShardHolder.drop, self.cut)
+        call_holder(ShardHolder.drop, self.cut, self.former)

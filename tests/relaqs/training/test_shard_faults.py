@@ -26,6 +26,7 @@ from distributed import Client, Scheduler, Worker
 
 import relaqs.executors.dask.connection
 import relaqs.training.sharded.holder
+import relaqs.training.sharded.shard_job
 import relaqs.training.start
 from relaqs import Session, connect, shuffle
 from relaqs.executors.dask.peer_agent import PeerAgent
@@ -44,8 +45,9 @@ from tests.relaqs.executors.clusters import (
 
 REPEATS = int(os.environ.get("RELAQS_FAULT_REPEATS", "1"))
 WORKERS = 3
-PASSES = 30
+PASSES = 20
 LATEST_SECONDS = 2.0  # of a fault, after the run was started: most take about as long
+IDLE_SECONDS = 10.0  # after which a worker that owns no shard of a run any more forgets it
 NOTICED_SECONDS = 1.0  # after which a worker that is stopped counts as hung: else each takes half a minute
 FEATURES, CLASSES = 63, 300
 JOB = SoftmaxRegression("SELECT * FROM wide", "y", strength=0.01)
@@ -86,8 +88,10 @@ def client(cluster: str) -> Iterator[Client]:
 
 
 @pytest.fixture(autouse=True)
-def no_memory_for_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_files_and_soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relaqs.training.start, "KEPT_SHARE", 0.0)
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "IDLE_SECONDS", IDLE_SECONDS)
+    monkeypatch.setattr(relaqs.training.sharded.shard_job, "IDLE_PASSES", 0.0)
 
 
 def holder_of(dask_worker: Worker) -> ShardHolder | None:

@@ -273,6 +273,19 @@ def test_a_later_generation_takes_the_place_of_the_one_before() -> None:
         asyncio.run(post.holder("tcp://0").open(cut, descent, 0, None))
 
 
+def test_former_owners_forget_a_run_that_is_over() -> None:
+    post, cut, descent = opened()
+    later = ShardMap("run", 1, ("tcp://0",), *descent.shape, senders=1)
+    asyncio.run(post.holder("tcp://0").open(later, descent, 0, None))
+    assert (post.holder("tcp://0").runs, post.holder("tcp://1").runs) == (("run",), ("run",))
+    asyncio.run(post.holder("tcp://1").drop(cut))  # a late word, of the generation before
+    assert (post.holder("tcp://0").runs, post.holder("tcp://1").runs) == (("run",), ())
+    post, cut, _ = opened()
+    asyncio.run(post.holder("tcp://0").open(later, descent, 0, None))
+    asyncio.run(post.holder("tcp://0").drop(later, ("tcp://1",)))
+    assert (post.holder("tcp://0").runs, post.holder("tcp://1").runs) == ((), ())
+
+
 def relative(one: FloatArray, other: FloatArray) -> float:
     """Return the largest difference as a share of the largest value."""
     return float(np.abs(one - other).max() / np.abs(other).max())
