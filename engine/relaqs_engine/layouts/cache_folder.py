@@ -197,12 +197,17 @@ class Cache:
         except (LayoutError, PermissionError):
             return False
         try:
-            shutil.rmtree(aside, ignore_errors=True)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)  # what is left of it after ctrl-C
-        if folder.parent != self.directory:
-            self._tidy(folder.parent)
+            self._clear(aside, folder.parent)
+        except BaseException:
+            self._clear(aside, folder.parent)  # what is left of it after ctrl-C
+            raise
         return True
+
+    def _clear(self, aside: Path, home: Path) -> None:
+        """Remove a folder that was put aside, and what it leaves of no use in the folder that it was in."""
+        shutil.rmtree(aside, ignore_errors=True)
+        if home != self.directory:
+            self._tidy(home)
 
     def _tidy(self, home: Path) -> None:
         """Remove what is of no use in a folder of the cache, unless a process is at work in it."""

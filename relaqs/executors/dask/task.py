@@ -24,6 +24,7 @@ from relaqs.executors.intact_files import UnseenFileError
 from relaqs.executors.local_folder import use_folder_of_worker
 from relaqs.jobs.executor import run_measured
 from relaqs.jobs.job import Task, TaskResult
+from relaqs.jobs.wanted_core import core_wanted_by
 
 
 def common_part(pickled: bytes) -> object:
@@ -50,7 +51,8 @@ def run_task(wanted: str, pickled: bytes, common: object = None) -> TaskResult:
     task: Task = pickle.loads(pickled)
     if common is not None:
         task = with_common(task, common)
-    result = run_measured(task, run_of(dask_worker, dask_worker.get_current_task()))
+    with core_wanted_by(lambda: bool(dask_worker.state.ready)):
+        result = run_measured(task, run_of(dask_worker, dask_worker.get_current_task()))
     tell_core_seconds(dask_worker, result.core_seconds)
     if result.error is None:
         return result

@@ -19,6 +19,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
 
+from relaqs.jobs.wanted_core import is_core_wanted
 from relaqs.training.elastic.course import TrainingCourse
 from relaqs.training.elastic.exchange import Encryption, SocketExchange, meet
 from relaqs.training.elastic.lesson import MEETING_SECONDS, Lesson, Recipe
@@ -29,6 +30,7 @@ from relaqs.training.one_thread import one_thread
 from relaqs.training.rows import Sums
 
 IDLE_SECONDS = 30.0  # a rank that had no turn for so long is freed: its driver died
+LEAST_TURN_SECONDS = 0.05  # before a turn ends for a task that waits: a turn costs messages, about 15 ms
 LIMIT_STEPS = 10.0  # a peer may take so many times the median step, and at least MEETING_SECONDS
 
 
@@ -133,7 +135,8 @@ class TurnWork:
     Attributes:
         gang, slot: which rank.
         turn: 0, 1, 2, … over all generations.
-        seconds: how long the turn lasts. Rank 0's clock counts.
+        seconds: how long the turn lasts at most. Rank 0's clock counts.
+        yields: whether it ends early where a task waits for one of its cores.
         end_step: the step at which the run is over.
         restart: where it begins if no rank knows anything.
         keeps: whether rank 0 returns its course.
@@ -145,6 +148,7 @@ class TurnWork:
     membership: Membership
     turn: int
     seconds: float
+    yields: bool
     end_step: float
     restart: Restart | None = None
     keeps: bool = False
@@ -263,14 +267,15 @@ class Rank:
             exchange.free()
 
     def _train(self, work: TurnWork, report: _Report) -> None:
-        """Make steps until rank 0 says that the turn is over, or a pass is, or the run."""
+        """Make steps until a rank says that the turn is over, or a pass is, or the run."""
         rank = work.membership.rank_of(work.slot)
         shares = partial(subtrees, ranks=work.membership.size)
-        over_seconds = time.monotonic() + work.seconds
+        began_seconds = time.monotonic()
         is_over = self.step >= work.end_step or self.passes >= work.end_passes
         while not is_over:
             started_seconds = time.monotonic()
-            is_over = self._step(work, rank, shares, started_seconds >= over_seconds, report)
+            is_last = self._is_last(work, rank, started_seconds - began_seconds)
+            is_over = self._step(work, rank, shares, is_last, report)
             is_over |= self.step >= work.end_step or self.is_between_passes
             if self._is_new_here:  # the ranks may have met in a turn before, at the end of a pass
                 report.note_first(self._stepped_seconds, started_seconds)
@@ -278,15 +283,20 @@ class Rank:
             self._stepped_seconds = time.monotonic()
             self._note_pace(self._stepped_seconds - started_seconds)
 
+    def _is_last(self, work: TurnWork, rank: int, turned_seconds: float) -> bool:
+        """Return whether this rank wants the next step to be the last one of the turn."""
+        is_late = rank == 0 and turned_seconds >= work.seconds
+        return is_late or (work.yields and turned_seconds >= LEAST_TURN_SECONDS and is_core_wanted())
+
     def _step(
         self,
         work: TurnWork,
         rank: int,
         shares: Callable[[int], Iterator[slice]],
-        is_late: bool,
+        is_last: bool,
         report: _Report,
     ) -> bool:
-        """Make one step with the peers. Return whether rank 0 said that it is the last of the turn."""
+        """Make one step with the peers. Return whether one of them said that it is the last of the turn."""
         assert self._exchange is not None
         assert self._now is not None
         course = self._now
@@ -295,7 +305,7 @@ class Rank:
         own: Sums | None = None
         started_seconds = time.monotonic()
         if len(mine):
-            ends = np.array([float(is_late and rank == 0)])
+            ends = np.array([float(is_last)])
             own = (*self._lesson.sums(course, mine), ends)
         self._computed = [*self._computed[-20:], time.monotonic() - started_seconds]
         *sums, ends = self._exchange.all_reduce(own)

@@ -1,7 +1,9 @@
 """Drives a gang whose ranks live in the workers of a cluster, turn by turn, and changes it while it runs.
 
 **The idea.** A turn is one pinned task on each slot. Two turns are in flight, so that the next one waits on
-its worker when one ends, and no other task gets in between. What changes (slots, rows of a mini-batch, a
+its worker when one ends, and no other task gets in between. While there are jobs of tasks, a turn
+ends early where a task waits for its core, and the second turn is sent only shortly before the first one
+ends: no core waits for its messages. What changes (slots, rows of a mini-batch, a
 death) makes a new generation: turns in flight end, the next turn carries the new membership, and the ranks
 meet anew.
 
@@ -46,8 +48,8 @@ from relaqs.training.elastic.step_log import Rescale, StepLog
 from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
 
 TURN_SECONDS = 0.25  # the longest time for which other gangs wait for a slot of this one
-TURN_SECONDS_BESIDE_TASKS = 0.1  # a query asks for cores again and again: once for each of its mini-batches
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run, before all tasks
+LEAD_SECONDS = 0.03  # before a turn ends, the next one is asked for and sent
 PREPARE_SECONDS = 10.0  # after which a new rank is left out
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
@@ -240,7 +242,7 @@ class TurnJob:
             while not self._is_over:
                 self._advance()
                 try:
-                    self._mailbox.get(timeout=LOOK_SECONDS)()
+                    self._mailbox.get(timeout=self._next_turn_in_seconds() or LOOK_SECONDS)()
                 except Empty:
                     self._look_at_the_clock()
         except BaseException as error:
@@ -312,7 +314,12 @@ class TurnJob:
         assert self._membership is not None
         workers = [worker_of(slot) for slot in self._cluster_slots]
         alone = all(workers.count(worker_of(slot)) == 1 for slot in self._membership.slots)
-        return TURNS_IN_FLIGHT if alone and not self._beside_tasks else 1
+        return TURNS_IN_FLIGHT if alone and not self._next_turn_in_seconds() else 1
+
+    def _next_turn_in_seconds(self) -> float:
+        """Return in how long a turn may be sent behind the one that runs. Among gangs: at once."""
+        left = self._turns.left_seconds(TURN_SECONDS - LEAD_SECONDS, time.monotonic())
+        return left if self._beside_tasks else 0.0
 
     # What is wanted.
 
@@ -449,7 +456,7 @@ class TurnJob:
 
     def _send_turn(self, membership: Membership) -> None:
         self._may_turn = False
-        turn = self._turns.begin(membership)
+        turn = self._turns.begin(membership, time.monotonic())
         for slot in membership.slots:
             self._submit(slot, self._turn_work(turn, slot), self._note_turn)
 
@@ -459,7 +466,8 @@ class TurnJob:
             slot,
             turn.membership,
             turn.number,
-            TURN_SECONDS_BESIDE_TASKS if self._beside_tasks else TURN_SECONDS,
+            TURN_SECONDS,
+            self._beside_tasks,
             self._end_step,
             self._restart(),
             self._wants_state(),

@@ -15,6 +15,7 @@ class Turn:
     """A turn in flight.
 
     Attributes:
+        sent_seconds: when it was sent, on the monotonic clock.
         results: what ranks have said, by slot.
         lost: the slots that will say nothing any more.
         over_seconds: until when a rank must answer, where its generation is over. On the monotonic clock.
@@ -23,6 +24,7 @@ class Turn:
 
     number: int
     membership: Membership
+    sent_seconds: float
     results: dict[str, TurnResult] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)
     over_seconds: float = math.inf
@@ -61,9 +63,14 @@ class TurnsInFlight:
         """The slots of all turns; a slot of two stands there twice."""
         return tuple(slot for turn in self._turns.values() for slot in turn.membership.slots)
 
-    def begin(self, membership: Membership) -> Turn:
+    def left_seconds(self, turn_seconds: float, now_seconds: float) -> float:
+        """Return how long the last one has still to run, if it began when it was sent."""
+        sent_seconds = max((turn.sent_seconds for turn in self._turns.values()), default=-math.inf)
+        return max(0.0, sent_seconds + turn_seconds - now_seconds)
+
+    def begin(self, membership: Membership, now_seconds: float) -> Turn:
         """Return a new turn of this generation."""
-        turn = self._turns[self._sent] = Turn(self._sent, membership)
+        turn = self._turns[self._sent] = Turn(self._sent, membership, now_seconds)
         self._sent += 1
         return turn
 

@@ -22,7 +22,7 @@ from relaqs.training.elastic.order import piece_rows_of, pieces_of_step
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.step_job import MOST_MORE, StepJob
 from relaqs.training.elastic.torch_module import TorchModule
-from relaqs.training.elastic.turn_job import TURN_SECONDS, TURN_SECONDS_BESIDE_TASKS
+from relaqs.training.elastic.turn_job import TURN_SECONDS
 from relaqs.training.parted.cut import ModelCut, ModelParts, Part, PlacedPart, check_workers, cut_of
 from relaqs.training.parted.part_carrier import PartCarrier
 from relaqs.training.parted.part_host import PartRecipe
@@ -30,6 +30,8 @@ from relaqs.training.parted.part_turn import PartStepsMade, PartTurn, planned_st
 from relaqs.training.parted.placing import PartSizes
 from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
 from relaqs.training.reading import TrainingSet
+
+TURN_SECONDS_BESIDE_TASKS = 0.1  # a query asks for cores again and again: once for each of its mini-batches
 
 
 class PartedJob(StepJob):

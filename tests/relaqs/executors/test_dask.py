@@ -51,6 +51,7 @@ from tests.relaqs.executors.toy_jobs import (
     LongQueryOnce,
     Number,
     ToyJob,
+    UntilWanted,
     counted,
     counting_job,
     query_work,
@@ -373,3 +374,13 @@ def test_the_scheduler_keeps_nothing_of_jobs_that_are_long_over(
         run_to_end(JobRunner(counting_job(f"past-{i}", steps=1, tasks=1), executor))
     known = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.extensions["spans"].root_spans))
     assert known <= KEPT_SPANS + 5
+
+
+def test_a_task_knows_that_another_waits_behind_it(executor: DaskExecutor, client: Client) -> None:
+    worker = min(client.scheduler_info(n_workers=-1)["workers"])
+    results: SimpleQueue[TaskResult] = SimpleQueue()
+    executor.enter(JobDescription("waited-for"))
+    for index, work in enumerate((UntilWanted(LONG_SECONDS), Number(7))):
+        executor.submit([Task(TaskKey("waited-for", 0, index), work, place=worker)], results.put)
+    assert [results.get(timeout=LONG_SECONDS).value for _ in range(2)] == [True, 7]
+    executor.cancel("waited-for")

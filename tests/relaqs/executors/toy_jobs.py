@@ -16,6 +16,7 @@ from relaqs_engine.duck import DatabaseConfig
 
 from relaqs.executors.duck_process import QueryWork
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
+from relaqs.jobs.wanted_core import is_core_wanted
 
 LONG_SQL = "SELECT sum(a % 7) AS n FROM range(1_000_000_000_000_000) t(a)"  # takes days, and no memory
 DATABASE = DatabaseConfig(readable=(), memory_limit_bytes=256 << 20)
@@ -49,6 +50,19 @@ class Waits:
     def run(self, owner: str) -> int:
         time.sleep(self.seconds)
         return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class UntilWanted:
+    """Goes on until another task waits for its core, and says whether one came."""
+
+    most_seconds: float
+
+    def run(self, owner: str) -> bool:
+        over_seconds = time.monotonic() + self.most_seconds
+        while not is_core_wanted() and time.monotonic() < over_seconds:
+            pass
+        return is_core_wanted()
 
 
 @dataclass(frozen=True, slots=True)

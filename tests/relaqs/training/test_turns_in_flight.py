@@ -20,7 +20,7 @@ def answered(turns: TurnsInFlight, number: int, *slots: str) -> list[int]:
 def test_turns_are_over_in_their_order() -> None:
     turns = TurnsInFlight()
     for _ in range(3):
-        turns.begin(TWO)
+        turns.begin(TWO, 0.0)
     assert answered(turns, 1, "a/0", "b/0") == []
     assert answered(turns, 0, "b/0") == []
     assert answered(turns, 0, "a/0") == [0, 1]
@@ -31,7 +31,7 @@ def test_turns_are_over_in_their_order() -> None:
 def test_a_turn_waits_no_more_for_slots_that_are_lost() -> None:
     turns = TurnsInFlight()
     for _ in range(2):
-        turns.begin(TWO)
+        turns.begin(TWO, 0.0)
     assert answered(turns, 1, "b/0") == []
     turns.lose({"a/0"}, 7.0)
     assert [turn.number for turn in turns.take_whole()] == []
@@ -45,6 +45,15 @@ def test_a_turn_waits_no_more_for_slots_that_are_lost() -> None:
 
 def test_numbers_go_on_after_turns_are_over() -> None:
     turns = TurnsInFlight()
-    turns.begin(TWO)
+    turns.begin(TWO, 0.0)
     assert answered(turns, 0, "a/0", "b/0") == [0]
-    assert turns.begin(TWO).number == 1
+    assert turns.begin(TWO, 0.0).number == 1
+
+
+def test_the_last_turn_runs_for_so_long_yet() -> None:
+    turns = TurnsInFlight()
+    assert turns.left_seconds(0.1, now_seconds=5.0) == 0
+    turns.begin(TWO, 4.5)
+    turns.begin(TWO, 5.0)
+    assert turns.left_seconds(0.25, now_seconds=5.125) == 0.125
+    assert turns.left_seconds(0.25, now_seconds=6.0) == 0
