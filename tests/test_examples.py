@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 import relaqs_bootstrap
+from relaqs_engine.layouts.sampled import shuffle
 from relaqs_engine.rewrite import AGGREGATING, LISTING, READING, SAMPLING
 
 import relaqs
@@ -25,6 +26,7 @@ from relaqs.training import ALGORITHMS
 from tests.test_house import product_files
 
 PROMPT = ">>> "
+PARTITIONS = 20  # where an example leaves it open; a hundred files of a thousand rows take most of the time
 RULES = dict.fromkeys((*READING, *SAMPLING, *AGGREGATING, *LISTING))
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
@@ -133,6 +135,7 @@ def examples_of(module: ModuleType) -> list[doctest.DocTest]:
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_the_examples_of_a_module_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(shuffle.__kwdefaults__, "partitions", PARTITIONS)
     tests = examples_of(import_module(name))
     assert tests, f"{name} has a prompt in its text, and no example in a docstring"
     said: list[str] = []

@@ -6,6 +6,7 @@ three rows. Each estimate of each order is judged by the exact answer.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.layouts import add_static, shuffle
+from relaqs_engine.plans.online_plan import OnlinePlan
 
 from tests.conftest import Oracle
 from tests.engine.world import World
@@ -65,13 +67,18 @@ class Judged:
     held: int = 0
 
 
+def looks(world: World, plan: OnlinePlan, seed: int = 0) -> Iterator[Estimate]:
+    """Return the estimates but for the last, the exact answer, which nobody computes then."""
+    return itertools.islice(world.estimates(plan, seed=seed, batches=6), 5)
+
+
 def judged(world: World, sql: str, seeds: int) -> Judged:
     """Return what was said over so many orders, five looks each. The first column is the key."""
     plan = world.plan(sql)
     truth = {row[0]: row for row in world.oracle.rows(sql)}
     found = Judged()
     for seed in range(seeds):
-        for estimate in list(world.estimates(plan, seed=seed, batches=6))[:-1]:
+        for estimate in looks(world, plan, seed):
             judge(estimate, truth, found)
     return found
 
@@ -147,7 +154,7 @@ def test_nothing_is_certain_where_a_group_not_seen_may_come_first(zipf: World, s
 
 def test_complete_groups_are_not_certain_of_their_rank(by_group: World) -> None:
     sql = "SELECT k, count(*) AS n FROM z GROUP BY k ORDER BY n DESC LIMIT 10"
-    for estimate in list(by_group.estimates(by_group.plan(sql), batches=6))[:-1]:
+    for estimate in looks(by_group, by_group.plan(sql)):
         assert not estimate.certified.any()
         for row in estimate.table.to_pylist():
             assert row["n_low"] == row["n"] == row["n_high"]  # final all the same
@@ -242,7 +249,7 @@ def test_a_limit_that_leaves_nothing_out_takes_no_certainty(zipf: World, sql: st
     ],
 )
 def test_a_limit_that_may_leave_rows_out_leaves_none_certain(zipf: World, sql: str) -> None:
-    for estimate in list(zipf.estimates(zipf.plan(sql), batches=6))[:-1]:
+    for estimate in looks(zipf, zipf.plan(sql)):
         assert estimate.certain_rows is not None
         assert not estimate.certain_rows.any()
 
@@ -263,13 +270,13 @@ def test_a_limit_that_may_leave_rows_out_leaves_none_certain(zipf: World, sql: s
         ("SELECT k, s / sum(s) OVER () AS share FROM ({}) ORDER BY k LIMIT 200 OFFSET 1", 0),
     ],
 )
-def test_rows_around_answers_have_places_by_keys(zipf: World, sql: str, certain: int) -> None:
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+def test_rows_around_answers_have_places_by_keys(zipf: World, sql: str, certain: int, seed: int) -> None:
     sql = sql.format("SELECT k, sum(x) AS s FROM z GROUP BY k")
     truth = {row[0] for row in zipf.oracle.rows(sql)}
-    for seed in range(4):
-        for estimate in list(zipf.estimates(zipf.plan(sql), seed=seed, batches=6))[:-1]:
-            assert estimate.certain_rows is not None
-            assert (estimate.certain_rows.sum() >= certain) if certain else not estimate.certain_rows.any()
-            shown = zip(estimate.table.column("k").to_pylist(), estimate.certain_rows, strict=True)
-            assert all(k in truth for k, sure in shown if sure)
-            assert estimate.certified.any() == bool(certain)
+    for estimate in looks(zipf, zipf.plan(sql), seed):
+        assert estimate.certain_rows is not None
+        assert (estimate.certain_rows.sum() >= certain) if certain else not estimate.certain_rows.any()
+        shown = zip(estimate.table.column("k").to_pylist(), estimate.certain_rows, strict=True)
+        assert all(k in truth for k, sure in shown if sure)
+        assert estimate.certified.any() == bool(certain)

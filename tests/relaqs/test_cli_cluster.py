@@ -17,6 +17,7 @@ from rich.console import Console
 
 from relaqs.cli import cluster as module
 from relaqs.cli import program
+from relaqs.executors.dask import DaskExecutor
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.job import StepReport
 from relaqs.jobs.status import ClusterStatus
@@ -105,7 +106,8 @@ def test_json_has_no_infinity() -> None:
     assert json.loads(line)["jobs"][0]["quality"] is None
 
 
-def test_nobody_there() -> None:
+def test_nobody_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DaskExecutor.__init__.__kwdefaults__, "connect_seconds", 0.5)
     done = CliRunner().invoke(program, ["cluster", "status", "tcp://127.0.0.1:1"])
     assert done.exit_code == 1
     assert "no Dask scheduler answered" in done.stderr

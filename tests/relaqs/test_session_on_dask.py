@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from distributed import Client, LocalCluster
 
 from relaqs.cli import program
+from relaqs.executors.dask import DaskExecutor
 from relaqs.opening import connect
 from relaqs.queries.snapshot import Snapshot
 from tests.relaqs.sessions import every_snapshot
@@ -86,7 +87,8 @@ def test_the_program_on_a_cluster(cluster: LocalCluster, tpch_warehouse: Path) -
     assert json.loads(done.stdout.splitlines()[-1])["is_exact"] is True
 
 
-def test_a_cluster_that_is_not_there(tpch_warehouse: Path) -> None:
+def test_a_cluster_that_is_not_there(tpch_warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(DaskExecutor.__init__.__kwdefaults__, "connect_seconds", 0.5)
     arguments = ["sql", SQL, "--data", str(tpch_warehouse), "--cluster", "tcp://127.0.0.1:1"]
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 1
