@@ -41,7 +41,7 @@ def cache() -> None:
     """Look at the layouts and copies that sessions keep of plain and far files, and remove some."""
 
 
-@cache.command("ls")
+@cache.command("ls", short_help="List what is kept, the last used first.")
 @_directory
 @format_option("For people, or one JSON object an entry.")
 def ls(directory: Path | None, output: str) -> None:
@@ -58,7 +58,7 @@ def ls(directory: Path | None, output: str) -> None:
         _print_entries(opened, entries)
 
 
-@cache.command("rm")
+@cache.command("rm", short_help="Remove some of it, or all.")
 @click.argument("names", nargs=-1, metavar="[NAME|PATH]...")
 @click.option("--all", "is_all", is_flag=True, help="Remove everything.")
 @click.option(
@@ -90,7 +90,7 @@ def rm(
         context.exit(1)
 
 
-@cache.command("limit")
+@cache.command("limit", short_help="Keep it below a size from now on.")
 @click.argument("size", required=False)
 @_directory
 def limit(size: str | None, directory: Path | None) -> None:

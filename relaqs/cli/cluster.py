@@ -35,7 +35,7 @@ def cluster() -> None:
     """Look at a Dask cluster that several programs share, and end or bound their jobs."""
 
 
-@cluster.command("status")
+@cluster.command("status", short_help="Show each job: its share, its use, how good it is.")
 @click.argument("address")
 @tls_options
 @click.option("--watch", is_flag=True, help="Show it every second, until ctrl-C.")
@@ -61,7 +61,7 @@ def status(address: str, security: dict[str, str] | None, watch: bool, output: s
         executor.close()
 
 
-@cluster.command("list")
+@cluster.command("list", short_help="List the jobs by the ids that cancel and cap take.")
 @click.argument("address")
 @tls_options
 @format_option("For people, or one JSON object a job.")
@@ -80,7 +80,7 @@ def list_jobs(address: str, security: dict[str, str] | None, output: str) -> Non
     Console().print(table)
 
 
-@cluster.command("cancel")
+@cluster.command("cancel", short_help="Stop a job, of whatever program.")
 @click.argument("address")
 @click.argument("job")
 @tls_options
@@ -95,7 +95,7 @@ def cancel(address: str, job: str, security: dict[str, str] | None) -> None:
     click.echo(f"stopped {found.id} of {found.client}: {found.name}")
 
 
-@cluster.command("cap")
+@cluster.command("cap", short_help="Let a job have no more than some cores.")
 @click.argument("address")
 @click.argument("job")
 @tls_options

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     "Folder of the table; its last part becomes the table's name. It may be in an object store: "
     "s3://bucket/folder/table."
 )
-@click.option("--partitions", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, 100_000),
+    default=100,
+    show_default=True,
+    help="Into how many parts. The first estimate comes from one of them.",
+)
 @click.option(
     "--cluster-by",
     multiple=True,

@@ -41,9 +41,10 @@ SEED_MOST, UPDATES_MOST = 999, 1000  # of larger ones the arrivals of lessons an
 def learn_command(policy: str, out: Path, seed: int, updates: int) -> None:
     """Learn POLICY from simulated jobs, and write its weights.
 
-    First it does as mlf_h does, and then it tries choices, and keeps what ends jobs sooner, in time and with
-    the accuracy that is required. `relaqs simulate --placed paper --policies mlf_rl,mlf_h --weights FILE`
-    compares the result.
+    Weights come with relaqs: you need this for others only, such as by another seed. It takes minutes of a
+    core, and PyTorch (relaqs[torch]), which the policy itself does not need. First the policy does as mlf_h
+    does, and then it tries choices, and keeps what ends jobs sooner, in time and with the accuracy that is
+    required. `relaqs simulate --placed paper --policies mlf_rl,mlf_h --weights FILE` compares the result.
     """
     try:
         from relaqs.learning.lessons import Lessons, learn

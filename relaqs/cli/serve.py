@@ -91,7 +91,7 @@ def serve(
         run(session, door, host, port, _say_address)
 
 
-@serve.command("add-user")
+@serve.command("add-user", short_help="Add a user, or give them another password.")
 @click.argument("name")
 @_USERS
 @click.option(

@@ -64,6 +64,13 @@ def test_help_names_every_command_and_each_has_its_own() -> None:
     assert run("--version").stdout.startswith("relaqs ")
 
 
+@pytest.mark.parametrize("group", ["cache", "cluster", "serve", "tpch"])
+def test_a_group_says_what_each_of_its_commands_does_in_whole_words(group: str) -> None:
+    listed = run(group, "--help").stdout.partition("Commands:")[2].splitlines()[1:]
+    assert listed
+    assert [line for line in listed if not re.fullmatch(r"  [a-z-]+ +[A-Z].*\.", line)] == []
+
+
 def test_json_lines(tpch_warehouse: Path, tpch_oracle: Oracle) -> None:
     options = ("--format", "jsonl", "--batches", "4", "--confidence", "0.9")
     done = run_alone("sql", REVENUE, "--data", tpch_warehouse, *options)

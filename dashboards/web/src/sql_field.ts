@@ -2,7 +2,6 @@
 
 import { element } from "./dom";
 import type { EditorOptions, SqlEditor } from "./editor";
-import type { Table } from "./protocol";
 
 export class SqlField {
   readonly root = element("div", { class: "sql-field" });
