@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
-from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
 from relaqs.training.elastic.course import TrainingCourse
@@ -34,7 +33,7 @@ from relaqs.training.rows import Sums
 LIMIT_STEPS = 10.0  # a peer may take so many times the median step, and at least MEETING_SECONDS
 
 
-class RankFreedError(ClusterError):
+class RankFreedError(Exception):
     """A rank had no turn for so long that its worker freed it, as if its driver had died."""
 
 
