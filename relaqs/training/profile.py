@@ -52,15 +52,28 @@ class Profile:
 
     @property
     def covariance(self) -> FloatArray:
-        """The covariance of the features over all rows, in the shape of `spread`."""
-        return self.spread / max(self.row_count, 1)
+        """The covariance of the features over all rows, in the shape of `spread`.
+
+        Raises DataError where a double cannot hold it: who divides by it would take the feature for one that
+        says nothing.
+        """
+        covariance = self.spread / max(self.row_count, 1)
+        variance = np.diag(covariance) if covariance.ndim == 2 else covariance
+        if not np.isfinite(variance).all():
+            wide = [name for name, each in zip(self.names, variance, strict=True) if not np.isfinite(each)]
+            raise DataError(
+                f"the variance of {', '.join(map(repr, wide))} is beyond 1.8e308, the most that a 64-bit "
+                "float holds; scale the column in the SELECT"
+            )
+        return covariance
 
     @property
     def variance(self) -> FloatArray:
-        """The variance of each feature over all rows, shape (features,)."""
+        """The variance of each feature over all rows, shape (features,). Raises DataError as `covariance`."""
         covariance = self.covariance
         return np.diag(covariance) if covariance.ndim == 2 else covariance
 
+    @np.errstate(over="ignore", invalid="ignore")  # `covariance` says so
     def merged(self, other: Profile) -> Profile:
         """Return the profile of both halves' rows. Source: Chan, Golub, LeVeque 1979, updating formulae."""
         count = self.row_count + other.row_count
@@ -73,13 +86,16 @@ class Profile:
             mean=self.mean + share * shift,
             spread=self.spread + other.spread + self.row_count * share * _products(shift[None]),
             target_mean=self.target_mean + share * target_shift,
-            target_spread=self.target_spread + other.target_spread + self.row_count * share * target_shift**2,
+            target_spread=self.target_spread
+            + other.target_spread
+            + self.row_count * share * (target_shift * target_shift),
             classes=classes,
             class_rows=class_rows,
             sample=np.concatenate([self.sample, other.sample]),
         )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # `Profile.covariance` says so
 def profile_of(rows: Rows, names: tuple[str, ...], sample_rows: int, seed: int) -> Profile:
     """Return the profile of one partition.
 

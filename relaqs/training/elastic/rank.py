@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray, IntArray
-from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.peers import LEAST_BYTES_PER_SECOND
 from relaqs.jobs.wanted_core import is_core_wanted
@@ -36,7 +35,7 @@ LEAST_TURN_SECONDS = 0.05  # before a turn ends for a task that waits: a turn co
 LIMIT_STEPS = 10.0  # a peer may take so many times the median step, and at least MEETING_SECONDS
 
 
-class RankFreedError(ClusterError):
+class RankFreedError(Exception):
     """A rank had no turn for so long that its worker freed it, as if its driver had died."""
 
 

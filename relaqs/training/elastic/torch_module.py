@@ -134,13 +134,15 @@ class TorchModule(MiniBatches):
                 f"{self.target!r} has {len(classes)} classes; for more than two use cross_entropy"
             )
         module = _new(self.place, self.seed)
-        return TorchState(
+        state = TorchState(
             {name: each.detach().clone() for name, each in module.named_parameters()},
             {name: each.detach().clone() for name, each in module.named_buffers()},
             {},
             classes,
             torch.__version__,
         )
+        self._check_takes(module, len(profile.names), classes)
+        return state
 
     def rate(self, progress: float) -> float:
         return self.first_rate
@@ -209,6 +211,26 @@ class TorchModule(MiniBatches):
         if state.classes is not None:
             module.classes_ = state.classes  # type: ignore[assignment]
         return module.eval()
+
+    def _check_takes(self, module: torch.nn.Module, features: int, classes: NDArray[Any] | None) -> None:
+        """Raise DataError where the module cannot take rows of so many features, or tell these classes."""
+        import torch
+
+        try:
+            with torch.no_grad(), drawn(self.seed):
+                outputs = module.eval()(torch.zeros(2, features))
+        except RuntimeError as error:
+            raise DataError(
+                f"module is {self.place!r}, which cannot take the {features} features of the SELECT "
+                f"({error}); select as many columns as it takes, and the target"
+            ) from error
+        shape = tuple(getattr(outputs, "shape", ()))
+        if classes is None or self.loss != "cross_entropy" or (len(shape) == 2 and shape[1] >= len(classes)):
+            return
+        raise DataError(
+            f"module is {self.place!r}, which gives {shape} for 2 rows, and {self.target!r} has "
+            f"{len(classes)} classes; cross_entropy takes an output for each"
+        )
 
     def _optimiser(self, parameters: list[torch.Tensor], rate: float) -> torch.optim.Optimizer:
         import torch

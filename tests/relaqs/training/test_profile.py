@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from relaqs_engine.errors import DataError
 
 from relaqs.training.profile import MOST_CLASSES, MOST_CROSSED, Profile, profile_of
 from relaqs.training.rows import Rows
@@ -77,3 +78,21 @@ def test_a_sample_is_drawn_from_the_whole_partition() -> None:
     sample = profile_of(rows, ("a",), 100, seed=1).sample[:, 0]
     assert len(set(sample)) == 100
     assert 400 < sample.mean() < 600  # 500 ± 3.5 standard errors of 28
+
+
+@pytest.mark.parametrize("features", [2, MOST_CROSSED + 1])
+def test_a_variance_that_no_float_holds_is_said_by_name(features: int) -> None:
+    """Its root would be taken for the scale, and the feature for one that says nothing: a weight of 0."""
+    values = RANDOM.normal(size=(40, features)) * np.where(np.arange(features) == 1, 1e200, 1.0)
+    names = tuple(f"x{i}" for i in range(features))
+    halves = [profile_of(Rows(values[part], None), names, 10, seed=0) for part in (slice(20), slice(20, 40))]
+    merged = halves[0].merged(halves[1])
+    for moment in ("variance", "covariance"):
+        with pytest.raises(DataError, match=r"the variance of 'x1' is beyond 1.8e308.* scale the column"):
+            getattr(merged, moment)
+
+
+def test_a_target_whose_spread_no_float_holds_has_a_mean_all_the_same() -> None:
+    merged = profile(slice(20), TARGET * 1e200).merged(profile(slice(20, 40), TARGET * 1e200))
+    assert merged.target_mean == pytest.approx(TARGET.mean() * 1e200)
+    assert merged.target_spread == np.inf

@@ -82,6 +82,10 @@ def test_runs_end_with_what_is_wrong(db: Session) -> None:
         db.train(TorchModule(SQL, "y", modules.Growing)).result()
     with pytest.raises(DataError, match="mse_loss takes one output a row"):
         db.train(TorchModule(SQL, "y", modules.small, loss="mse_loss")).result()
+    with pytest.raises(DataError, match="which cannot take the 1 features of the SELECT"):
+        db.train(TorchModule("SELECT x20, y FROM digits", "y", modules.small)).result()
+    with pytest.raises(DataError, match=r"which gives \(2, 3\) for 2 rows, and 'y' has 10 classes; cross"):
+        db.train(TorchModule(SQL, "y", modules.few)).result()
     two = TorchModule(SQL, "y", modules.small, loss="binary_cross_entropy_with_logits")
     with pytest.raises(DataError, match="has 10 classes; for more than two use cross_entropy"):
         db.train(two).result()
