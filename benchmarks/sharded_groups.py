@@ -4,10 +4,11 @@
 
 Machines are emulated as `benchmarks.sharded_live` has them, and COMP sleeps. Jobs are drawn: how large their
 parameters are, and how long COMP takes. Each trains alone first. That gives T_cpu, which is slept, and T_net,
-the rest of an iteration. Then groups of two jobs and more train together. A job's priority is its T_cpu, so
-that each makes an iteration in the same time, as a group's plan of cores has it. T_g is the longest mean time
-of an iteration among the jobs of a group. Source: Lee et al., Harmony, ICDCS 2021, section IV-B2 (the
-equation) and Fig. 13b (an error below 5 %).
+the rest of an iteration. Then groups of two jobs and more train together. A job's priority is its T_cpu, and
+the policy goes by priorities alone. So each makes an iteration in the same time, as a group's plan of cores
+has it. T_g is the longest mean time of an iteration among the jobs of a group.
+
+Source: Lee et al., Harmony, ICDCS 2021, section IV-B2 (the equation) and Fig. 13b (an error below 5 %).
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
         shuffle(pa.table({"x": np.arange(ROWS) / ROWS}), Path(folder) / "points", partitions=PARTITIONS)
         with (
             emulated_machines(options.machines, options.megabits) as client,
-            connect(folder, cluster=client) as db,
+            connect(folder, cluster=client, policy="weighted_fair") as db,
         ):
             shapes = [drawn_shape(db, draws, options) for _ in range(SHAPES)]
             report([group_of(db, draws, shapes, options) for _ in range(options.groups)])

@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> None:
         shuffle(pa.table({"x": np.arange(ROWS) / ROWS}), Path(folder) / "points", partitions=PARTITIONS)
         with (
             emulated_machines(options.machines, options.megabits) as client,
-            connect(folder, cluster=client) as db,
+            connect(folder, cluster=client, policy="weighted_fair") as db,
         ):
             row_seconds = options.seconds * options.machines / ROWS
             job = SleptTraining("SELECT x FROM points", options.megabytes, row_seconds)
@@ -191,9 +191,11 @@ def emulated_machines(count: int, megabits: int) -> Iterator[Client]:
 def _machine(number: int, megabits: int, scheduler: str) -> Iterator[None]:
     name, inside, outside = f"relaqs-m{number}", f"relaqs-i{number}", f"relaqs-o{number}"
     limit = f"root tbf rate {megabits}mbit burst 256kb latency 300ms"
-    _run(f"ip netns add {name}")
-    try:
+    with ExitStack() as stack:
+        _run(f"ip netns add {name}")
+        stack.callback(_run, f"ip netns del {name}")
         _run(f"ip link add {inside} netns {name} type veth peer name {outside}")
+        stack.callback(_run, f"ip link del {outside}")  # else the system takes it away some time later
         _run(f"ip link set {outside} master {BRIDGE} up")
         _run(f"ip -n {name} addr add {NETWORK}.{number + 1}/24 dev {inside}")
         _run(f"ip -n {name} link set {inside} up")
@@ -207,8 +209,6 @@ def _machine(number: int, megabits: int, scheduler: str) -> Iterator[None]:
                 yield
             finally:
                 process.kill()
-    finally:
-        _run(f"ip netns del {name}")
 
 
 def _run(command: str) -> None:
