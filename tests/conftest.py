@@ -22,6 +22,9 @@ from relaqs.executors.duck_process import QueryWork
 from tests.store_server import StoreServer
 from tests.turnstile import Turnstile
 
+# Dask looks a hundred times a second at what each worker does. It reads this when it is first imported.
+os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
+
 # The same examples in every run, however long one takes; `--hypothesis-profile=default` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
