@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -21,6 +22,13 @@ from benchmarks import flights
 from relaqs.executors.duck_process import QueryWork
 from tests.store_server import StoreServer
 from tests.turnstile import Turnstile
+
+# Dask looks a hundred times a second at what each worker does. It reads this when it is first imported.
+os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED", "False")
+
+# A shell starts what runs in its background deaf to ctrl-C, and so are the programs that tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples in every run, however long one takes; `--hypothesis-profile=default` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)

@@ -192,14 +192,13 @@ class Cache:
         try:
             with locked(folder, wait=False):
                 folder.rename(aside)
+            self._clear(aside, folder.parent)
         except FileNotFoundError:
             return True
         except (LayoutError, PermissionError):
             return False
-        try:
-            self._clear(aside, folder.parent)
         except BaseException:
-            self._clear(aside, folder.parent)  # what is left of it after ctrl-C
+            self._clear(aside, folder.parent)  # ctrl-C may come before the rename has returned
             raise
         return True
 

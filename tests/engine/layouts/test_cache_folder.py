@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,6 +24,7 @@ from relaqs_engine.layouts.cache_use import CacheUse
 from relaqs_engine.layouts.manifest import Layout
 
 ROWS = pa.table({"id": range(20_000)})
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 
 @pytest.fixture
@@ -129,6 +135,51 @@ def test_what_is_removed_leaves_nothing(cache: Cache, folder: Path) -> None:
     assert cache.remove(entries) == entries
     assert list(cache.directory.iterdir()) == []
     assert cache.remove(entries) == entries  # gone already
+
+
+INTERRUPTED = ("cache_folder.py", "pathlib.py", "shutil.py")
+
+
+class Interruption:
+    """Raises KeyboardInterrupt at one of the lines that run in these files, as ctrl-C may."""
+
+    def __init__(self, line: int) -> None:
+        self._left = line
+        self.came = False
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> TraceFunction | None:
+        if Path(frame.f_code.co_filename).name not in INTERRUPTED:
+            return None
+        return self._at_a_line
+
+    def _at_a_line(self, frame: FrameType, event: str, argument: object) -> TraceFunction:
+        self._left -= 1
+        if self._left == 0:
+            self.came = True
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return self._at_a_line
+
+
+def test_ctrl_c_in_a_removal_leaves_the_whole_entry_or_nothing(cache: Cache, folder: Path) -> None:
+    lay_out(cache, folder)
+    whole = {path.relative_to(cache.directory) for path in files_in(cache)}
+    for line in itertools.count(1, 7):
+        trial = Cache(cache.directory.with_name(f"trial {line}"))
+        shutil.copytree(cache.directory, trial.directory)
+        entries, interruption = trial.entries(), Interruption(line)
+        before = sys.gettrace()
+        sys.settrace(interruption)
+        try:
+            trial.remove(entries)
+        except (KeyboardInterrupt, OSError):  # `rmtree` may close a folder twice then
+            assert interruption.came
+        finally:
+            sys.settrace(before)
+        assert {path.relative_to(trial.directory) for path in files_in(trial)} in (set(), whole), line
+        if not interruption.came:
+            break
+    assert line > 100
 
 
 def test_what_an_open_session_reads_is_not_removed(cache: Cache, folder: Path, use: CacheUse) -> None:
