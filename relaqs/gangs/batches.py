@@ -74,12 +74,16 @@ def efficiency(batch_rows: ArrayLike, start_rows: ArrayLike, noise_rows: ArrayLi
     """Return what a row is worth in a batch, relative to one in a batch of start_rows.
 
     (φ + B₀)/(φ + B), with the noise scale φ in rows. Without noise, a batch is worth no more than the first
-    one. With much noise, all rows count alike.
+    one. With much noise, all rows count alike: φ is infinite where gradients are nothing but noise.
 
     Source: Qiao et al., Pollux, OSDI 2021, section 3.1; McCandlish et al. 2018.
 
     >>> efficiency(batch_rows=[32, 64, 128], start_rows=32, noise_rows=96).round(3).tolist()
     [1.0, 0.8, 0.571]
+    >>> efficiency(batch_rows=128, start_rows=32, noise_rows=float("inf")).tolist()
+    1.0
     """
     noise = np.asarray(noise_rows, dtype=np.float64)
-    return np.asarray((noise + np.asarray(start_rows)) / (noise + np.asarray(batch_rows)))
+    finite = np.where(np.isinf(noise), 0.0, noise)
+    worth = (finite + np.asarray(start_rows)) / (finite + np.asarray(batch_rows))
+    return np.where(np.isinf(noise), 1.0, worth)

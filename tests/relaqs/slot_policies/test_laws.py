@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from dataclasses import replace
 
@@ -10,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from relaqs.gangs.gangs import Gang, Gangs
+from relaqs.gangs.nodes import Nodes
 from relaqs.gangs.plan import SlotPlan
 from relaqs.gangs.view import SlotView
 from relaqs.slot_policies.registry import SLOT_POLICIES, make_slot_policy
-from tests.relaqs.slot_policies.made_up import any_view
+from tests.relaqs.slot_policies.made_up import SPEED, any_view
 
 FULL = ("one_at_a_time", "equal_slots")  # give every slot that some job can use
 everyone = pytest.mark.parametrize("name", SLOT_POLICIES)
@@ -33,6 +36,15 @@ def test_slots_and_batches_are_within_their_limits(name: str, view: SlotView) ->
     runs = plan.slots > 0
     assert (plan.batch_rows[runs] >= 1).all()
     assert (plan.batch_rows[runs] <= view.gangs.rows_most[runs] + 1e-6).all()
+
+
+@everyone
+@pytest.mark.parametrize("held", [0, 1])
+def test_a_gang_alone_has_a_slot_although_its_gradients_are_nothing_but_noise(name: str, held: int) -> None:
+    gang = Gang("a", speed=SPEED, noise_rows=math.inf, held=(held,), rows_most=512.0, batch_rows=64.0)
+    plan = planned(name, SlotView(1e3, Nodes.equal(1, 2), Gangs.of([gang], 1)))
+    assert plan.slots[0] >= 1
+    assert plan.batch_rows[0] >= 1
 
 
 @everyone
