@@ -28,10 +28,12 @@ class QuantileOf:
     Attributes:
         values: the name of the basis column.
         share: the share of the values that lies below the quantile.
+        rank_error: how far off that share the last answer may be, as DuckDB's approximate quantiles are.
     """
 
     values: str
     share: float
+    rank_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
