@@ -56,6 +56,7 @@ TOTAL, GAIN = "(SELECT sum(paid) FROM sales)", "(SELECT sum(gain) FROM sales)"
         "sum(paid) / sum(gain)",
         "avg(paid) / nullif(avg(gain), 0)",
         "avg(paid) / (avg(paid) - avg(paid) FILTER (WHERE gain > 0))",
+        "sum(paid) / (count(*) - 20000)",
         "avg(gain) * avg(gain)",
         "sqrt(abs(avg(gain)))",
         "1 + exp(avg(gain))",
@@ -190,6 +191,15 @@ def test_a_sum_of_rounded_totals_has_no_interval(shops: World) -> None:
         shops.plan(f"SELECT sum(s) AS v FROM ({totals.format('s')})").outputs[0].kind is OutputKind.ESTIMATE
     )
     shops.check(sql, batches=4)
+
+
+def test_a_union_with_a_value_that_moves_in_steps_has_no_interval(shops: World) -> None:
+    sides = "SELECT even(avg(paid)) * 2 AS v FROM sales UNION ALL SELECT floor(avg(paid)) * 2 AS v FROM sales"
+    sql = f"SELECT sum(v) AS v FROM ({sides})"
+    for each in (sides, sql):
+        for estimate in early(shops, each):
+            assert not estimate.certified.any()
+            assert not np.isinf(estimate.half_widths).any()
 
 
 def test_a_total_without_a_row_yet_may_still_be_large(shops: World) -> None:

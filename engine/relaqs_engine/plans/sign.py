@@ -34,6 +34,7 @@ _AS_ITS_ARGUMENT = (
 )
 _HIGHEST_POWER = 3.0
 _WIDEST = 0.6
+_FEW = 3.0
 _NEVER_NEGATIVE = (exp.Sqrt, exp.Abs, exp.Exp, exp.Count, exp.Stddev, exp.Variance)
 
 
@@ -122,8 +123,8 @@ def widest_certified(value: exp.Expr) -> float:
 def may_vanish(expression: exp.Expr, of_column: SignOfColumn) -> bool:
     """Whether an estimate may be close to zero, however many rows it is made of.
 
-    Sums of values with either sign may be, and so may differences of two estimates. A total of values that
-    are never negative is not, once some of its rows were read.
+    Sums of values with either sign may be, and so may differences, but for that of a count and 3 at most, as
+    in a variance. A total of values that are never negative is not, once some of its rows were read.
 
     >>> import sqlglot
     >>> def vanishes(sql):
@@ -141,7 +142,7 @@ def may_vanish(expression: exp.Expr, of_column: SignOfColumn) -> bool:
         case exp.Literal():
             return False
         case exp.Sub():
-            return not isinstance(bare.right.unnest(), exp.Literal) or vanishes(bare.left)
+            return not _is_few(bare.right.unnest()) or vanishes(bare.left)
         case exp.Add():
             return sign_of(bare, of_column) is Sign.EITHER
         case exp.Mul() | exp.Div():
@@ -149,6 +150,10 @@ def may_vanish(expression: exp.Expr, of_column: SignOfColumn) -> bool:
         case exp.Cast() | exp.Neg() | exp.Nullif() | exp.Sqrt() | exp.Pow() | exp.Abs() | exp.Round():
             return vanishes(bare.this)
     return sign_of(bare, of_column) is Sign.EITHER
+
+
+def _is_few(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) <= _FEW
 
 
 def _of_literal(literal: exp.Literal) -> Sign:

@@ -153,7 +153,7 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
             sign=reduce(Sign.__or__, (output.sign for output in taken)),
             certifiable=all(output.certifiable for output in taken),
         )
-    known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_)
+    known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_) and isfinite(value.step)
     kind = OutputKind.ESTIMATE if known else OutputKind.OPAQUE
     return OutputColumn(
         *(name, kind, type_, ""),
