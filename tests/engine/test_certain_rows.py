@@ -280,3 +280,26 @@ def test_rows_around_answers_have_places_by_keys(zipf: World, sql: str, certain:
         shown = zip(estimate.table.column("k").to_pylist(), estimate.certain_rows, strict=True)
         assert all(k in truth for k, sure in shown if sure)
         assert estimate.certified.any() == bool(certain)
+
+
+def test_many_rows_of_one_unit_do_not_say_that_no_group_is_missing(tmp_path: Path) -> None:
+    """A city's 14 rows may be one customer's. Other cities come, and take places of those shown."""
+    customer = np.repeat(np.arange(1_500), 20)
+    sales = pa.table({"customer": customer, "city": customer % 97, "paid": np.arange(30_000) % 50})
+    pq.write_table(sales, tmp_path / "sales.parquet")
+    shuffle(sales, tmp_path / "warehouse" / "sales", partitions=60, cluster_by="customer")
+    counts = "SELECT city, count(*) AS n FROM sales GROUP BY city"
+    around = f"SELECT city, n, sum(n) OVER () AS all_rows FROM ({counts}) AS counts"
+    with closing(Oracle(tmp_path)) as oracle:
+        world = World.open(tmp_path / "warehouse", oracle)
+        for query in (counts, around):
+            sql = f"{query} ORDER BY city LIMIT 60"
+            truth = {row[0] for row in oracle.rows(sql)}
+            looks = 0
+            for seed in range(2):
+                for estimate in world.estimates(world.plan(sql), batches=6, seed=seed):
+                    assert estimate.certain_rows is not None
+                    cities = np.array(estimate.table.column("city").to_pylist())
+                    assert set(cities[estimate.certain_rows].tolist()) <= truth
+                    looks += 1
+            assert looks > 4

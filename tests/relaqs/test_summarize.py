@@ -228,3 +228,21 @@ def test_moments_of_nanoseconds_are_not_counted_by_their_microseconds(tmp_path: 
     assert so_far["approx_unique_high"] is None
     for measure in ("q25", "q50", "q75"):
         assert so_far[f"{measure}_low"] <= end[measure] <= so_far[f"{measure}_high"]
+
+
+def test_infinite_dates_leave_the_other_columns_estimated(tmp_path: Path) -> None:
+    days = "CASE WHEN i % 3 = 0 THEN 'infinity'::DATE ELSE DATE '2020-01-01' + (i % 40)::INT END"
+    sql = f"SELECT {days} AS day, " + ", ".join(f"i % {n} AS m{n}" for n in range(2, 12))
+    with duckdb.connect() as connection:
+        shuffle(connection.sql(f"{sql} FROM range({ROWS}) AS t(i)"), tmp_path / "trips", partitions=32)
+        wanted = connection.sql(f"SUMMARIZE {sql} FROM range({ROWS}) AS t(i)").to_arrow_table()
+    with relaqs.connect(tmp_path, threads=1) as session:
+        assert isinstance(session.plan("SUMMARIZE trips"), SummaryPlan)
+        first, *_, last = session.online_sql("SUMMARIZE trips")
+    assert rows_of(last.estimate.select(EXACT)) == rows_of(wanted.select(EXACT))
+    so_far = by_column(first)
+    assert so_far["day"]["max_low"] == "infinity"
+    assert [so_far["day"][f"{measure}_certified"] for measure in ("avg", "q50", "approx_unique")] == [
+        False
+    ] * 3
+    assert so_far["m7"]["avg_certified"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -145,7 +145,8 @@ class AroundEstimator:
             found.append(f"no interval is known for {', '.join(opaque)}: computed from the groups so far")
         if any(self._plan.whole):
             names = [o.name for o, whole in zip(self._plan.outputs, self._plan.whole, strict=True) if whole]
-            found.append(f"{', '.join(names)}: not certified, groups not yet seen could change it")
+            why = "groups not yet seen could change it, or a divisor near zero"
+            found.append(f"{', '.join(names)}: not certified, {why}")
         return tuple(found)
 
     def _intervals(self, parts: Sequence[Part], point: pa.Table) -> tuple[CellIntervals, BoolArray]:
@@ -165,7 +166,8 @@ class AroundEstimator:
         for place, i in enumerate(self._shown):
             for part, output in self._plan.sources[i]:
                 _take_over(parts[part], output, self._rows_of(parts[part], point), found, place)
-        return found, decided
+        rounding = np.array([self._plan.outputs[i].rounding for i in self._shown])
+        return replace(found, low=found.low - rounding, high=found.high + rounding), decided
 
     def _decided(self, found: CellIntervals, strict: CellIntervals) -> BoolArray:
         """Return the rows that no comparison may change. Cells that one may change are not certified.
@@ -320,9 +322,9 @@ def _has_all_groups(part: Part) -> bool:
     if not part.plan.is_estimated or part.plan.has_one_row:
         return True
     seen = part.plan.shows_every_group and not part.plan.groups_are_local
-    if part.so_far is None or not seen:
+    if part.so_far is None or part.estimator is None or not seen:
         return False
-    enough = enough_to_be_met(part.so_far.scan.fraction, FEW_ROWS_TAIL)
+    enough = part.estimator.rows_of_unit * enough_to_be_met(part.so_far.scan.fraction, FEW_ROWS_TAIL)
     return bool((part.row_counts >= enough).all())
 
 

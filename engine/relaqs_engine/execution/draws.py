@@ -140,7 +140,8 @@ def _blocks_together(live: Sequence[_Live], most: int) -> list[IntArray] | None:
 def one_row_moves(plan: AroundPlan, index: int, parts: Sequence[Part]) -> FloatArray:
     """Return the most that one row that was not read could move each estimate of a part, (rows, outputs).
 
-    It is infinite where it is not known, and 0 where the part's answer is final.
+    It is infinite where it is not known, and 0 where the part's answer is final. A total that is NULL so far
+    may have its first row yet.
     """
     part = parts[index]
     positions = estimated_positions(part.plan)
@@ -148,15 +149,21 @@ def one_row_moves(plan: AroundPlan, index: int, parts: Sequence[Part]) -> FloatA
         return np.zeros((part.rows.num_rows, len(positions)))
     influence = part.so_far.influence[:, : len(positions)].copy()
     for place, output in enumerate(positions):
+        if part.estimator is not None and part.plan.outputs[output].certifiable:
+            first = part.estimator.influence_of_unseen(part.so_far, output)
+            influence[np.isnan(part.so_far.found.value[:, place]), place] = first
         for added in (each for each in plan.added if (index, output) in each):
             influence[:, place] = np.fmax(influence[:, place], _of_any_row(added, parts))
     return np.where(np.isnan(influence), np.inf, influence)
 
 
 def _moved(plan: AroundPlan, live: _Live, parts: Sequence[Part], signs: np.random.Generator) -> FloatArray:
-    """Return the estimates moved by part of what a row could change, shape (variants, rows, outputs)."""
+    """Return the estimates moved by part of what a row could change, shape (variants, rows, outputs).
+
+    What is NULL so far is moved from 0, so that COALESCE of it moves as well.
+    """
     influence = one_row_moves(plan, live.index, parts)
-    values = live.so_far.found.value[:, : influence.shape[1]]
+    values = np.nan_to_num(live.so_far.found.value[:, : influence.shape[1]], posinf=np.inf, neginf=-np.inf)
     sign = signs.choice([-1.0, 1.0], (_MOVES, *values.shape))
     return values + STEP * sign * influence
 

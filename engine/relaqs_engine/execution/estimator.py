@@ -25,7 +25,7 @@ from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.execution.group_count import GroupCount, count_groups
 from relaqs_engine.execution.interval import CellIntervals, IntervalEstimator, VarianceOfCells
 from relaqs_engine.execution.interval_request import IntervalRequest
-from relaqs_engine.execution.membership import Membership, Places
+from relaqs_engine.execution.membership import Membership, Places, most_rows_of_unit
 from relaqs_engine.execution.present import BoundsByColumn, CellBounds, present_estimate, present_exact
 from relaqs_engine.execution.quantiles import quantile_bounds
 from relaqs_engine.execution.state import PartialRows
@@ -119,6 +119,11 @@ class Estimator:
     def block_count(self) -> int:
         """Return how many blocks of its state are stored in the data. The others are tasks."""
         return self._plan.block_count
+
+    @property
+    def rows_of_unit(self) -> float:
+        """Return the most joined rows that one sampling unit may have."""
+        return most_rows_of_unit(self._plan, self._leading)
 
     @property
     def scanned_fraction(self) -> float:

@@ -124,6 +124,7 @@ class IntervalEstimator:
         )
         outputs = estimated_outputs(plan)
         self._rounding = np.array([output.rounding for output in outputs])
+        self._widest = np.array([output.widest for output in outputs])
         self._is_certifiable = np.array([output.certifiable for output in outputs], dtype=bool)
         # For each estimated output, the column that it totals, or None where it is not a plain total.
         by_name = {column.name: column for column in self._columns}
@@ -154,7 +155,8 @@ class IntervalEstimator:
         )
         error = np.sqrt(variance.variance)
         low, high = found.low - self._rounding, found.high + self._rounding
-        result = CellIntervals(cells, low, high, found.certified, error, influence)
+        is_narrow = ~((found.high - found.low) / 2 > self._widest * np.abs(cells))  # NaN: as it was
+        result = CellIntervals(cells, low, high, found.certified & is_narrow, error, influence)
         return self._with_known_counts(_without_spread(result, variance, nonnegative, observed))
 
     def at_least(self, groups: ShownGroups, cells: FloatArray) -> CellIntervals:

@@ -161,6 +161,7 @@ class Membership:
         alone = not plan.hoists and len(plan.streams) == 1
         usual = UNIT_FACTOR * leading.row_count / max(1, leading.unit_count)
         self._rows_of_unit = min(leading.max_unit_rows, usual) * (1.0 if alone else UNIT_FACTOR)
+        self._enough_rows = most_rows_of_unit(plan, leading)
         self._rules = plan.membership
         self._columns = {column.name: column for column in plan.columns.basis}
 
@@ -342,7 +343,7 @@ class Membership:
 
     def _all_are_seen(self, candidates: Candidates, fraction: float) -> bool:
         """Whether a group that was not seen would be far smaller than any that was."""
-        enough = enough_to_be_met(fraction, FEW_ROWS_TAIL)
+        enough = self._enough_rows * enough_to_be_met(fraction, FEW_ROWS_TAIL)
         return not self._plan.groups_are_local and candidates.least_rows >= enough
 
     def _all_fit(self, candidates: Candidates, fraction: float) -> bool:
@@ -356,7 +357,8 @@ class Membership:
         few = len(candidates.rows) < rules.most_rows and not rules.has_having
         if not few or not self._plan.columns.keys or self._plan.groups_are_local:
             return False
-        return bool((candidates.rows >= enough_to_be_met(fraction, FEW_ROWS_TAIL)).all())
+        enough = self._enough_rows * enough_to_be_met(fraction, FEW_ROWS_TAIL)
+        return bool((candidates.rows >= enough).all())
 
     def _hidden(self, candidates: Candidates, ends: _Ends, out: BoolArray, fraction: float) -> float:
         """Return the best value that a group beyond the candidates may have, -inf if there is none."""
@@ -393,6 +395,14 @@ class Membership:
             if column is not None and self._most(column, np.zeros(1), fraction)[0] < margin.threshold:
                 return True
         return False
+
+
+def most_rows_of_unit(plan: MergePlan, leading: Layout) -> float:
+    """Return the most joined rows that one sampling unit may have.
+
+    So many rows of a group may have been met at once, and another unit of such a group be missed.
+    """
+    return leading.max_unit_rows * (UNIT_FACTOR if len(plan.streams) > 1 else 1.0)
 
 
 @np.errstate(invalid="ignore")

@@ -22,7 +22,7 @@ from relaqs_engine.execution.variance import Scan
 from relaqs_engine.plans.error_bars import Method
 from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import BLOCK, STATE
-from relaqs_engine.plans.outputs import OutputKind
+from relaqs_engine.plans.outputs import OutputKind, QuantileOf
 
 # A quantile takes a few numpy calls for each group. With more groups than this there are no intervals.
 MOST_GROUPS = 20_000
@@ -78,7 +78,7 @@ def quantile_bounds(
                 values = output.quantile.values
                 if values not in listed:
                     listed[values] = _lists(plan, values, point, cursor)
-                found[i] = _between(plan, output.quantile.share, value, listed[values], scan, request)
+                found[i] = _between(plan, output.quantile, value, listed[values], scan, request)
             else:
                 found[i] = CellBounds.unknown(point.num_rows)
     return found
@@ -91,10 +91,16 @@ def _is_known(plan: MergePlan, point: pa.Table, scan: Scan) -> bool:
 
 
 def _between(
-    plan: MergePlan, share: float, value: FloatArray, lists: _Lists, scan: Scan, request: IntervalRequest
+    plan: MergePlan,
+    quantile: QuantileOf,
+    value: FloatArray,
+    lists: _Lists,
+    scan: Scan,
+    request: IntervalRequest,
 ) -> CellBounds:
     """Return the ends of each group's quantile. `value` is the quantile of the sample, shape (groups,)."""
     counts = np.bincount(lists.group, lists.counts, len(value)).astype(np.int64)
+    share = quantile.share
     if plan.bars.rows_are_units:
         variance = share_variance_of_rows(counts, share, scan.fraction)
     else:
@@ -107,6 +113,9 @@ def _between(
         confidence=request.confidence,
         anytime=request.anytime,
     )
+    further = np.ceil(quantile.rank_error * counts).astype(np.int64)
+    low_rank = np.where(low_rank > further, low_rank - further, 0)
+    high_rank = np.where((high_rank > 0) & (high_rank + further <= counts), high_rank + further, 0)
     low, high = lists.at(low_rank, high_rank)
     return CellBounds(low, high, certified & np.isfinite(low) & np.isfinite(high))
 

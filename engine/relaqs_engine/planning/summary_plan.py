@@ -75,6 +75,8 @@ def summary_plan(
     nulls = _known_nulls(query, table)
     columns = tuple(_column(name, type_, with_lists, nulls.get(name)) for name, type_ in described)
     sample = aggregated(_over(draft, query, sampled, columns))
+    if (bounded := _without_infinite_times(columns, sample)) != columns:
+        columns, sample = bounded, aggregated(_over(draft, query, sampled, bounded))
     outputs = tuple(_output(name, type_) for name, type_ in draft.schema)
     return SummaryPlan(
         sql=whole.sql,
@@ -130,6 +132,20 @@ def _column(name: str, type_: str, with_lists: bool, null_percentage: float | No
         lists_distinct=not (is_number(type_) or is_time),
         time_type=type_ if is_time else "",
         null_percentage=null_percentage,
+    )
+
+
+def _without_infinite_times(
+    columns: tuple[SummarizedColumn, ...], sample: MergePlan
+) -> tuple[SummarizedColumn, ...]:
+    """Return the columns, of which those of moments without bounds have ends alone.
+
+    Infinite ones have no number, so that an average or a quartile of the numbers would leave them out.
+    """
+    averaged = {output.name for output in sample.outputs if output.kind is OutputKind.ESTIMATE}
+    return tuple(
+        replace(each, listed="", time_type="") if each.time_type and f"avg_{i}" not in averaged else each
+        for i, each in enumerate(columns)
     )
 
 

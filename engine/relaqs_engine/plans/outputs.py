@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from math import inf
 
 from relaqs_engine.plans.sign import Sign
 from relaqs_engine.plans.times import TimeScale
@@ -27,10 +28,12 @@ class QuantileOf:
     Attributes:
         values: the name of the basis column.
         share: the share of the values that lies below the quantile.
+        rank_error: how far off that share the last answer may be, as DuckDB's approximate quantiles are.
     """
 
     values: str
     share: float
+    rank_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,8 @@ class OutputColumn:
         unrounded_sql: the value before it is rounded, "" where it is not rounded.
         rounding: how far rounding moves the value at most.
         moves_in_steps: something inside of it is rounded, so nothing bounds what one row does.
+        widest: how wide a certified interval may be, as half of its width relative to the value. It is finite
+            for what multiplies errors, as EXP: up to there the interval of a straight line holds.
         sign: the sides of zero on which its values may lie.
         certifiable: False where no interval of it is ever certified before the end. The answer's error
             leaves such a column out.
@@ -68,6 +73,7 @@ class OutputColumn:
     unrounded_sql: str = ""
     rounding: float = 0.0
     moves_in_steps: bool = False
+    widest: float = inf
     sign: Sign = Sign.EITHER
     certifiable: bool = True
     time: TimeScale | None = None

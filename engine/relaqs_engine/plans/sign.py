@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntFlag
 from functools import reduce
+from math import inf
 
 from sqlglot import exp
 
@@ -31,6 +32,9 @@ _AS_ITS_ARGUMENT = (
     *(exp.Paren, exp.Alias, exp.Nullif, exp.Round, exp.Floor, exp.Ceil, exp.Mod),
     *(exp.Sum, exp.Avg, exp.Min, exp.Max, exp.Median, exp.Window),
 )
+_HIGHEST_POWER = 3.0
+_WIDEST = 0.6
+_FEW = 3.0
 _NEVER_NEGATIVE = (exp.Sqrt, exp.Abs, exp.Exp, exp.Count, exp.Stddev, exp.Variance)
 
 
@@ -69,6 +73,87 @@ def sign_of(expression: exp.Expr, of_column: SignOfColumn) -> Sign:
     if isinstance(expression, _NEVER_NEGATIVE):
         return Sign.POSITIVE
     return sign(expression.this) if isinstance(expression, _AS_ITS_ARGUMENT) else Sign.EITHER
+
+
+def bends(node: exp.Expr, of_column: SignOfColumn, *, alone: bool = False) -> bool:
+    """Whether a function of estimates may bend sharply within their errors, since an estimate may be near 0.
+
+    Its error bars then say too little: they take it for a straight line. It is so for what is divided by such
+    an estimate, for the product of two of them, their roots, logarithms and powers. EXP and powers beyond 3
+    bend everywhere. Where they are the whole value, and so `alone`, the width of the interval tells how much
+    (`widest_certified`).
+
+    >>> import sqlglot
+    >>> def of_signs(sql):
+    ...     tree = sqlglot.parse_one(sql, dialect="duckdb")
+    ...     return bends(tree, lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
+    >>> of_signs("gain / nullif(paid, 0)"), of_signs("paid / gain"), of_signs("gain * gain")
+    (False, True, True)
+    """
+    match node:
+        case exp.Div():
+            return may_vanish(node.right, of_column)
+        case exp.Mul():
+            return may_vanish(node.left, of_column) and may_vanish(node.right, of_column)
+        case exp.Sqrt() | exp.Cbrt() | exp.Ln():
+            return may_vanish(node.this, of_column)
+        case exp.Exp():
+            return not alone
+        case exp.Pow():
+            by = node.expression.unnest()
+            is_low = isinstance(by, exp.Literal) and not by.is_string and float(by.this) <= _HIGHEST_POWER
+            return not (is_low or alone) or may_vanish(node.this, of_column)
+    return False
+
+
+def widest_certified(value: exp.Expr) -> float:
+    """Return how wide the interval of a value may be, half of its width relative to it, to be certified.
+
+    EXP and powers multiply errors. With a relative error of s, the interval of a straight line holds where
+    the error z of its argument has −1.96·s < exp(−z·s) − 1 < 1.96·s. At 1.96·s = 0.6 that is so in 93.6 % of
+    the cases.
+
+    >>> import sqlglot
+    >>> [widest_certified(sqlglot.parse_one(sql, dialect="duckdb")) for sql in ("exp(x / n)", "1 + exp(x)")]
+    [0.6, inf]
+    """
+    return _WIDEST if isinstance(value.unnest(), exp.Exp | exp.Pow) else inf
+
+
+def may_vanish(expression: exp.Expr, of_column: SignOfColumn) -> bool:
+    """Whether an estimate may be close to zero, however many rows it is made of.
+
+    Sums of values with either sign may be, and so may differences, but for that of a count and 3 at most, as
+    in a variance. A total of values that are never negative is not, once some of its rows were read.
+
+    >>> import sqlglot
+    >>> def vanishes(sql):
+    ...     tree = sqlglot.parse_one(sql, dialect="duckdb")
+    ...     return may_vanish(tree, lambda column: Sign.EITHER if column.name == "gain" else Sign.POSITIVE)
+    >>> vanishes("nullif(sum(paid), 0)"), vanishes("n - 1"), vanishes("sum(gain)"), vanishes("paid - given")
+    (False, False, True, True)
+    """
+
+    def vanishes(*nodes: exp.Expr) -> bool:
+        return any(may_vanish(node, of_column) for node in nodes)
+
+    bare = expression.unnest()
+    match bare:
+        case exp.Literal():
+            return False
+        case exp.Sub():
+            return not _is_few(bare.right.unnest()) or vanishes(bare.left)
+        case exp.Add():
+            return sign_of(bare, of_column) is Sign.EITHER
+        case exp.Mul() | exp.Div():
+            return vanishes(bare.left, bare.right)
+        case exp.Cast() | exp.Neg() | exp.Nullif() | exp.Sqrt() | exp.Pow() | exp.Abs() | exp.Round():
+            return vanishes(bare.this)
+    return sign_of(bare, of_column) is Sign.EITHER
+
+
+def _is_few(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and float(node.this) <= _FEW
 
 
 def _of_literal(literal: exp.Literal) -> Sign:

@@ -42,6 +42,8 @@ and these modules hold the rest:
         existence_by_key  EXISTS as a value, and as IN, for `one_row`, `carve` and `refine`
         semi_joins      SEMI and ANTI JOIN as EXISTS, for `flatten`
         rounded         the value before it is rounded, for `classify_outputs`
+        branches        values that an estimate chooses, for `say_what_is_unbounded`
+        jumps           values that jump or bend, for `say_what_is_unbounded`
         carried_types   types that survive the way between processes
         near            the groups that HAVING leaves out for now
         render          the SQL texts of a plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
+from math import isfinite
 
 from sqlglot import exp
 
@@ -148,16 +149,24 @@ def _output(name: str, type_: str, value: Value, item: exp.Expr, parts: Sequence
         return OutputColumn(
             *(name, taken[0].kind, type_, ""),
             side=taken[0].side,
+            rounding=_rounded_beyond(value, taken),
             sign=reduce(Sign.__or__, (output.sign for output in taken)),
             certifiable=all(output.certifiable for output in taken),
         )
-    known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_)
+    known = value.trust in (Trust.OWN, Trust.WHOLE) and is_number(type_) and isfinite(value.step)
     kind = OutputKind.ESTIMATE if known else OutputKind.OPAQUE
     return OutputColumn(
         *(name, kind, type_, ""),
+        rounding=value.step if known else 0.0,
         sign=sign_of(item, lambda column: _sign_of_column(column, parts)),
         certifiable=value.trust is not Trust.WHOLE,
     )
+
+
+def _rounded_beyond(value: Value, taken: Sequence[OutputColumn]) -> float:
+    """Return how far a value is rounded at most that is taken over, beyond what its intervals allow for."""
+    own = 0.0 if any(output.moves_in_steps for output in taken) else min(output.rounding for output in taken)
+    return value.step - own if isfinite(value.step) else 0.0
 
 
 def _sign_of_column(column: exp.Column, parts: Sequence[PartPlan]) -> Sign:

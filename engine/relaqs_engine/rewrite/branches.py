@@ -24,15 +24,18 @@ _NUMBERS_OF_ALL = (ROWS, SCALE, SHARED_SCALE)
 def chooses_by_estimates(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
     """Whether the value may be another one, not a near one, once an estimate has moved a little.
 
-    Three choices are harmless: by keys alone, by whether a sum that is never negative is 0, and by whether a
+    Three conditions are harmless: of keys alone, whether a sum that is never negative is 0, and whether a
     value is NULL. In the last two, error bars find out: they look at what one more row would do.
 
     Args:
         value: of an output, over merged state.
         basis: the merged columns by their names.
     """
-    return any(not _is_harmless(each, basis) for each in _conditions(value)) or any(
-        each is not value.unnest() and _may_be_filled(each, basis) for each in value.find_all(exp.Coalesce)
+    bare = value.unnest()
+    return (
+        any(not _is_harmless(each, basis) for each in _conditions(value))
+        or any(each is not bare and _may_be_filled(each, basis) for each in value.find_all(exp.Coalesce))
+        or any(_chooses(each, basis, alone=each is bare) for each in value.find_all(exp.Greatest, exp.Least))
     )
 
 
@@ -62,6 +65,15 @@ def _is_harmless(condition: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
         return False
     sign = sign_of(condition.left, lambda column: sign_of_column(column, dict(basis)))
     return len(_estimated(condition.left, basis)) == 1 and not sign & Sign.NEGATIVE
+
+
+def _chooses(extreme: exp.Expr, basis: Mapping[str, BasisColumn], *, alone: bool) -> bool:
+    """Whether GREATEST or LEAST has estimates to choose from.
+
+    One estimate beside constants does no harm if that is the whole value: it is cut at the constant.
+    """
+    estimated = [bool(_estimated(each, basis)) for each in (extreme.this, *extreme.expressions)]
+    return any(estimated) if not alone else sum(estimated) > 1
 
 
 def _may_be_filled(coalesce: exp.Coalesce, basis: Mapping[str, BasisColumn]) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from sqlglot import exp
 
@@ -233,8 +234,12 @@ def _answered(plan: PartPlan, part: int, position: int) -> Value:
     estimated = output.kind is OutputKind.ESTIMATE and plan.method is Method.REPLICATES
     if not estimated or not plan.shows_every_group:
         return Value(Trust.NONE, sources=(source,), is_scaled=not output.side)
-    rounded = bool(output.unrounded_sql) or output.moves_in_steps
-    return Value(Trust.OWN, output.total is not None, (source,), frozenset({source}), is_rounded=rounded)
+    return Value(
+        *(Trust.OWN, output.total is not None, (source,), frozenset({source})),
+        step=inf if output.moves_in_steps else output.rounding,
+        type=output.type,
+        sign=output.sign,
+    )
 
 
 def _column_names(source: exp.Expr, parts: Sequence[PartPlan]) -> list[str]:
@@ -336,8 +341,11 @@ def _alike(left: Value, right: Value, keeps_groups: bool) -> Value:
     # Only its answer tells a row apart, so all rows of one answer must take over the same output.
     if not keeps_groups or not taken_over or len({part for part, _ in sources}) < len(sources):
         sources = set()
-    columns, is_rounded = left.columns | right.columns, left.is_rounded or right.is_rounded
-    return Value(trust, is_total, tuple(sorted(sources)), columns, is_scaled, is_rounded)
+    return Value(
+        *(trust, is_total, tuple(sorted(sources)), left.columns | right.columns, is_scaled),
+        step=max(left.step, right.step),
+        sign=left.sign | right.sign,
+    )
 
 
 def with_places(level: Level, rows_of_unit: int) -> exp.Select | None:

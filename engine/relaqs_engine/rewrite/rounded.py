@@ -40,7 +40,7 @@ def rounded(value: exp.Expr) -> Rounded:
     ('x / 2', 0.05)
     """
     by = 0.0
-    while (step := _step(value := value.unnest())) is not None:
+    while (step := rounding_step(value := value.unnest())) is not None:
         value, by = value.this, by + step
     return Rounded(value, by)
 
@@ -50,7 +50,7 @@ def moves_in_steps(value: exp.Expr) -> bool:
     return any(isinstance(node, _STEPS) or (_is_cast(node) and cast_step(node)) for node in value.walk())
 
 
-def _step(value: exp.Expr) -> float | None:
+def rounding_step(value: exp.Expr) -> float | None:
     """Return how far the outermost function rounds, None where it does not round."""
     if isinstance(value, exp.Round):
         decimals = value.args.get("decimals")

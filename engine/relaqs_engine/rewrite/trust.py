@@ -4,7 +4,11 @@
   It comes from leaving one block out through the whole query. It is certified only if groups that were not
   seen yet cannot change it by more than their rows would. A total over groups is a total over rows, so it may
   be certified. A mean over groups is not.
+- What it is divided by must not come near zero. A sum of gains and losses may, and then the ratio may be
+  anything.
 - Ranks, counts and extremes over groups are shown as values so far, without an interval.
+- Rounding is taken off, and the interval is widened by it. Where nothing says how far it moves the value, as
+  in a sum of rounded totals, there is no interval.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from math import inf, isfinite
 
 from sqlglot import exp
 
-from relaqs_engine.layouts.number_types import is_number
-from relaqs_engine.sql.parse import DIALECT
+from relaqs_engine.bounds.casts import cast_step
+from relaqs_engine.plans.sign import Sign, bends, sign_of
+from relaqs_engine.rewrite.rounded import rounding_step
 
 
 class Trust(IntEnum):
@@ -24,7 +30,7 @@ class Trust(IntEnum):
 
     KEY = 0  # no estimate: a function of group keys and constants
     OWN = 1  # a smooth function of sums over rows
-    WHOLE = 2  # smooth, if no group is missing
+    WHOLE = 2  # smooth, if no group is missing and no divisor is near zero
     NONE = 3
 
 
@@ -38,7 +44,9 @@ class Value:
         sources: the (part, output) of each answer that it is taken over from, with its interval.
         columns: the (part, output) of each answer that its rows come from. A UNION ALL has several.
         is_scaled: whether it depends on an estimate that grows with what was read, before it is scaled.
-        is_rounded: whether its last value may be rounded, which its estimate is not.
+        step: how far its last value may be rounded at most, which its estimate is not. Infinite: not known.
+        type: of a column of an answer, as DuckDB writes it. "" where that is not known.
+        sign: the sides of zero on which it may lie.
     """
 
     trust: Trust
@@ -46,7 +54,9 @@ class Value:
     sources: tuple[tuple[int, int], ...] = ()
     columns: frozenset[tuple[int, int]] = frozenset()
     is_scaled: bool = True
-    is_rounded: bool = False
+    step: float = 0.0
+    type: str = ""
+    sign: Sign = Sign.EITHER
 
 
 # By the alias of its table, and its own name in lower case.
@@ -68,15 +78,17 @@ def smoothed(item: exp.Expr, names: Names, *, may_decide: bool = False) -> Value
     With `may_decide`, CASE may compare estimates: margins of it tell which branch it takes.
     """
     may_decide = may_decide and not any(map(_rounds, _conditions_in(item)))
+    step = _step(item.unalias(), names)
+    if not isfinite(step):
+        return value_of(item.unalias(), names)
     smooth = item.unalias().copy()
-    rounds = _rounds(smooth)
     for node in list(smooth.find_all(exp.Round, exp.Cast)):
-        if isinstance(node, exp.Round) or is_number(node.args["to"].sql(DIALECT)):
+        if isinstance(node, exp.Round) or cast_step(node) is not None:
             smooth = _without(smooth, node)
     value = value_of(smooth, names, may_decide=may_decide)
     if value.trust in (Trust.OWN, Trust.WHOLE):
         item.unalias().replace(smooth)
-        return replace(value, is_rounded=value.is_rounded or rounds)
+        return replace(value, step=step)
     return value_of(item.unalias(), names)
 
 
@@ -93,10 +105,9 @@ def value_of(expression: exp.Expr, names: Names, *, may_decide: bool = False) ->
     """Return what is known of an expression over columns."""
     bare = expression.unnest()
     if isinstance(bare, exp.Column):
-        return names.get((bare.table, bare.name.lower()), UNSURE)
+        return _known(bare, names)
     trust, is_total = trust_in(expression, names, may_decide=may_decide), _is_total(bare, names)
-    scaled, rounded = _is_scaled(expression, names), _reads_rounded(expression, names)
-    return Value(trust, is_total, is_scaled=scaled, is_rounded=rounded)
+    return _computed(expression, names, trust, is_total, _step(bare, names))
 
 
 def value_over_groups(expression: exp.Expr, names: Names) -> Value:
@@ -104,8 +115,48 @@ def value_over_groups(expression: exp.Expr, names: Names) -> Value:
     trust = trust_in(expression, names, grouped=True)
     bare = expression.unnest()
     is_total = isinstance(bare, exp.Sum) and trust is not Trust.NONE and _is_total(bare.this, names)
-    scaled, rounded = _is_scaled(expression, names), _rounds(expression) or _reads_rounded(expression, names)
-    return Value(trust, is_total, is_scaled=scaled, is_rounded=rounded)
+    arguments = [
+        argument for call in expression.find_all(exp.AggFunc) for argument in call.iter_expressions()
+    ]
+    step = max((_step(argument, names) for argument in arguments), default=0.0)
+    return _computed(expression, names, trust, is_total, inf if step else 0.0)
+
+
+def _computed(expression: exp.Expr, names: Names, trust: Trust, is_total: bool, step: float) -> Value:
+    trust = trust if isfinite(step) or trust is Trust.KEY else Trust.NONE
+    sign = sign_of(expression, lambda column: _known(column, names).sign)
+    return Value(trust, is_total, is_scaled=_is_scaled(expression, names), step=step, sign=sign)
+
+
+def _known(column: exp.Column, names: Names) -> Value:
+    return names.get((column.table, column.name.lower()), UNSURE)
+
+
+def _step(node: exp.Expr, names: Names) -> float:
+    """Return the most that rounding moves an expression, infinity where that is not known."""
+    node = node.unalias().unnest()
+    if isinstance(node, exp.Column):
+        value = _known(node, names)
+        return 0.0 if value.trust is Trust.KEY else value.step
+    if trust_in(node, names) is Trust.KEY:
+        return 0.0
+    if isinstance(node, exp.Cast):
+        from_type = _known(node.this, names).type if isinstance(node.this, exp.Column) else ""
+        by = cast_step(node, from_type)
+        return inf if by is None else by + _step(node.this, names)
+    if isinstance(node, exp.Round):
+        by = rounding_step(node)
+        return inf if by is None else by + _step(node.this, names)
+    if isinstance(node, exp.Neg | exp.Add | exp.Sub):
+        return sum(_step(child, names) for child in node.iter_expressions())
+    if (
+        isinstance(node, exp.Mul | exp.Div)
+        and isinstance(node.right, exp.Literal)
+        and not node.right.is_string
+    ):
+        by, other = _step(node.left, names), float(node.right.this)
+        return by and (by * other if isinstance(node, exp.Mul) else inf if not other else by / other)
+    return inf if any(_step(child, names) for child in node.iter_expressions()) else 0.0
 
 
 def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide: bool = False) -> Trust:
@@ -118,7 +169,7 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide:
         may_decide: whether CASE may compare estimates (see `margins_in`).
     """
     if isinstance(node, exp.Column):
-        return names.get((node.table, node.name.lower()), UNSURE).trust if not grouped else Trust.KEY
+        return _known(node, names).trust if not grouped else Trust.KEY
     if isinstance(node, exp.Window):
         return _windowed(node, names) if not grouped else Trust.NONE
     if grouped and isinstance(node, exp.Grouping | exp.GroupingId):
@@ -137,7 +188,19 @@ def trust_in(node: exp.Expr, names: Names, *, grouped: bool = False, may_decide:
     worst = max(inner, default=Trust.KEY)
     if worst is Trust.KEY and isinstance(node, exp.AggFunc):
         return Trust.NONE
+    if worst is Trust.OWN and _is_bent(node, names, grouped):
+        return Trust.WHOLE
     return worst if worst is Trust.KEY or isinstance(node, _SMOOTH) else Trust.NONE
+
+
+def _is_bent(node: exp.Expr, names: Names, grouped: bool) -> bool:
+    """Whether a function of estimates may bend sharply within their errors. Keys are constants to it."""
+    constants: list[exp.Expr] = []
+    if isinstance(node, exp.Mul | exp.Div):
+        constants = [node.right] if isinstance(node, exp.Div) else [node.left, node.right]
+    if any(trust_in(each, names, grouped=grouped) is Trust.KEY for each in constants):
+        return False
+    return bends(node, lambda column: _known(column, names).sign)
 
 
 def _chosen(case: exp.Case, names: Names, grouped: bool, may_decide: bool) -> Trust:
@@ -215,7 +278,7 @@ def margins_in(condition: exp.Expr, names: Names) -> list[exp.Expr] | None:
     found: list[exp.Expr] = [
         exp.Sub(this=exp.paren(a.copy()), expression=exp.paren(b.copy())) for a, b in pairs
     ]
-    if any(_rounds(each) or _reads_rounded(each, names) for each in found):
+    if any(_step(each, names) for each in found):
         return None
     return found if all(trust_in(each, names) is Trust.OWN for each in found) else None
 
@@ -230,25 +293,21 @@ def _rounds(expression: exp.Expr) -> bool:
     return expression.find(exp.Round, exp.Cast) is not None
 
 
-def _reads_rounded(expression: exp.Expr, names: Names) -> bool:
-    columns = expression.find_all(exp.Column)
-    return any(names.get((column.table, column.name.lower()), UNSURE).is_rounded for column in columns)
-
-
 def _is_scaled(expression: exp.Expr, names: Names) -> bool:
     """Whether the expression depends on an estimate that is scaled."""
     bare = expression.unnest()
     if isinstance(bare, exp.Window) and isinstance(bare.this, _RANKS):
         return False  # all that is compared is scaled alike
     columns = expression.find_all(exp.Column)
-    known = (names.get((column.table, column.name.lower()), UNSURE) for column in columns)
-    return any(value.is_scaled for value in known) or expression.find(exp.Query) is not None
+    return (
+        any(_known(column, names).is_scaled for column in columns) or expression.find(exp.Query) is not None
+    )
 
 
 def _is_total(node: exp.Expr, names: Names) -> bool:
     """Whether the value is a sum over rows: a linear function, without a constant, of such sums."""
     if isinstance(node, exp.Column):
-        return names.get((node.table, node.name.lower()), UNSURE).is_total
+        return _known(node, names).is_total
     if isinstance(node, exp.Paren | exp.Neg | exp.Cast):
         return _is_total(node.this, names)
     if isinstance(node, exp.Add | exp.Sub):
@@ -261,7 +320,12 @@ def _is_total(node: exp.Expr, names: Names) -> bool:
 
 
 def _windowed(window: exp.Window, names: Names) -> Trust:
-    """Return the trust in a window function. The rows that it sees must not depend on estimates."""
+    """Return the trust in a window function. The rows that it sees must not depend on estimates.
+
+    A frame that counts rows has another one in it where a group is missing.
+    """
+    if window.args.get("alias"):  # a window with a name, which says how it is ordered elsewhere
+        return Trust.NONE
     order = window.args.get("order")
     about = [*(window.args.get("partition_by") or []), *(order.expressions if order else [])]
     if any(
@@ -272,7 +336,16 @@ def _windowed(window: exp.Window, names: Names) -> Trust:
     function = window.this
     if isinstance(function, _NEIGHBOURS) and not function.args.get("default"):
         return _if_whole(function.this, names)
-    return _summed(function, names)
+    trust = _summed(function, names)
+    return max(trust, Trust.WHOLE) if _counts_rows(window) else trust
+
+
+def _counts_rows(window: exp.Window) -> bool:
+    """Whether the frame ends a number of rows, or of groups of equal rows, away."""
+    frame = window.args.get("spec")
+    if frame is None or str(frame.args.get("kind")).upper() == "RANGE":
+        return False
+    return any(isinstance(frame.args.get(end), exp.Expr) for end in ("start", "end"))
 
 
 def _summed(function: exp.Expr, names: Names) -> Trust:

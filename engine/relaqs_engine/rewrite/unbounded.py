@@ -2,9 +2,9 @@
 
 An interval is certified only if no row that was not read could move the value far. That cannot be told where
 nothing bounds what a row may add, as in `sum(length(comment))`. It cannot be told either where one row of the
-sampled table may meet many rows of another table, because all of them then come at once. Nor is the square of
-a covariance certified, as in `regr_r2`: near zero it grows in both directions, which no straight line does.
-Nor is a value that an estimate chooses (`rewrite/branches.py`).
+sampled table may meet many rows of another table, because all of them then come at once. Nor is a value
+certified that an estimate chooses (`rewrite/branches.py`), or one that jumps, or bends near zero, as the
+square of a covariance in `regr_r2` (`rewrite/jumps.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from math import prod
 import sqlglot
 from sqlglot import exp
 
-from relaqs_engine.plans.basis import Basis, BasisColumn
+from relaqs_engine.plans.basis import BasisColumn
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.branches import chooses_by_estimates
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
+from relaqs_engine.rewrite.jumps import jumps_and_bends
 from relaqs_engine.sql.parse import DIALECT
 
 # Distinct values are counted to a few percent, so this share of the rows counts as all different.
@@ -88,16 +89,8 @@ def _reasons(output: OutputColumn, basis: dict[str, BasisColumn]) -> Iterator[st
     value = sqlglot.parse_one(output.smooth_sql, dialect=DIALECT)
     if chooses_by_estimates(value, basis):
         yield "it chooses between values by an estimate, and may choose otherwise"
-    if any(_is_square_of_covariance(product, basis) for product in value.find_all(exp.Mul)):
-        yield "it squares a covariance, which may be near zero"
+    yield from jumps_and_bends(value, basis)
     for name in dict.fromkeys(column.name for column in value.find_all(exp.Column)):
         column = basis.get(name)
         if column is not None and column.is_additive and None in (column.lowest, column.highest):
             yield f"nothing bounds what a row adds to {column.sql}"
-
-
-def _is_square_of_covariance(product: exp.Mul, basis: dict[str, BasisColumn]) -> bool:
-    column = basis.get(product.left.name) if isinstance(product.left, exp.Column) else None
-    if column is None or product.left != product.right:
-        return False
-    return column.kind is Basis.M2 and not column.is_square

@@ -1,0 +1,59 @@
+"""Why an output may move otherwise than its error bars suppose: by jumps, or along a sharp bend.
+
+    hash(sum(km)) % 7       what is hashed jumps
+    sum(km) / sum(gain)     gains and losses may nearly cancel, and then the ratio may be anything
+
+Error bars come from how a value moves where a little is left out, as if it went on along a straight line. Of
+40 groups in 12 orders, 65 % of the bars of the second held (docs/decisions/00sql-what-bends.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sqlglot import exp
+
+from relaqs_engine.bounds.casts import cast_step
+from relaqs_engine.plans.basis import BasisColumn
+from relaqs_engine.plans.sign import bends
+from relaqs_engine.rewrite.outputs import sign_of_column
+from relaqs_engine.sql.parse import DIALECT
+
+# How CASE, COALESCE and the like choose is in `branches.py`, and what rounding does in `rounded.py`.
+_WITHOUT_JUMPS = (
+    *(exp.Column, exp.Paren, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Neg, exp.Abs),
+    *(exp.Sqrt, exp.Cbrt, exp.Ln, exp.Log, exp.Exp, exp.Pow),
+    *(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least),
+    *(exp.Round, exp.Floor, exp.Ceil, exp.Trunc, exp.IntDiv, exp.Mod, exp.Sign),
+)
+
+
+def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterator[str]:
+    """Yield why error bars of a value over merged state may say too little.
+
+    Args:
+        value: of an output.
+        basis: the merged columns by their names.
+    """
+    estimates = [column for column in value.find_all(exp.Column) if column.name in basis]
+    above = {id(node): node for column in estimates for node in _path(column)}
+    for node in above.values():
+        if not isinstance(node, _WITHOUT_JUMPS) and not (isinstance(node, exp.Cast) and _is_number(node)):
+            yield f"{node.sql(DIALECT)} may jump where an estimate moves a little"
+    bare = value.unnest()
+    if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in above.values()):
+        yield "it divides by what may be near zero, or bends there"
+
+
+def _path(column: exp.Column) -> list[exp.Expr]:
+    """Return the nodes from a column up to the value, none where it stands in a condition of CASE or IF."""
+    found: list[exp.Expr] = [column]
+    while (parent := found[-1].parent) is not None:
+        if isinstance(parent, exp.If | exp.Case) and parent.this is found[-1]:
+            return []
+        found.append(parent)
+    return found
+
+
+def _is_number(cast: exp.Cast) -> bool:
+    return cast_step(cast) is not None

@@ -1,0 +1,214 @@
+"""Values that jump, bend near zero, are rounded, or stand in windows: what their error bars can promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from relaqs_engine.execution.estimate import Estimate
+from relaqs_engine.layouts import shuffle
+from relaqs_engine.plans.outputs import OutputKind
+
+from tests.conftest import Oracle
+from tests.engine.test_around import rows
+from tests.engine.world import World
+
+ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def shops(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Sales of six shops, of which shop 3 has two. Gains and losses nearly cancel. Two sales are rare."""
+    folder = tmp_path_factory.mktemp("bends")
+    draw = np.random.default_rng(5)
+    shop = draw.integers(0, 5, ROWS)
+    shop = np.where(shop == 3, 5, shop)
+    shop[:2] = 3
+    gain = draw.normal(0.0, 10.0, ROWS)
+    sales = pa.table(
+        {
+            "shop": shop,
+            "paid": draw.normal(60.0, 20.0, ROWS).clip(0.0, 120.0),
+            "gain": gain - gain.mean() - 0.05,
+            "rare": np.arange(ROWS) % 10_000 == 7,
+        }
+    )
+    pq.write_table(sales, folder / "sales.parquet")
+    shuffle(sales, folder / "warehouse" / "sales", partitions=40)
+    with closing(Oracle(folder)) as oracle:
+        yield World.open(folder / "warehouse", oracle)
+
+
+def early(world: World, sql: str) -> list[Estimate]:
+    return list(world.estimates(world.plan(sql), batches=8))[:-1]
+
+
+TOTAL, GAIN = "(SELECT sum(paid) FROM sales)", "(SELECT sum(gain) FROM sales)"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum(paid) / sum(gain)",
+        "avg(paid) / nullif(avg(gain), 0)",
+        "avg(paid) / (avg(paid) - avg(paid) FILTER (WHERE gain > 0))",
+        "sum(paid) / (count(*) - 20000)",
+        "avg(gain) * avg(gain)",
+        "sqrt(abs(avg(gain)))",
+        "1 + exp(avg(gain))",
+        "avg(paid) ** 20 - 1",
+        f"{TOTAL} / {GAIN}",
+        f"{GAIN} * {GAIN}",
+    ],
+)
+def test_what_bends_near_zero_is_not_certified(shops: World, value: str) -> None:
+    """The sum of the gains is a third of its own error at an eighth of the rows: its inverse is anything."""
+    sql = f"SELECT {value} AS v" + ("" if "SELECT" in value else " FROM sales")
+    found = early(shops, sql)
+    assert found
+    for estimate in found:
+        assert not estimate.certified.any()
+        assert any("near zero" in warning for warning in estimate.warnings)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "even(avg(paid)) + avg(gain)",
+        "round_even(avg(paid), -1) + avg(gain)",
+        "avg(gain) + extract('second' FROM to_timestamp(sum(shop)))",
+        "avg(paid) * len(list_filter([1, 2, 3], lambda x: x > avg(gain)))",
+    ],
+)
+def test_what_jumps_is_not_certified(shops: World, value: str) -> None:
+    for estimate in early(shops, f"SELECT {value} AS v FROM sales"):
+        assert not estimate.certified.any()
+        assert any("may jump" in warning for warning in estimate.warnings)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_certified"),
+    [
+        ("greatest(avg(gain), -1) + avg(paid)", False),
+        ("greatest(avg(paid), 60 + avg(gain))", False),
+        ("least(avg(paid), 90)", True),
+    ],
+)
+def test_the_larger_of_two_is_a_choice(shops: World, value: str, is_certified: bool) -> None:
+    for estimate in early(shops, f"SELECT {value} AS v FROM sales"):
+        assert estimate.certified.all() == is_certified
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum(gain) / sum(paid)",
+        "100.0 * sum(paid) / count(*)",
+        "ln(sum(paid))",
+        "sqrt(avg(paid))",
+        "abs(avg(paid)) / 7",
+        "stddev(gain) / avg(paid)",
+        "corr(gain, paid) / 2",
+        "avg(paid) ** 2",
+        f"{GAIN} / {TOTAL}",
+    ],
+)
+def test_what_is_smooth_stays_certified(shops: World, value: str) -> None:
+    sql = f"SELECT {value} AS v" + ("" if "SELECT" in value else " FROM sales")
+    assert all(estimate.certified.all() for estimate in early(shops, sql))
+
+
+def by_shop(over: str, end: str = "") -> str:
+    return f"SELECT shop, sum(sum(paid)) OVER {over} AS v FROM sales GROUP BY shop {end}"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        by_shop("(ORDER BY shop ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)"),
+        by_shop("(ORDER BY shop GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING)"),
+        by_shop("w", "WINDOW w AS (ORDER BY sum(gain))"),
+        by_shop("(w ROWS 1 PRECEDING)", "WINDOW w AS (ORDER BY shop)"),
+    ],
+)
+def test_a_frame_that_a_missing_group_changes_is_not_certified(shops: World, sql: str) -> None:
+    """Shop 3 has two sales. Until one is read, the shop before shop 4 seems to be shop 2."""
+    assert not any(estimate.certified.any() for estimate in early(shops, sql))
+
+
+@pytest.mark.parametrize(
+    "frame", ["", "RANGE BETWEEN 1 PRECEDING AND CURRENT ROW", "ROWS UNBOUNDED PRECEDING"]
+)
+def test_a_frame_of_values_is_certified(shops: World, frame: str) -> None:
+    for estimate in early(shops, by_shop(f"(ORDER BY shop {frame})")):
+        assert {row["shop"] for row in rows(estimate) if row["v_certified"]} >= {0, 1, 2, 4, 5}
+
+
+@pytest.mark.parametrize("value", ["exp(avg(ln(paid + 1)))", "geomean(paid + 1)", "exp(avg(gain) * 9)"])
+def test_what_multiplies_errors_is_certified_where_they_are_small(shops: World, value: str) -> None:
+    """A mean gain is 0.2 off at an eighth of the rows, and its ninefold bends EXP."""
+    sql = f"SELECT {value} AS v FROM sales"
+    for estimate in early(shops, sql):
+        [row] = rows(estimate)
+        half = (row["v_high"] - row["v_low"]) / 2
+        assert row["v_certified"] == (half <= 0.6 * abs(row["v"]))
+    assert early(shops, sql)[0].certified.all() == ("9" not in value)
+
+
+@pytest.mark.parametrize(
+    ("value", "rounding"),
+    [
+        ("round({} / 100) * 100", 50.0),
+        ("round({}, -1) + 1", 5.0),
+        ("round({}, -1)", 5.0),
+        ("CAST({} AS INTEGER)", 0.5),
+        ("CAST({} AS DECIMAL(9, 1))", 0.05),
+        ("CAST({} AS DOUBLE)", 0.0),
+    ],
+)
+def test_intervals_around_answers_allow_for_rounding(shops: World, value: str, rounding: float) -> None:
+    mean = "(SELECT avg(paid) FROM sales)"
+    sql, plain = f"SELECT {value.format(mean)} AS v", f"SELECT {mean} + 0 AS v"
+    [(truth,)] = shops.oracle.rows(sql)
+    for rounded, smooth in zip(early(shops, sql), early(shops, plain), strict=True):
+        [row], [other] = rows(rounded), rows(smooth)
+        assert row["v_certified"]
+        assert row["v_low"] <= truth <= row["v_high"] or not rounding
+        width = other["v_high"] - other["v_low"] + 2 * rounding
+        assert row["v_high"] - row["v_low"] == pytest.approx(width, rel=1e-6)
+
+
+def test_a_sum_of_rounded_totals_has_no_interval(shops: World) -> None:
+    """Each shop has 240,000 or 480,000, which 600,000 as a step makes 0 or one step."""
+    totals = "SELECT shop, {} AS s FROM (SELECT shop, sum(paid) AS s FROM sales GROUP BY shop)"
+    sql = f"SELECT sum(s) AS v FROM ({totals.format('round(s / 600000) * 600000')})"
+    assert shops.plan(sql).outputs[0].kind is OutputKind.OPAQUE
+    assert (
+        shops.plan(f"SELECT sum(s) AS v FROM ({totals.format('s')})").outputs[0].kind is OutputKind.ESTIMATE
+    )
+    shops.check(sql, batches=4)
+
+
+def test_a_union_with_a_value_that_moves_in_steps_has_no_interval(shops: World) -> None:
+    sides = "SELECT even(avg(paid)) * 2 AS v FROM sales UNION ALL SELECT floor(avg(paid)) * 2 AS v FROM sales"
+    sql = f"SELECT sum(v) AS v FROM ({sides})"
+    for each in (sides, sql):
+        for estimate in early(shops, each):
+            assert not estimate.certified.any()
+            assert not np.isinf(estimate.half_widths).any()
+
+
+def test_a_total_without_a_row_yet_may_still_be_large(shops: World) -> None:
+    """Two sales count 5,000 times. COALESCE has 0 for them until one is read."""
+    rare = "sum(paid * 5000) FILTER (WHERE rare) AS s"
+    groups = f"SELECT shop, {rare}, sum(paid) AS m, avg(paid) AS q FROM sales GROUP BY shop"
+    sql = f"SELECT sum(coalesce(s, 0) + m) AS v, max(q) AS q FROM ({groups})"
+    [(truth, _)] = shops.oracle.rows(sql)
+    for seed in range(4):
+        for estimate in list(shops.estimates(shops.plan(sql), batches=8, seed=seed))[:-1]:
+            [row] = rows(estimate)
+            assert not row["v_certified"] or row["v_low"] <= truth <= row["v_high"]
