@@ -9,9 +9,10 @@ placed policy sees the parts of all runs, and the default policy shares out the 
 
 *Where planned*: of all the times that a part made a turn, those on the worker that the newest plan had for
 it, as the scheduler saw them. *Shares*: how far the job that is farthest off was from what was due to it of
-the core-time that ran (`benchmarks.cluster_due`). *A query's first task*: from its arrival on the scheduler,
-which is when turns in hand are to yield, to its start. *Skew*: from the first start of a turn's tasks to the
-last. All by the clock on the wall, so it is for a machine that does nothing else.
+the core-time that ran (`benchmarks.cluster_due`), a run in parts from when it asked for a turn on. *A query's
+first task*: from its arrival on the scheduler, which is when turns in hand are to yield, to its start.
+*Skew*: from the first start of a turn's tasks to the last. All by the clock on the wall, so it is for a
+machine that does nothing else.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from benchmarks.placed_seen import (
     SentTurns,
     first_waits,
     pinned_seen,
+    with_turns_asked,
 )
 from benchmarks.policies_live import query_job
 from benchmarks.record import DATA, circumstances, headline, write
@@ -67,7 +69,7 @@ EPOCH = "each 10 s"
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """A kind of model. passes: that a run of it makes, so that it computes for a few seconds."""
+    """A kind of model. passes: that a run of it makes, so that it computes for a second or a few."""
 
     module: str
     stages: int
@@ -108,11 +110,11 @@ class Hurry:
 
 
 KINDS = (
-    ModelKind("perceptron", 2, 2, 60),
-    ModelKind("linear", 1, 1, 90),
-    ModelKind("convolutional", 3, 1, 20),
-    ModelKind("residual", 2, 1, 60),
-    ModelKind("recurrent", 2, 1, 40),
+    ModelKind("perceptron", 2, 2, 12),
+    ModelKind("linear", 1, 1, 20),
+    ModelKind("convolutional", 3, 1, 5),
+    ModelKind("residual", 2, 1, 12),
+    ModelKind("recurrent", 2, 1, 8),
 )
 
 
@@ -124,8 +126,13 @@ class NotingExecutor(ReportingExecutor):
         super().__init__(address, None, clock)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
-        self._sent.note(tasks, done)
+        self._sent.note(tasks)
         super().submit(tasks, done)
+
+    def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
+        if slots:
+            self._sent.note_asked(job_id)
+        super().lease(job_id, slots)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +210,7 @@ def measured(options: argparse.Namespace, seed: int) -> Measured:
             run = driver.run(jobs, arrivals)
             ended, seen = time.time(), seen_by(dask)
             pinned = pickle.loads(dask.run_on_scheduler(pinned_seen))
-    figures = Figures(seen, options.workers)
+    figures = Figures(with_turns_asked(seen, pinned, sent), options.workers)
     spans = ((began + 10 * at, began + 10 * (at + 1)) for at in range(int((ended - began) // 10)))
     queries = [each.id for each in run.finished if each.job.kind is Kind.QUERY]
     return Measured(

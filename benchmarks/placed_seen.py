@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 from distributed.protocol import pickle
 
-from benchmarks.cluster_observer import NAME, Observed, Observer
+from benchmarks.cluster_observer import NAME, Asked, Observed, Observer
 from relaqs.executors.dask.names import KEY_PREFIX, job_of
 from relaqs.executors.leases import worker_of
-from relaqs.jobs.executor import Done
 from relaqs.jobs.job import Task
 from relaqs.parts.plan import PlacedPlan
 from relaqs.parts.policy import PlacedPolicy
@@ -104,9 +103,13 @@ class NotedPlacements:
 
 @dataclass(frozen=True, slots=True)
 class SentTurn:
-    """One slot's share of a turn. turn: what tells turns of a run apart. workers: of all parts."""
+    """One slot's share of a turn. turn: what tells turns of a run apart. workers: of all parts.
+
+    asked_seconds: since when the run wanted this turn.
+    """
 
     turn: tuple[int, int]
+    asked_seconds: float
     slot: str
     parts: tuple[Part, ...]
     workers: Mapping[Part, str]
@@ -117,15 +120,49 @@ class SentTurns:
 
     def __init__(self) -> None:
         self.by_task: dict[tuple[str, int], SentTurn] = {}
+        self._asked: dict[str, float] = {}
+        self._turns: dict[str, tuple[tuple[int, int], float]] = {}  # the newest of each run, and its asking
 
-    def note(self, tasks: Sequence[Task], done: Done) -> None:
+    def note_asked(self, job: str) -> None:
+        """Note that a run asks for slots, or for its turn on them."""
+        self._asked.setdefault(job, time.time())
+
+    def note(self, tasks: Sequence[Task]) -> None:
         for task in tasks:
             if isinstance(work := task.work, PartTurnWork):
                 there = work.membership
                 workers = {part: worker_of(there.slots[at]) for part, at in sorted(there.place_of.items())}
                 own = tuple(part for part, at in there.place_of.items() if there.slots[at] == work.slot)
-                turn = there.generation, work.steps[0].step
-                self.by_task[task.key.job, task.key.step] = SentTurn(turn, work.slot, own, workers)
+                job, turn = task.key.job, (there.generation, work.steps[0].step)
+                if job not in self._turns or self._turns[job][0] != turn:
+                    self._turns[job] = turn, self._asked.pop(job, time.time())
+                asked = self._turns[job][1]
+                self.by_task[job, task.key.step] = SentTurn(turn, asked, work.slot, own, workers)
+
+
+def with_turns_asked(seen: Observed, pinned: Sequence[PinnedRan], sent: SentTurns) -> Observed:
+    """Return what was seen, where a run in parts asks for a core from when it wants a turn.
+
+    Its tasks reach the scheduler only once it may have the turn. So by its tasks alone, what it had would
+    always be all that it asked for.
+    """
+    turns = {
+        (ran.job, ran.worker, ran.start_seconds): own.asked_seconds
+        for ran in pinned
+        if (own := sent.by_task.get((ran.job, ran.number))) is not None
+    }
+    parted = {ran.job for ran in pinned}
+    changes = []
+    for run in seen.runs:
+        if (job := id_of(run.job)) in parted:
+            asked = turns.get((job, run.worker, run.start_seconds), run.start_seconds)
+            changes += [(asked, run.job, 1), (run.end_seconds, run.job, -1)]
+    tasks: Counter[str] = Counter()
+    moments = [each for each in seen.asked if id_of(each.job) not in parted]
+    for at_seconds, job, more in sorted(changes):
+        tasks[job] += more
+        moments.append(Asked(at_seconds, job, tasks[job]))
+    return replace(seen, asked=tuple(sorted(moments, key=lambda each: each.at_seconds)))
 
 
 @dataclass(frozen=True, slots=True)

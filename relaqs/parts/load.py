@@ -10,6 +10,7 @@ from relaqs.parts.resources import CORES, DEVICES
 from relaqs.parts.view import PlacedView
 
 ROUNDING = 1e-9
+EVERY_NODE = slice(None)
 
 
 class Load:
@@ -83,20 +84,23 @@ class Load:
             self.least_device[node] = self.device_used[node].min()
         self.utilisation[node] = relative_to(self.used[node], self.capacity[node])
 
-    def overloaded_resources(self, limit: float) -> BoolArray:
-        """Return which resources but devices are used above a limit by several parts, shape (N, 4)."""
-        over = (self.utilisation > limit + ROUNDING) & (self.node_parts > 1)[:, None]
+    def overloaded_resources(self, limit: float, nodes: slice = EVERY_NODE) -> BoolArray:
+        """Return which resources but devices several parts use above a limit, shape (n, 4).
+
+        nodes: those that are asked about, n of them.
+        """
+        over = (self.utilisation[nodes] > limit + ROUNDING) & (self.node_parts[nodes] > 1)[:, None]
         over[:, DEVICES] = False
         return np.asarray(over)
 
-    def overloaded_devices(self, limit: float) -> BoolArray:
-        """Return which devices several parts use above a limit, shape (N, D)."""
-        return np.asarray((self.device_used > limit + ROUNDING) & (self.device_parts > 1))
+    def overloaded_devices(self, limit: float, nodes: slice = EVERY_NODE) -> BoolArray:
+        """Return which devices several parts use above a limit, shape (n, D)."""
+        return np.asarray((self.device_used[nodes] > limit + ROUNDING) & (self.device_parts[nodes] > 1))
 
-    def overloaded(self, limit: float) -> BoolArray:
-        """Return which living nodes have an overloaded resource or device, shape (N,)."""
-        devices = self.overloaded_devices(limit).any(axis=1)
-        return np.asarray(self.alive & (devices | self.overloaded_resources(limit).any(axis=1)))
+    def overloaded(self, limit: float, nodes: slice = EVERY_NODE) -> BoolArray:
+        """Return which living nodes have an overloaded resource or device, shape (n,)."""
+        devices = self.overloaded_devices(limit, nodes).any(axis=1)
+        return np.asarray(self.alive[nodes] & (devices | self.overloaded_resources(limit, nodes).any(axis=1)))
 
     def hosts(self, part: int, limit: float) -> BoolArray:
         """Return which living nodes can take a part within a limit, shape (N,).

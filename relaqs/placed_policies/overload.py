@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from relaqs_bootstrap.arrays import FloatArray, IntArray
+from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
 from relaqs.parts.load import Load, relative_to
 from relaqs.parts.resources import DEVICES, NETWORK
@@ -37,11 +37,13 @@ def take_movers(
         bytes_relative: as in `relaqs.placed_policies.ideal`.
     """
     left = []
-    for node in np.flatnonzero(load.overloaded(limit)):
-        while load.overloaded(limit)[node]:
-            candidates = _candidates(load, int(node), priority, limit, lowest_share)
-            overloaded = load.overloaded_resources(limit)[node]
-            overloaded[DEVICES] = load.overloaded_devices(limit)[node].any()
+    for node in np.flatnonzero(load.overloaded(limit)).tolist():
+        members, alone = np.flatnonzero(load.node == node), slice(node, node + 1)
+        while load.overloaded(limit, alone)[0]:
+            devices = load.overloaded_devices(limit, alone)[0]
+            candidates = _candidates(load, members, devices, priority, lowest_share)
+            overloaded = load.overloaded_resources(limit, alone)[0]
+            overloaded[DEVICES] = devices.any()
             exchanged = [
                 traffic.with_nodes(int(part), load.node, len(load.alive))[node] for part in candidates
             ]
@@ -51,13 +53,15 @@ def take_movers(
             )
             part = int(candidates[distance.argmin()])
             load.take(part)
+            members = members[members != part]
             left.append(part)
     return left
 
 
-def _candidates(load: Load, node: int, priority: FloatArray, limit: float, lowest_share: float) -> IntArray:
-    members = np.flatnonzero(load.node == node)
-    devices = load.overloaded_devices(limit)[node]
+def _candidates(
+    load: Load, members: IntArray, devices: BoolArray, priority: FloatArray, lowest_share: float
+) -> IntArray:
+    """Return those of a node's parts that may leave it. devices: which of its devices are overloaded."""
     if not devices.any():
         return members
     there = members[(load.device[members] >= 0) & devices[load.device[members]]]

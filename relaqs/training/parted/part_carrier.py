@@ -196,8 +196,8 @@ class PartCarrier(Carrier):
         super().report(job_id, report)
 
     def set_weight(self, job_id: str, weight: float) -> None:
-        assert self._history is not None
-        self._history.weight = weight
+        if self._history is not None:
+            self._history.weight = weight
         super().set_weight(job_id, weight)
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
