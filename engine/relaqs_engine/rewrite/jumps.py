@@ -4,7 +4,7 @@
     sum(km) / sum(gain)     gains and losses may nearly cancel, and then the ratio may be anything
 
 Error bars come from how a value moves where a little is left out, as if it went on along a straight line. Of
-40 groups in 12 orders, 65 % of the bars of the second held (docs/decisions/00sql-what-bends.md).
+40 groups in 12 orders, 65 % of the bars of the second held (docs/decisions/0073-what-bends.md).
 """
 
 from __future__ import annotations
