@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.resources
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import BinaryIO
 from zipfile import BadZipFile
 
@@ -118,8 +116,3 @@ def read_networks(path: str | None = None) -> ScoringNetworks:
             f"{path or SHIPPED} holds no weights of mlf_rl ({error}); make them with "
             "`relaqs learn --out FILE`, and name that file"
         ) from error
-
-
-def weights_in_words(path: str) -> str:
-    """Return a file's name and a checksum: other weights may have the same name later."""
-    return f"{Path(path).name} {hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"

@@ -56,6 +56,7 @@ MAY_IMPORT = {
         "relaqs.policies.by_name",
         "importlib.resources",  # weights that come with the package are read once, when a policy is made
         "zipfile",
+        "zlib",  # its error, of a damaged file
     },
     "scheduling": {
         "relaqs.scheduling",

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from relaqs_engine.bounds.casts import cast_step
-from relaqs_engine.plans.basis import BasisColumn
+from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.sign import bends
 from relaqs_engine.rewrite.outputs import sign_of_column
 from relaqs_engine.sql.parse import DIALECT
@@ -40,9 +40,24 @@ def jumps_and_bends(value: exp.Expr, basis: Mapping[str, BasisColumn]) -> Iterat
     for node in above.values():
         if not isinstance(node, _WITHOUT_JUMPS) and not (isinstance(node, exp.Cast) and _is_number(node)):
             yield f"{node.sql(DIALECT)} may jump where an estimate moves a little"
-    bare = value.unnest()
-    if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in above.values()):
+    bare, curved = value.unnest(), [node for node in above.values() if not _centres_moments(node, basis)]
+    if any(bends(node, lambda c: sign_of_column(c, basis), alone=node is bare) for node in curved):
         yield "it divides by what may be near zero, or bends there"
+
+
+def _centres_moments(node: exp.Expr, basis: Mapping[str, BasisColumn]) -> bool:
+    """Whether a product moves moments to another centre, as in the kurtosis of `moments.py`.
+
+    Both factors may be near zero, but then it is a small part of the sum that it stands in.
+    """
+    if not isinstance(node, exp.Mul) or node.left.find(exp.Sub) is None:
+        return False
+    shift, moments = (
+        [basis.get(each.name) for each in side.find_all(exp.Column)] for side in (node.left, node.right)
+    )
+    return all(each is not None and each.kind is Basis.MEAN for each in shift) and all(
+        each is not None and each.is_moment for each in moments
+    )
 
 
 def _path(column: exp.Column) -> list[exp.Expr]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,6 @@ from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import NodeResources
 from relaqs.placed_policies.load_control import Mlfs, PlacedLoadControl
 from relaqs.placed_policies.registry import make_placed_policy
-from relaqs.placed_policies.scoring import weights_in_words
 from relaqs.policies.by_name import policy_in_words
 from relaqs.records.placed_run import PlacedRun, PlacedTimes
 from relaqs.simulation.early_stops import EarlyStops
@@ -51,7 +52,8 @@ class PlacedCase:
     def label(self) -> str:
         """The policy's name, and what differs from its defaults: of weights, what is in their file."""
         differs = [
-            (name, weights_in_words(value) if name == "weights" else value) for name, value in self.parameters
+            (name, _weights_in_words(value) if name == "weights" else value)
+            for name, value in self.parameters
         ]
         return policy_in_words(self.policy, differs)
 
@@ -118,3 +120,8 @@ def placed_times_of(outcome: PlacedOutcome) -> PlacedTimes:
         preemptions=outcome.preemptions,
         sent_bytes=outcome.sent_bytes,
     )
+
+
+def _weights_in_words(path: str) -> str:
+    """Return a file's name and a checksum: other weights may have the same name later."""
+    return f"{Path(path).name} {hashlib.sha256(Path(path).read_bytes()).hexdigest()[:8]}"
