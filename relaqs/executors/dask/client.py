@@ -370,6 +370,7 @@ class DaskExecutor:
         except (Exception, asyncio.CancelledError) as error:
             if await self._is_lost(error):
                 self._resend(flight, key)
+                future.release()  # else it holds the key of the new one until garbage is looked for
                 return
             result = TaskResult(key, None, 0.0, explained(self._address, key, error))
         future.release()

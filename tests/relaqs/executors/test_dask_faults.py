@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -12,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from distributed import Client
+from distributed import Client, Scheduler
 from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask import DaskExecutor
@@ -75,7 +76,20 @@ def executor(cluster: str) -> Iterator[DaskExecutor]:
         yield executor
 
 
+@pytest.fixture
+def no_garbage_collection() -> Iterator[None]:
+    """What is only let go by chance stays."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def tasks_of(dask_scheduler: Scheduler) -> list[str]:
+    return [str(key) for key in dask_scheduler.tasks]
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("no_garbage_collection")
 def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
     """It has forgotten the plugin, the jobs, the tasks and the workers, who end with it."""
     port = free_port()
@@ -100,6 +114,8 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
         job = counting_job("survivor", steps=STEPS, tasks=TASKS, core_seconds=0.01)
         description = JobDescription("survivor", kind=Kind.TRAINING, name="it survives", weight=3.0)
         runner = run_to_end(JobRunner(job, executor, description, listener=Listens(on_report=restart)))
+        with client_of(address, workers=0) as client:
+            eventually(lambda: not client.run_on_scheduler(tasks_of))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
     [known] = standing
@@ -107,6 +123,7 @@ def test_jobs_go_on_when_the_scheduler_is_started_again(tmp_path: Path) -> None:
     assert len(known.history) >= STEPS - 3  # also of the steps before
 
 
+@pytest.mark.usefixtures("no_garbage_collection")
 def test_jobs_go_on_when_somebody_restarts_the_workers(executor: DaskExecutor, cluster: str) -> None:
     """`Client.restart` drops the tasks of all clients."""
 
@@ -119,6 +136,8 @@ def test_jobs_go_on_when_somebody_restarts_the_workers(executor: DaskExecutor, c
     runner = run_to_end(JobRunner(job, executor, listener=Listens(on_report=restart)))
     assert (runner.state, runner.error) == (RunState.EXACT, None)
     assert job.folded == counted(steps=STEPS, tasks=TASKS)
+    with client_of(cluster, workers=0) as client:
+        eventually(lambda: not client.run_on_scheduler(tasks_of))
 
 
 def test_a_scheduler_that_is_busy_for_long_fails_no_job(
