@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -72,27 +72,31 @@ def policies() -> dict[str, PlacedPolicy]:
     return asked | {name: make_placed_policy(name) for name in ("slack_index", "srpt", "tiresias")}
 
 
-def views(size: Size, seed: int = 0) -> Iterator[PlacedView]:
-    """Yield the view of an empty cluster, and then one for each of some minutes of a full one."""
-    count = (size.waiting_parts + size.devices) // 11  # parts of a job, on average
-    workload = Scenario("paper", jobs=count).workload(seed)
+def views(nodes: NodeResources, jobs: int, seconds: Sequence[float], seed: int = 0) -> Iterator[PlacedView]:
+    """Yield the view of a cluster at each of these times. All jobs have come before the first."""
+    workload = Scenario("paper", jobs=jobs).workload(seed)
     at_once = tuple(replace(job, arrival_seconds=0.0) for job in workload.jobs)
-    states = PlacedStates(replace(workload, jobs=at_once), size.nodes, MoveCosts(), 0.2, seed)
-    times = [0.0, *(FIRST_SECONDS + 60.0 * minute for minute in range(MINUTES))]
-    for now, then in zip(times, [*times[1:], times[-1]], strict=True):
+    states = PlacedStates(replace(workload, jobs=at_once), nodes, MoveCosts(), 0.2, seed)
+    for now, then in zip(seconds, [*seconds[1:], seconds[-1]], strict=True):
         states.set_demand(now)
-        jobs = states.active(now)
-        view = states.view(jobs, now, 60.0)
+        active = states.active(now)
+        view = states.view(active, now, 60.0)
         yield view
-        states.carry_out(jobs, MlfH().plan(view), now)
+        states.carry_out(active, MlfH().plan(view), now)
         states.set_pace(now)
         states.pass_time(now, then)
         states.end_jobs(then)
 
 
+def views_of(size: Size) -> Iterator[PlacedView]:
+    """Yield the view of an empty cluster, and then one for each of some minutes of a full one."""
+    jobs = (size.waiting_parts + size.devices) // 11  # parts of a job, on average
+    return views(size.nodes, jobs, [0.0, *(FIRST_SECONDS + 60.0 * minute for minute in range(MINUTES))])
+
+
 def decision_table(size: Size) -> Table:
     """Return what a plan takes on one cluster."""
-    empty, *full = list(views(size))
+    empty, *full = list(views_of(size))
     running = np.mean([len(np.unique(view.parts.job[view.parts.is_placed])) for view in full])
     waiting = np.mean([(~view.parts.is_placed).sum() for view in full])
     title = f"{size.devices:,} devices, {running:,.0f} running jobs, {waiting:,.0f} waiting parts"

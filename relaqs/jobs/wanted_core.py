@@ -1,4 +1,7 @@
-"""Whether another task waits for the core that a task runs on. A long task may end early for it."""
+"""Whether another task waits for the core that a task runs on. A long task may end early for it.
+
+Example: a gang's turn lasts a quarter of a second, and ends with its next step where a query's task waits.
+"""
 
 from __future__ import annotations
 

@@ -97,6 +97,10 @@ def bends(node: exp.Expr, of_column: SignOfColumn, *, alone: bool = False) -> bo
             return may_vanish(node.left, of_column) and may_vanish(node.right, of_column)
         case exp.Sqrt() | exp.Cbrt() | exp.Ln():
             return may_vanish(node.this, of_column)
+        case exp.Log():  # of one argument it has no base
+            return any(
+                may_vanish(each, of_column) for each in (node.this, node.expression) if each is not None
+            )
         case exp.Exp():
             return not alone
         case exp.Pow():

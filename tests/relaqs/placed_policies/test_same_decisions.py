@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from relaqs_bootstrap.arrays import BoolArray, FloatArray, IntArray
 
+from benchmarks.placed_time import views
 from relaqs.parts.load import ROUNDING, Load
 from relaqs.parts.policy import PlacedPolicy
 from relaqs.parts.resources import CORES, DEVICES, NodeResources
@@ -18,9 +18,6 @@ from relaqs.placed_policies.mlf_h import MlfH
 from relaqs.placed_policies.queue_walk import QueueWalk
 from relaqs.placed_policies.registry import make_placed_policy
 from relaqs.placed_policies.traffic import Traffic
-from relaqs.simulation.placed.moves import MoveCosts
-from relaqs.simulation.placed.states import PlacedStates
-from relaqs.simulation.placed.workload import Scenario
 
 node_features = features.node_features
 
@@ -77,23 +74,11 @@ def features_of_all(walk: QueueWalk, part: int, candidates: IntArray) -> FloatAr
     return node_features(walk, part, np.arange(len(walk.view.nodes)))[candidates]
 
 
-def views(seed: int) -> Iterator[PlacedView]:
+def views_of(seed: int) -> Iterator[PlacedView]:
     """Yield four minutes of a full cluster whose nodes have one to four devices, after jobs have come."""
     nodes = NodeResources.equal(8, 4)
     nodes.capacity[5:, DEVICES] = (1.0, 2.0, 3.0)
-    workload = Scenario("paper", jobs=40).workload(seed)
-    at_once = tuple(replace(job, arrival_seconds=0.0) for job in workload.jobs)
-    states = PlacedStates(replace(workload, jobs=at_once), nodes, MoveCosts(), 0.2, seed)
-    times = [0.0, 600.0, 660.0, 720.0, 780.0]
-    for now, then in zip(times, [*times[1:], times[-1]], strict=True):
-        states.set_demand(now)
-        jobs = states.active(now)
-        view = states.view(jobs, now, 60.0)
-        yield view
-        states.carry_out(jobs, MlfH().plan(view), now)
-        states.set_pace(now)
-        states.pass_time(now, then)
-        states.end_jobs(then)
+    return views(nodes, 40, [0.0, 600.0, 660.0, 720.0, 780.0], seed)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +87,7 @@ def views(seed: int) -> Iterator[PlacedView]:
     ids=str,
 )
 def test_plain_formulas_give_the_same_plans(policy: PlacedPolicy, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = [view for seed in (0, 1) for view in views(seed)]
+    seen = [view for seed in (0, 1) for view in views_of(seed)]
     fast = [policy.plan(view) for view in seen]
     monkeypatch.setattr(Load, "hosts", hosts)
     monkeypatch.setattr(Traffic, "with_nodes", with_nodes)
