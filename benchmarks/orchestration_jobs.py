@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -201,6 +202,9 @@ class FixedGangs:
     A job's size is the slots that its steps can fill, or all there are, if these are fewer. It gets so many
     or none. Nobody gets slots before a job that came earlier has its own.
 
+    Args:
+        slots_most: what a job gets at most.
+
     >>> from relaqs.gangs.gangs import Gang, Gangs
     >>> from relaqs.gangs.nodes import Nodes
     >>> sizes = {"first": 1, "second": 2, "third": 1}
@@ -210,16 +214,16 @@ class FixedGangs:
     {'first': 1, 'second': 0, 'third': 0}
     """
 
+    slots_most: float = math.inf
     name: ClassVar[str] = "fixed_gangs"
     reads_speeds: ClassVar[bool] = False
 
     def plan(self, view: SlotView) -> SlotPlan:
-        return planned_by_arrival(view, _whole_or_none)
+        return planned_by_arrival(view, self._whole_or_none)
 
-
-def _whole_or_none(view: SlotView) -> SlotPlan:
-    gangs, total = view.gangs, int(view.nodes.usable_slots.sum())
-    sizes = np.minimum(gangs.slots_most, total).astype(np.int64)
-    counts = np.where(np.cumsum(sizes) <= total, sizes, 0)
-    slots = packed(counts, gangs.held, view.nodes, np.arange(len(gangs)))
-    return SlotPlan.of(view, slots, gangs.rows_most)
+    def _whole_or_none(self, view: SlotView) -> SlotPlan:
+        gangs, total = view.gangs, int(view.nodes.usable_slots.sum())
+        sizes = np.minimum(gangs.slots_most, min(self.slots_most, total)).astype(np.int64)
+        counts = np.where(np.cumsum(sizes) <= total, sizes, 0)
+        slots = packed(counts, gangs.held, view.nodes, np.arange(len(gangs)))
+        return SlotPlan.of(view, slots, gangs.rows_most)

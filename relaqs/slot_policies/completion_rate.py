@@ -37,7 +37,9 @@ class CompletionRate:
     while others have several.
 
     How far a job has come is a Beta distribution, as in ONES. Its mean of 1 / Y has a closed form, where Y is
-    what the job still needs, so nothing is drawn.
+    what the job still needs, so nothing is drawn. Until some jobs have ended, nothing tells how long a job
+    is. Jobs then go in the order in which they came. To prefer the one that has done least would let all of
+    them end late, at about the same time.
 
     Args:
         fairness: p, as in Sia.
@@ -56,7 +58,7 @@ class CompletionRate:
     >>> speed = (0.01, 0.001, 0.05, 0.0, 0.1, 0.0, 1.0)
     >>> jobs = [Gang(name, rows_done=rows, speed=speed) for name, rows in (("short", 1e4), ("long", 1e6))]
     >>> view = SlotView(0.0, Nodes.equal(1, slots=1), Gangs.of(jobs, nodes=1))
-    >>> CompletionRate().plan(view).slots_by_id()
+    >>> CompletionRate(predictor=lambda gangs, finished: gangs.passes_done).plan(view).slots_by_id()
     {'short': 1, 'long': 0}
     """
 
@@ -64,7 +66,7 @@ class CompletionRate:
     waiting_cost: float = 2.0
     order: float = 0.5
     pause_seconds: float = 1.0
-    minimum_share: float = 0.5
+    minimum_share: float = 0.1
     predictor: Predictor = by_ended_jobs
     name: ClassVar[str] = "completion_rate"
 
@@ -98,10 +100,13 @@ class CompletionRate:
     def _seconds_alone(self, view: SlotView) -> FloatArray:
         """Return the time that each job would still need alone on one slot, over its weight, shape (E,).
 
-        A job whose speed is unknown is as fast as the middle one of the others.
+        A job whose speed is unknown is as fast as the middle one of the others. Where too few jobs have ended
+        to tell, all need the same.
         """
         gangs = replace(view.gangs, speed=known_speed(view.gangs.speed))
         progress = Progress.of(gangs, view.finished, self.predictor)
+        if not progress.is_predicted.any():
+            return 1.0 / gangs.weight
         done = np.maximum(gangs.rows_done, gangs.pass_rows)
         of_row = progress.alpha / ((np.maximum(progress.beta, LEAST_BETA) - 1.0) * done)
         one = np.ones(len(gangs), dtype=np.int64)

@@ -166,6 +166,9 @@ class _GangSimulation:
     def run(self) -> GangOutcome:
         states, timing = self._states, self._timing
         arrivals = states.arrival_seconds
+        if timing.at_events:
+            self._plan()  # for the jobs that are there from the start
+            self._held.append((self._now, int(states.held.sum())))
         while not states.has_ended().all() and self._now < timing.until_seconds:
             round_due = self._next_round()
             later = arrivals[arrivals > self._now]

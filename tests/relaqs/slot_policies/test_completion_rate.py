@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from relaqs_bootstrap.arrays import FloatArray
 
 from relaqs.gangs.gangs import Gang, Gangs
 from relaqs.gangs.nodes import Nodes
@@ -18,7 +19,14 @@ from tests.relaqs.slot_policies.made_up import SPEED, any_view
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 
 FREE = (1e-6, 1e-3, 1e-9, 0.0, 1e-9, 0.0, 1.0)  # twice the slots, twice the rows a second
-POLICY = CompletionRate(minimum_share=0.0)
+
+
+def half_done(gangs: Gangs, finished: FloatArray) -> FloatArray:
+    """As if jobs that ended had told that each one still needs as many passes as it has made."""
+    return np.maximum(gangs.passes_done, 1.0)
+
+
+POLICY = CompletionRate(minimum_share=0.0, predictor=half_done)
 
 
 def view_of(*rows: Gang, nodes: int = 1, slots: int = 4, seconds: float = 1e6) -> SlotView:
@@ -86,7 +94,18 @@ def test_a_job_that_starves_has_a_slot_first() -> None:
     long = Gang("long", rows_done=1e7, passes_done=9, speed=SPEED)
     view = view_of(short, long, slots=1, seconds=100.0)
     assert POLICY.plan(view).slots_by_id() == {"short": 1, "long": 0}
-    assert CompletionRate(minimum_share=0.1).plan(view).slots_by_id() == {"short": 0, "long": 1}
+    assert CompletionRate(predictor=half_done).plan(view).slots_by_id() == {"short": 0, "long": 1}
+
+
+def test_until_jobs_have_ended_the_first_to_come_is_before() -> None:
+    """Else each would be preferred while it has done least, and all would end late."""
+    first = Gang("first", 1.0, rows_done=1e7, passes_done=9, speed=SPEED, attained_slot_seconds=9.0)
+    second = Gang("second", 2.0, rows_done=1e3, pass_rows=1e3, speed=SPEED, attained_slot_seconds=9.0)
+    view = view_of(second, first, slots=1, seconds=20.0)
+    assert CompletionRate().plan(view).slots_by_id() == {"second": 0, "first": 1}
+    assert CompletionRate(predictor=half_done).plan(view).slots_by_id() == {"second": 1, "first": 0}
+    heavy = view_of(replace(second, weight=2.0), first, slots=1, seconds=20.0)
+    assert CompletionRate().plan(heavy).slots_by_id() == {"second": 1, "first": 0}
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,9 @@ def test_the_passes_left_are_told_from_jobs_that_ended() -> None:
     truth = made_up_points(40, seed=7)[:, 5]
     told = by_ended_jobs(gangs, points)
     assert np.corrcoef(np.log(told), np.log(np.maximum(truth, 1)))[0, 1] > 0.8
-    assert by_ended_jobs(gangs, points[:4]).tolist() == [4.0] * 40  # too few: half done
+    too_few = Progress.of(gangs, points[:4], by_ended_jobs)
+    assert not too_few.is_predicted.any()
+    assert too_few.beta.tolist() == [4.0] * 40  # half done
 
 
 def test_evolution_comes_near_the_exact_optimum_and_never_below_it() -> None:
