@@ -57,6 +57,7 @@ class LeasedGangs:
         self._leases = Leases()
         self._turns = SlotTurns(shares, self._leases)
         self._gangs: set[str] = set()  # with slots or without
+        self._workers: dict[str, tuple[str, ...]] = {}  # where jobs took their turns last that lease no slots
 
     def lease(self, job: str, slots: Collection[str]) -> None:
         """Let a gang hold these slots as soon as they are free."""
@@ -71,6 +72,8 @@ class LeasedGangs:
         """A gang wants its next turn. slots: those that come with it; empty where it has leased them."""
         if job not in self._shares or (there := self._there(job, slots)) is None or len(there) < len(slots):
             return
+        if slots:
+            self._workers[job] = tuple(sorted({*map(worker_of, slots)}))
         self._granted(self._turns.ask(job, slots, number))
         self.look()
 
@@ -92,6 +95,7 @@ class LeasedGangs:
         """A gang is over."""
         self._turns.forget(job)
         self._gangs.discard(job)
+        self._workers.pop(job, None)
         if job in self._leases.gangs():
             self._granted(self._leases.release(job))
 
@@ -101,6 +105,10 @@ class LeasedGangs:
             for job, slots in lost.items():
                 self._tell(SlotsLost(job, slots))
         self._granted(self._leases.granted())
+
+    def workers(self, job: str) -> tuple[str, ...]:
+        """Return the workers where a job takes turns that leases no slots: they have parts of its model."""
+        return self._workers.get(job, ())
 
     def held(self, job: str) -> tuple[str, ...]:
         """Return the slots that a gang holds."""

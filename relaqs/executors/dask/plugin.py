@@ -344,7 +344,8 @@ class RelaqsPlugin(SchedulerPlugin):
         return status
 
     def _with_slots(self, job: JobStatus) -> JobStatus:
-        """Return how a job stands, with the slots that it holds if it is a gang."""
+        """Return how a job stands, with the slots that it holds if it is a gang, or where its parts are."""
+        job = replace(job, workers=self._gangs.workers(job.id))
         if (gang := self._slots.gang(job.id)) is None:
             return job
         slots, rows, rescales = self._slots.slots_of(job.id), int(gang.batch_rows), int(gang.rescales)
