@@ -129,10 +129,10 @@ class NotingExecutor(ReportingExecutor):
         self._sent.note(tasks)
         super().submit(tasks, done)
 
-    def lease(self, job_id: str, slots: tuple[str, ...]) -> None:
+    def ask_turn(self, job_id: str, slots: tuple[str, ...] = (), number: int = 0) -> None:
         if slots:
             self._sent.note_asked(job_id)
-        super().lease(job_id, slots)
+        super().ask_turn(job_id, slots, number)
 
 
 @dataclass(frozen=True, slots=True)

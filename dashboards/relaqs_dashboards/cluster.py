@@ -55,6 +55,8 @@ def _job(job: JobStatus, shown: Shown) -> ClusterJob:
         slots=job.slots,
         batch_rows=job.batch_rows,
         rescales=job.rescales,
+        workers=job.workers,
+        urgency=job.urgency,
         due=job.deadline_seconds_left,
         accuracy=job.accuracy,
         accuracy_required=job.accuracy_required,

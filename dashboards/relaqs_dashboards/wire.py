@@ -130,6 +130,8 @@ class ClusterJob:
         core_seconds_left: what the job still needs. None where unknown.
         slots, batch_rows, rescales: of a model in training whose ranks live in workers: the slots it holds,
             the rows of a step, and how often these changed. None for other jobs.
+        workers: the addresses of those that have parts of a model in training; empty for other jobs.
+        urgency: from 1 to 10, how much its deadline counts.
         due: seconds until its deadline, negative once that is over. None without one.
         accuracy, accuracy_required: of a classifier in training: what it has and what it must have.
     """
@@ -151,6 +153,8 @@ class ClusterJob:
     slots: int | None = None
     batch_rows: int | None = None
     rescales: int | None = None
+    workers: tuple[str, ...] = ()
+    urgency: float = 1.0
     due: float | None = None
     accuracy: float | None = None
     accuracy_required: float | None = None

@@ -69,6 +69,17 @@ class Leases:
         self._asked[gang] = tuple(slots)
         return self.granted()
 
+    def claimed(self, slots: Collection[str]) -> set[str]:
+        """Return the gangs that hold one of these slots, or wait for one."""
+        claims = (*self._held.items(), *self._asked.items())
+        return {gang for gang, own in claims if not {*slots}.isdisjoint(own)}
+
+    def take(self, gang: str, slots: Collection[str]) -> None:
+        """Let a gang hold these slots at once, and no others. Whoever holds one of them holds it no more."""
+        for other, own in self._held.items():
+            self._held[other] = tuple(slot for slot in own if slot not in slots)
+        self._held[gang] = tuple(slots)
+
     def release(self, gang: str) -> tuple[str, ...]:
         """Take all slots of a gang back. Return the gangs that get theirs."""
         self._asked.pop(gang, None)

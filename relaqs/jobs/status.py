@@ -34,6 +34,7 @@ class JobStatus:
         slots: those that a gang holds now; None where the job is none (see `relaqs.training`).
         batch_rows: the rows of a gang's steps.
         rescales: how often a gang's slots or rows have changed.
+        workers: the addresses of those that have parts of its model; empty where it is not cut.
         deadline_seconds_left: until its user wants it done, negative once that is over; None: no hurry.
         urgency: from 1 to 10, how much that counts.
         accuracy: of a classifier in training, after its last pass; None where it is not measured.
@@ -69,6 +70,7 @@ class JobStatus:
     slots: int | None = None
     batch_rows: int | None = None
     rescales: int | None = None
+    workers: tuple[str, ...] = ()
     deadline_seconds_left: float | None = None
     urgency: float = 1.0
     accuracy: float | None = None

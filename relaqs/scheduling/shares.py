@@ -140,6 +140,11 @@ class FairShares:
         self._asking = frozenset(asking)
         return min(self._asking, key=self._turn, default=None)
 
+    def in_order(self, asking: Iterable[str]) -> list[str]:
+        """Return the jobs that ask, in the order in which their turns come. Every one has entered."""
+        self._asking = frozenset(asking)
+        return sorted(self._asking, key=self._turn)
+
     def _turn(self, job: str) -> tuple[bool, float, int]:
         account = self._accounts[job]
         return account.share <= 0, account.virtual_seconds, account.arrival

@@ -126,6 +126,15 @@ def test_a_gang_is_told_with_its_slots_and_other_jobs_without() -> None:
     assert (told.slots, told.batch_rows, told.rescales) == (4, 512, 2)
 
 
+def test_a_run_in_parts_is_told_with_its_workers_and_what_its_user_wants() -> None:
+    run = replace(JOB, id="b", kind="training", workers=("tcp://a:1", "tcp://b:1"), urgency=9.0)
+    run = replace(run, deadline_seconds_left=12.5, accuracy=0.8, accuracy_required=0.9)
+    plain, told = cluster_update(replace(status(0.0, a=1.0), jobs=(JOB, run)), {}, 7).jobs
+    assert (plain.workers, plain.urgency, plain.due) == ((), 1.0, None)
+    assert (told.workers, told.urgency, told.due) == (("tcp://a:1", "tcp://b:1"), 9.0, 12.5)
+    assert (told.accuracy, told.accuracy_required) == (0.8, 0.9)
+
+
 def test_the_largest_move_is_told_and_why() -> None:
     moves = Moves()
     assert moves.see(status(0.0, a=4.0)) == ("a", "+4.0 cores: it is new")

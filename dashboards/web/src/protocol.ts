@@ -147,6 +147,14 @@ export interface Job {
   readonly slots?: number | null;
   readonly batch_rows?: number | null;
   readonly rescales?: number | null;
+  /** The addresses of workers that have parts of its model. */
+  readonly workers?: readonly string[];
+  /** Seconds until its deadline; null without one. How much that counts, from 1 to 10. */
+  readonly due?: number | null;
+  readonly urgency?: number;
+  /** Of a classifier in training: what it has, and what it must have. */
+  readonly accuracy?: number | null;
+  readonly accuracy_required?: number | null;
 }
 
 export interface ClusterUpdate {

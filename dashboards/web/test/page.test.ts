@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { delaySeconds } from "../src/page/connection";
 import { CoresHistory } from "../src/page/cores_history";
 import { keepHistory } from "../src/page/history";
+import { goalFacts, partFacts } from "../src/page/jobs";
 import { isOutdated, PageModel } from "../src/page/model";
 import { pythonOf } from "../src/page/python";
 import { changedSettings, paramsOf } from "../src/page/settings_form";
@@ -220,6 +221,19 @@ function job(id: string, share: number, kind = "query"): Job {
     state: "running",
   };
 }
+
+test("a run in parts says where they are, and what its user wants of it", () => {
+  const run = { ...job("a", 1, "training"), workers: ["tcp://a:1", "tcp://b:1"] };
+  assert.deepEqual(partFacts(run), ["parts on tcp://a:1, tcp://b:1"]);
+  const hurried = { ...run, due: 120, urgency: 9, accuracy: 0.8, accuracy_required: 0.9 };
+  const told = goalFacts(hurried).map((each) => each.replace(/\s/g, " "));
+  assert.deepEqual(told, ["due in **2 min**", "urgency 9", "accuracy **80 %** of 90 %"]);
+  assert.deepEqual(
+    goalFacts({ ...run, due: -5 }).map((each) => each.replace(/\s/g, " ")),
+    ["**5 s** late"],
+  );
+  assert.deepEqual([...partFacts(job("b", 1)), ...goalFacts(job("b", 1))], []);
+});
 
 test("the cores' history is a minute long; jobs that ended leave with it", () => {
   const history = new CoresHistory();

@@ -205,9 +205,15 @@ class DaskExecutor:
         """Say how a gang gets on. Its driver hears which slots it is offered."""
         self._do(self._tell_gang_on, job_id, gang)
 
-    def ask_turn(self, job_id: str) -> None:
-        """Ask for a gang's next turn. Its driver hears when it may take it."""
-        self._do(self._ask_turn, job_id)
+    def ask_turn(self, job_id: str, slots: tuple[str, ...] = (), number: int = 0) -> None:
+        """Ask for a gang's next turn. Its driver hears when it may take it.
+
+        Args:
+            slots: which it holds from that turn until it asks again, or leases others. What it holds is free
+                meanwhile. Empty: those that it leases.
+            number: that the driver hears then.
+        """
+        self._do(self._ask_turn, job_id, slots, number)
 
     def status(self) -> ClusterStatus:
         """Return how the jobs of all clients stand. Those of this session go by the ids it gave them."""
@@ -310,9 +316,9 @@ class DaskExecutor:
             flight.told = GangTold(flight.name, replace(gang, id=flight.name))
             self._link.tell(flight.told)
 
-    def _ask_turn(self, job_id: str) -> None:
+    def _ask_turn(self, job_id: str, slots: tuple[str, ...], number: int) -> None:
         if (flight := self._flights.get(job_id)) is not None:
-            flight.turn = AskTurn(flight.name)
+            flight.turn = AskTurn(flight.name, slots, number)
             self._link.tell(flight.turn)
 
     def _submit(self, job_id: str, parcels: Sequence[Parcel]) -> None:

@@ -2,7 +2,7 @@
 
 A turn is one pinned task on each slot of a gang. Pinned tasks pass the queue by, so a gang asks before each
 turn. It may take the turn if no job with waiting tasks is further behind its share: the same clocks decide
-(`FairShares`).
+(`relaqs.executors.slot_turns`).
 """
 
 # mypy: allow-untyped-calls
@@ -23,6 +23,7 @@ from relaqs.executors.dask.messages import (
 )
 from relaqs.executors.dask.names import FOREIGN
 from relaqs.executors.leases import Leases, worker_of
+from relaqs.executors.slot_turns import SlotTurns
 from relaqs.scheduling.shares import FairShares
 
 if TYPE_CHECKING:
@@ -54,47 +55,60 @@ class LeasedGangs:
         self._waiting = waiting
         self._why_not = why_not
         self._leases = Leases()
+        self._turns = SlotTurns(shares, self._leases)
         self._gangs: set[str] = set()  # with slots or without
-        self._asking: set[str] = set()  # gangs that wait for a turn
+        self._workers: dict[str, tuple[str, ...]] = {}  # where jobs took their turns last that lease no slots
 
     def lease(self, job: str, slots: Collection[str]) -> None:
         """Let a gang hold these slots as soon as they are free."""
-        if self._why_not is not None:
-            self._tell(NoLeases(job, self._why_not))
+        if (there := self._there(job, slots)) is None:
             return
-        self._gangs.add(job)
-        there = self._scheduler.workers
-        if gone := tuple(slot for slot in slots if worker_of(slot) not in there):
-            self._tell(SlotsLost(job, gone))
-        self._granted(self._leases.ask(job, [slot for slot in slots if slot not in gone]))
+        if not slots:
+            self._turns.forget(job)
+        self._granted(self._leases.ask(job, there))
+        self.look()
 
-    def ask_turn(self, job: str) -> None:
-        """A gang wants its next turn."""
-        if job in self._shares:
-            self._asking.add(job)
-            self.look()
+    def ask_turn(self, job: str, slots: Collection[str], number: int) -> None:
+        """A gang wants its next turn. slots: those that come with it; empty where it has leased them."""
+        if job not in self._shares or (there := self._there(job, slots)) is None or len(there) < len(slots):
+            return
+        if slots:
+            self._workers[job] = tuple(sorted({*map(worker_of, slots)}))
+        self._granted(self._turns.ask(job, slots, number))
+        self.look()
+
+    def ended(self, job: str) -> None:
+        """A task of a job has ended. A gang has others only between its turns."""
+        self._turns.ended(job)
+
+    def was_next(self, job: str) -> bool | None:
+        """Return whether a gang was next when it got its newest turn. None: the job takes no turns."""
+        return self._turns.was_next(job)
 
     def look(self) -> None:
         """Let those gangs take their turn that are due."""
-        while self._asking:
-            due = self._shares.next({*self._waiting(), *self._asking})
-            if due not in self._asking:
-                return
-            self._asking.remove(due)
-            self._tell(MayTurn(due, beside_tasks=not self._gangs.issuperset(self._jobs())))
+        for job, number in list(self._turns.granted(self._waiting())):
+            beside_tasks = not self._gangs.issuperset(self._jobs())
+            self._tell(MayTurn(job, beside_tasks, number))
 
     def left(self, job: str) -> None:
         """A gang is over."""
-        self._asking.discard(job)
+        self._turns.forget(job)
         self._gangs.discard(job)
+        self._workers.pop(job, None)
         if job in self._leases.gangs():
             self._granted(self._leases.release(job))
 
     def worker_gone(self, worker: str) -> None:
         """The slots of a worker are gone."""
-        for job, slots in self._leases.lost(worker).items():
-            self._tell(SlotsLost(job, slots))
+        for lost in (self._leases.lost(worker), self._turns.lost(worker)):
+            for job, slots in lost.items():
+                self._tell(SlotsLost(job, slots))
         self._granted(self._leases.granted())
+
+    def workers(self, job: str) -> tuple[str, ...]:
+        """Return the workers where a job takes turns that leases no slots: they have parts of its model."""
+        return self._workers.get(job, ())
 
     def held(self, job: str) -> tuple[str, ...]:
         """Return the slots that a gang holds."""
@@ -104,6 +118,17 @@ class LeasedGangs:
         """Return the slots of all gangs but these."""
         others = self._leases.gangs() - {*jobs}
         return {slot for job in others for slot in self._leases.held(job)}
+
+    def _there(self, job: str, slots: Collection[str]) -> list[str] | None:
+        """Return those of the slots whose worker is there, and tell of the others. None: no gang can run."""
+        if self._why_not is not None:
+            self._tell(NoLeases(job, self._why_not))
+            return None
+        self._gangs.add(job)
+        gone = tuple(slot for slot in slots if worker_of(slot) not in self._scheduler.workers)
+        if gone:
+            self._tell(SlotsLost(job, gone))
+        return [slot for slot in slots if slot not in gone]
 
     def _jobs(self) -> set[str]:
         """Return all jobs of ReLAQS."""

@@ -20,7 +20,11 @@ LOOKAHEAD_TASKS = 1  # for each worker: one beyond its threads, so that none wai
 
 
 class Enforcement(Protocol):
-    """Carries shares out. All is called on the scheduler's event loop. Tasks are named by their keys."""
+    """Carries shares out. All is called on the scheduler's event loop. Tasks are named by their keys.
+
+    It is made with the charges, whose job a task is (`account_of`), and whether a job's turn was the next one
+    (`was_next`): None where it takes no turns. One that takes turns has asked, and was woken then.
+    """
 
     def demand(self, session: str, job: str, count: int) -> None:
         """A client's session holds so many more tasks of a job, for credits."""
@@ -56,11 +60,17 @@ class QueueEnforcement:
     """
 
     def __init__(
-        self, scheduler: Scheduler, shares: FairShares, charges: Charges, account_of: Callable[[object], str]
+        self,
+        scheduler: Scheduler,
+        shares: FairShares,
+        charges: Charges,
+        account_of: Callable[[object], str],
+        was_next: Callable[[str], bool | None],
     ) -> None:
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
+        self._was_next = was_next
         self._queue = JobQueue(shares, account_of)
         for task in scheduler.queued:
             self._queue.add(task)
@@ -76,9 +86,11 @@ class QueueEnforcement:
         if finish != "processing":
             return
         job = self._account_of(key)
-        if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
-            self._shares.wake(job)
-        self._charges.start(key, job, in_turn=start == "queued" or not self._queue)
+        if (in_turn := self._was_next(job)) is None:
+            in_turn = start == "queued" or not self._queue
+            if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
+                self._shares.wake(job)
+        self._charges.start(key, job, in_turn=in_turn)
 
     def changed(self) -> None:
         return
@@ -105,7 +117,12 @@ class CreditEnforcement:
     """
 
     def __init__(
-        self, scheduler: Scheduler, shares: FairShares, charges: Charges, account_of: Callable[[object], str]
+        self,
+        scheduler: Scheduler,
+        shares: FairShares,
+        charges: Charges,
+        account_of: Callable[[object], str],
+        was_next: Callable[[str], bool | None],
     ) -> None:
         self._scheduler = scheduler
         self._account_of = account_of

@@ -80,9 +80,15 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class AskTurn:
-    """A gang wants to take its next turn on the slots that it holds."""
+    """A gang wants to take its next turn on the slots that it holds.
+
+    slots: those that it asks for with this turn, and holds until it asks again. Empty: it has a lease.
+    number: what the answer says, too: the job may have asked for others meanwhile.
+    """
 
     job: str
+    slots: tuple[str, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +176,14 @@ class SlotsOffered:
 
 @dataclass(frozen=True, slots=True)
 class MayTurn:
-    """A gang may take one turn more. beside_tasks: there are jobs of tasks, which wait while it turns."""
+    """A gang may take one turn more.
+
+    beside_tasks: there are jobs of tasks, which wait while it turns. number: of the asking.
+    """
 
     job: str
     beside_tasks: bool
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

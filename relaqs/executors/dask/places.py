@@ -28,8 +28,8 @@ class GangDriver(Stoppable, Protocol):
         """The gang is to train on these slots and no others."""
         ...
 
-    def may_turn(self, *, beside_tasks: bool) -> None:
-        """The gang may take one turn. beside_tasks: jobs of tasks wait meanwhile."""
+    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
+        """The gang may take one turn. beside_tasks: jobs of tasks wait meanwhile. number: of its asking."""
         ...
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
@@ -48,8 +48,8 @@ def tell_driver(driver: GangDriver, answer: GangAnswer) -> None:
             driver.leased(slots)
         case SlotsOffered(_, slots):
             driver.offered(slots)
-        case MayTurn(_, beside_tasks):
-            driver.may_turn(beside_tasks=beside_tasks)
+        case MayTurn(_, beside_tasks, number):
+            driver.may_turn(beside_tasks=beside_tasks, number=number)
         case SlotsLost(_, slots):
             driver.slots_lost(slots)
         case NoLeases(_, why):

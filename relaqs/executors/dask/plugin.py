@@ -138,7 +138,9 @@ class RelaqsPlugin(SchedulerPlugin):
         self._is_closed = False
         self._why_credits = broken_contract(scheduler)
         made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
-        self._enforcement: Enforcement = made_by(scheduler, self._desk.turns, self._charges, self._account_of)
+        self._enforcement: Enforcement = made_by(
+            scheduler, self._desk.turns, self._charges, self._account_of, self._was_next
+        )
         self._gangs = LeasedGangs(
             scheduler,
             self._desk.turns,
@@ -183,6 +185,7 @@ class RelaqsPlugin(SchedulerPlugin):
             ended = self._charges.end(key, core_seconds_of(kwargs))
             if ended is not None:
                 self._desk.charge(*ended, time.monotonic())
+                self._gangs.ended(ended[0])
         elif finish in ("queued", "processing") and self._account_of(key) == FOREIGN:
             self._take_in(JobDescription(FOREIGN, name="tasks of other programs"))
         self._enforcement.moved(key, start, finish)
@@ -243,8 +246,8 @@ class RelaqsPlugin(SchedulerPlugin):
             case Lease(job, slots):
                 self._gangs.lease(job, slots)
                 self._slots.offer_free()
-            case AskTurn(job):
-                self._gangs.ask_turn(job)
+            case AskTurn(job, slots, number):
+                self._gangs.ask_turn(job, slots, number)
             case GangTold(job, gang):
                 self._take_gang(job, gang)
             case Leave(job):
@@ -341,7 +344,8 @@ class RelaqsPlugin(SchedulerPlugin):
         return status
 
     def _with_slots(self, job: JobStatus) -> JobStatus:
-        """Return how a job stands, with the slots that it holds if it is a gang."""
+        """Return how a job stands, with the slots that it holds if it is a gang, or where its parts are."""
+        job = replace(job, workers=self._gangs.workers(job.id))
         if (gang := self._slots.gang(job.id)) is None:
             return job
         slots, rows, rescales = self._slots.slots_of(job.id), int(gang.batch_rows), int(gang.rescales)
@@ -352,6 +356,9 @@ class RelaqsPlugin(SchedulerPlugin):
     def _account_of(self, key: object) -> str:
         name = job_of(key)
         return name if name is not None and name in self._homes else self._clients.job_of(key)
+
+    def _was_next(self, job: str) -> bool | None:
+        return self._gangs.was_next(job)
 
     def _session_of(self, job: str) -> str | None:
         home = self._homes.get(job)

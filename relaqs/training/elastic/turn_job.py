@@ -217,7 +217,7 @@ class TurnJob:
     def offered(self, slots: tuple[str, ...]) -> None:
         self.resize(Wish(slots, self._wish.batch_rows))
 
-    def may_turn(self, *, beside_tasks: bool) -> None:
+    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
         self._post(lambda: self._note_may_turn(beside_tasks))
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:

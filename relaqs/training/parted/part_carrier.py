@@ -1,11 +1,12 @@
 """The executor of one run whose steps are made by the parts of a model, on the workers of a cluster.
 
     runner ── a turn ──► carrier ── where is each part? ──► placed policy
-           ◄── states ──         ── lease, turn ──► cluster ── a pinned task on each slot with parts
+           ◄── states ──         ── a turn? ───► cluster ── a pinned task on each slot with parts
 
-**A turn** is a few steps. The carrier leases the slots that have parts, and asks for a turn, as gangs do. So
-the parts of two runs never wait for each other in a circle, and queries keep their share. After the turn the
-slots are free.
+**A turn** is a few steps. The carrier asks for all slots that have parts and for a turn in one. So the parts
+of two runs never wait for each other in a circle, and runs and queries keep their shares. The turn ends with
+its step where a task waits for one of the cores. The run holds its slots until it asks for the next turn. If
+its runner does not ask for one at once, they are free.
 
 **A change** (a worker that dies, comes or hangs, a part that the user moves) is a new generation of places,
 between two turns. A turn that was lost is made once more from the state before it. Its bits are the same.
@@ -53,7 +54,8 @@ from relaqs.training.parted.placed_runs import RunInParts, placed_runs_of
 from relaqs.training.parted.run_facts import RunHistory
 
 PREPARE_SECONDS = 60.0  # for a slot to import and to read rows; then it is left out
-ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
+HOLD_SECONDS = 0.05  # after a turn, for the runner to ask for the next one; then the slots are free
+LONG_SECONDS = 1.0  # after which a run says for which slots it waits
 LOOK_SECONDS = 5.0  # between two looks at the clock
 FIND_SECONDS = 0.5  # between two looks for workers, where there is none
 GRACE_SECONDS = MEETING_SECONDS + 2.0  # for the other slots to tell that a turn is broken
@@ -88,6 +90,11 @@ class _SlotAnswers:
         return next((f"{type(each).__name__}: {each}" for each in errors if _is_loss(each)), None)
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all have said what the turn gave."""
+        return not self.missing and not self.broken and self.error is None
+
+    @property
     def error(self) -> BaseException | None:
         """What the job itself did wrong, if anything."""
         wrong = (result.error for result in self.results.values())
@@ -110,9 +117,6 @@ class PartCarrier(Carrier):
         leases: the same cluster, as it leases slots.
         policy: says where parts are.
         given: the workers of parts that the user has placed.
-
-    Attributes:
-        is_beside_tasks: whether jobs of tasks waited while the last turn ran.
     """
 
     def __init__(
@@ -145,10 +149,10 @@ class PartCarrier(Carrier):
         self._generation = -1
         self._held_step = -1  # the step before which the slots of this generation have their states
         self._ready: set[str] = set()
-        # What the cluster has said.
-        self._leased: tuple[str, ...] = ()
+        # What the cluster is asked, and has said.
+        self._turn_number = 0  # of the newest asking for a turn
         self._waiting: tuple[tuple[str, ...], float] | None = None  # for which slots, since when
-        self._may_turn = self.is_beside_tasks = False
+        self._may_turn = False
         self._refused: str | None = None
 
     # What a run shows of its parts, and what its user asks. From any thread.
@@ -164,7 +168,7 @@ class PartCarrier(Carrier):
         """Return on how many workers the parts are, and for which slots they have waited for a while."""
         workers = ", ".join(sorted({*map(worker_of, self._slot_of.values())}))
         told = f"parameters: in {len(self._slot_of)} parts, on {workers or 'no worker yet'}"
-        if (waiting := self._waiting) is None or time.monotonic() - waiting[1] < ASK_SECONDS:
+        if (waiting := self._waiting) is None or time.monotonic() - waiting[1] < LONG_SECONDS:
             return told
         return (
             f"{told}\nwaits for: the slots {', '.join(waiting[0])}, which another run holds; a gang keeps "
@@ -202,6 +206,8 @@ class PartCarrier(Carrier):
 
     def submit(self, tasks: Sequence[Task], done: Done) -> None:
         if len(tasks) != 1 or not isinstance(turn := tasks[0].work, PartTurn):
+            if self._thread is not None:
+                self._post(self._free)
             self._cluster.submit(tasks, done)
             return
         if self._thread is None:
@@ -222,13 +228,13 @@ class PartCarrier(Carrier):
             self._driver.end_by_plan()
 
     def leased(self, slots: tuple[str, ...]) -> None:
-        self._post(lambda: self._note_leased(slots))
+        """Do nothing: slots come with a turn."""
 
     def offered(self, slots: tuple[str, ...]) -> None:
         """Do nothing: a placed policy says where parts are, and no slot policy."""
 
-    def may_turn(self, *, beside_tasks: bool) -> None:
-        self._post(lambda: self._note_may_turn(beside_tasks))
+    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
+        self._post(lambda: self._note_may_turn(number))
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_lost(slots))
@@ -253,11 +259,8 @@ class PartCarrier(Carrier):
     def _stop(self) -> None:
         self._has_stopped = True
 
-    def _note_leased(self, slots: tuple[str, ...]) -> None:
-        self._leased = slots
-
-    def _note_may_turn(self, beside_tasks: bool) -> None:
-        self._may_turn, self.is_beside_tasks = True, beside_tasks
+    def _note_may_turn(self, number: int) -> None:
+        self._may_turn |= number == self._turn_number  # another one is late: more was asked since
 
     def _note_lost(self, slots: tuple[str, ...]) -> None:
         self._left_out.update(slots)
@@ -286,7 +289,9 @@ class PartCarrier(Carrier):
     def _run(self) -> None:
         try:
             while True:
-                self._wait(lambda: self._wanted is not None)
+                if not self._wait(lambda: self._wanted is not None, HOLD_SECONDS):
+                    self._free()
+                    self._wait(lambda: self._wanted is not None)
                 assert self._wanted is not None
                 (task, turn, done), self._wanted = self._wanted, None
                 done(self._answer(task, turn))
@@ -310,14 +315,13 @@ class PartCarrier(Carrier):
         for _ in range(LOSSES_MOST):
             self._settle(turn)
             answers = self._turned(turn)
-            self._leases.lease(self._job_id, ())
-            self._leased = ()  # what the cluster says of it may come late
-            if answers is not None and (error := answers.error) is not None:
-                raise error
-            if answers is not None and not answers.missing and not answers.broken:
+            if answers is not None and answers.is_whole:
                 core_seconds = sum(result.core_seconds for result in answers.results.values())
                 return self._taken(turn, answers), core_seconds
+            self._free()
             if answers is not None:
+                if (error := answers.error) is not None:
+                    raise error
                 self._left_out |= answers.missing | answers.lost
                 self._why_lost = answers.why_lost or self._why_lost
             self._membership, self._must_look = None, True
@@ -332,7 +336,7 @@ class PartCarrier(Carrier):
             if self._membership is not None and slot_of == self._slot_of:
                 return
             slots = tuple(sorted({*slot_of.values()}))
-            if self._holds(slots) and (addresses := self._prepared(turn, slots, slot_of)) is not None:
+            if self._may_use(slots) and (addresses := self._prepared(turn, slots, slot_of)) is not None:
                 break
             self._must_look = True
         else:
@@ -417,17 +421,7 @@ class PartCarrier(Carrier):
         membership = self._membership
         assert membership is not None
         slots = membership.slots
-
-        def is_lost() -> bool:
-            return not self._left_out.isdisjoint(slots)
-
-        if not self._holds(slots):
-            return None
-        self._may_turn = False
-        while not is_lost() and not self._may_turn:
-            self._leases.ask_turn(self._job_id)
-            self._wait(lambda: is_lost() or self._may_turn, ASK_SECONDS)
-        if is_lost():
+        if not self._may_use(slots):
             return None
         states = turn.states() if self._held_step != turn.steps[0].step else None
         self._held_step = -1
@@ -435,25 +429,28 @@ class PartCarrier(Carrier):
         def work(slot: str) -> Work:
             stages = membership.stages_at(slot)
             own = None if states is None else {stage: states[stage] for stage in stages}
-            return PartTurnWork(self._name, slot, membership, turn.steps, own)
+            return PartTurnWork(self._name, slot, membership, turn.steps, turn.seconds, own)
 
         return self._asked(slots, work, math.inf, GRACE_SECONDS)
 
-    def _holds(self, slots: tuple[str, ...]) -> bool:
-        """Wait for a lease of these slots. Return whether it came before one was lost or a part was moved."""
-
-        def is_held() -> bool:
-            return {*self._leased} == {*slots}
-
-        self._leases.lease(self._job_id, slots)
+    def _may_use(self, slots: tuple[str, ...]) -> bool:
+        """Wait for a turn on these slots. Return whether it came before one was lost or a part was moved."""
+        self._turn_number += 1
+        self._may_turn = False
+        self._leases.ask_turn(self._job_id, slots, self._turn_number)
         self._waiting = slots, time.monotonic()
-        self._wait(lambda: is_held() or self._must_look or not self._left_out.isdisjoint(slots))
+        self._wait(lambda: self._may_turn or self._must_look or not self._left_out.isdisjoint(slots))
         self._waiting = None
-        return is_held() and self._left_out.isdisjoint(slots)
+        return self._may_turn and self._left_out.isdisjoint(slots)
+
+    def _free(self) -> None:
+        """Give the slots of the last turn back."""
+        self._may_turn = False
+        self._leases.lease(self._job_id, ())
 
     def _taken(self, turn: PartTurn, answers: _SlotAnswers) -> PartStepsMade:
         told: list[Any] = [result.value for result in answers.results.values()]
-        self._held_step = turn.steps[-1].step + 1
+        self._held_step = turn.steps[0].step + told[0].count
         states: dict[int, Any] = {}
         for each in told:
             states |= each.states
@@ -509,7 +506,7 @@ class PartCarrier(Carrier):
             over_seconds = time.monotonic() + PARTING_SECONDS
             for _ in slots:
                 told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
-            self._leases.lease(self._job_id, ())
+            self._free()
         except ClusterError:
             return  # the session is closed: the slots are freed after a while
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaqs.jobs.wanted_core import is_core_wanted
 from relaqs.training.elastic.course import MiniBatch
 from relaqs.training.elastic.link import ExchangeBrokenError
 from relaqs.training.elastic.membership import RankAddress
@@ -24,11 +25,12 @@ from relaqs.training.elastic.torch_module import TorchModule
 from relaqs.training.one_thread import one_thread
 from relaqs.training.parted.cut import ModelCut, Part
 from relaqs.training.parted.mail import SocketMail, met
-from relaqs.training.parted.part_step import PartsHere
+from relaqs.training.parted.part_step import PartsHere, StepsHere
 from relaqs.training.parted.torch_stages import TorchStage, layer_sizes
 from relaqs.training.passes import PartitionSource
 
 MEETING_SECONDS = 5.0  # for all places of a generation to be there
+LEAST_TURN_SECONDS = 0.025  # before a turn ends for a task that waits: else a busy query leaves no steps
 LIMIT_SECONDS = 30.0  # for a place to say anything after that; one that dies is noticed at once all the same
 
 
@@ -88,6 +90,7 @@ class PartTurnResult:
     """What a turn gave on one slot.
 
     Attributes:
+        count: how many steps were made. It is the same on all slots.
         losses: of each step, summed over its rows; empty where the last stage is elsewhere.
         states: after the turn, of the stages that have their first replica here.
         reads: how many partitions were read.
@@ -96,6 +99,7 @@ class PartTurnResult:
     """
 
     slot: str
+    count: int = 0
     losses: tuple[float, ...] = ()
     states: Mapping[int, Any] = field(default_factory=dict)
     reads: int = 0
@@ -131,7 +135,11 @@ class PreparePartsWork:
 class PartTurnWork:
     """The turn of the parts on one slot.
 
+    It ends early, with the step in hand, where a task waits for one of its cores.
+
     Attributes:
+        steps: those that it makes at most.
+        seconds: after which no step begins.
         states: of the stages here before the first step. None: they are here from the turn before.
     """
 
@@ -139,6 +147,7 @@ class PartTurnWork:
     slot: str
     membership: PartMembership
     steps: tuple[MiniBatch, ...]
+    seconds: float
     states: Mapping[int, Any] | None
 
     def run(self, owner: str) -> PartTurnResult:
@@ -146,6 +155,20 @@ class PartTurnWork:
             return PartTurnResult(self.slot, broken="its parts were freed")
         with host.lock, one_thread():
             return host.take(self)
+
+
+def turn_end(seconds: float) -> Callable[[], bool]:
+    """Return what says whether a turn is to end that begins now.
+
+    seconds: that it lasts at most. It ends earlier where a task waits for the core of whoever asks.
+    """
+    began_seconds = time.monotonic()
+
+    def ends() -> bool:
+        turned_seconds = time.monotonic() - began_seconds
+        return turned_seconds >= seconds or (turned_seconds >= LEAST_TURN_SECONDS and is_core_wanted())
+
+    return ends
 
 
 class PartHost:
@@ -170,9 +193,10 @@ class PartHost:
     def take(self, work: PartTurnWork) -> PartTurnResult:
         """Make the steps of a turn with all other parts."""
         started_seconds, reads = time.monotonic(), self.reader.reads
+        ends = turn_end(work.seconds)
         try:
             self._join(work)
-            losses = self._made(work)
+            made = self._made(work, ends)
         except ExchangeBrokenError as error:
             self._leave()
             return PartTurnResult(self.address.slot, broken=str(error))
@@ -184,7 +208,8 @@ class PartHost:
         here = work.membership.slots.index(self.address.slot)
         return PartTurnResult(
             self.address.slot,
-            tuple(losses),
+            made.count,
+            made.losses,
             {stage: state for stage, state in self._states.items() if first[Part(stage, 0)] == here},
             self.reader.reads - reads,
             self.used_seconds - started_seconds,
@@ -218,14 +243,14 @@ class PartHost:
         if self._parts is None or self._step != work.steps[0].step:
             raise ExchangeBrokenError(here, "its states are not those before this turn")
 
-    def _made(self, work: PartTurnWork) -> list[float]:
+    def _made(self, work: PartTurnWork, ends: Callable[[], bool]) -> StepsHere:
         assert self._parts is not None
         self._step = -1  # until all is well
-        self._states, losses = self._parts.steps(self._states, work.steps)
+        made = self._parts.steps(self._states, work.steps, ends)
         if self._mail is not None:
             self._mail.flush()
-        self._step = work.steps[-1].step + 1
-        return losses
+        self._states, self._step = made.states, work.steps[0].step + made.count
+        return made
 
     def _leave(self) -> None:
         self._parts, self._states, self._step = None, {}, -1

@@ -12,11 +12,15 @@ one begins, as in Huang et al. 2019, GPipe (NeurIPS), section 2. So the numbers 
 
 The sums of pieces are added in the pairs in which the whole model's would be, and each stage makes the step
 of its own sums. So every bit is the same, whatever parts there are and wherever they are.
+
+Any place may want to end after a step. It says so in the letters of this step: forward they tell the last
+stage, backward they tell the stages before it, and the sums tell the other replicas. So all know it when the
+step ends, and no letter is sent for it alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -53,10 +57,16 @@ class Stage(Protocol):
 
 @dataclass(slots=True)
 class _Lane:
-    """The pieces of one part in one step. passes: of pieces that went forward and not backward yet."""
+    """The pieces of one part in one step.
+
+    Attributes:
+        ends: whether this is to be the last step, as far as letters of this replica have told.
+        passes: of pieces that went forward and not backward yet.
+    """
 
     part: Part
     pieces: IntArray
+    ends: bool
     forward: int = 0
     backward: int = 0
     passes: dict[int, StagePass] = field(default_factory=dict)
@@ -65,6 +75,21 @@ class _Lane:
     @property
     def is_done(self) -> bool:
         return self.backward == len(self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class StepsHere:
+    """What some steps gave at one place.
+
+    Attributes:
+        states: after them, of the stages that are here.
+        losses: of each of them, summed over its rows; empty where the last stage is elsewhere.
+        count: how many steps were made. It is the same at all places.
+    """
+
+    states: dict[int, Any]
+    losses: tuple[float, ...]
+    count: int
 
 
 class PartsHere:
@@ -93,32 +118,41 @@ class PartsHere:
         self._job, self._cut, self._stages = job, cut, stages
         self._places, self._here = places, here
         self._reader, self._mail = reader, mail
-        self._inbox: dict[tuple[Any, ...], Any] = {}
+        self._inbox: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # what is told, and whether to end
+        self._is_over = False
 
     def steps(
-        self, states: Mapping[int, Any], steps: Sequence[MiniBatch]
-    ) -> tuple[dict[int, Any], list[float]]:
-        """Return the states after some steps, and the loss of each of these, summed over its rows.
+        self,
+        states: Mapping[int, Any],
+        steps: Sequence[MiniBatch],
+        ends: Callable[[], bool] = lambda: False,
+    ) -> StepsHere:
+        """Make these steps, or the first of them.
 
-        There are no losses where the last stage is elsewhere.
+        Args:
+            states: of the stages that are here.
+            steps: at least one.
+            ends: says before each step whether this place wants it to be the last one. One place is enough.
 
-        states: of the stages that are here.
-
-        Raises ExchangeBrokenError where another place is gone.
+        Raises:
+            ExchangeBrokenError: another place is gone.
         """
-        now, losses = dict(states), list[float]()
-        for step in steps:
-            totals = self._totals(now, step)
+        now, losses, count = dict(states), list[float](), 0
+        self._is_over = False
+        while not self._is_over and count < len(steps):
+            step = steps[count]
+            totals = self._totals(now, step, ends())
             for stage, total in totals.items():
                 now[stage] = self._job.update(now[stage], total, step.rows, step.rate)
             if (last := totals.get(self._cut.stages - 1)) is not None:
                 losses.append(float(last[0]))
-        return now, losses
+            count += 1
+        return StepsHere(now, tuple(losses), count)
 
-    def _totals(self, states: Mapping[int, Any], step: MiniBatch) -> dict[int, Sums]:
+    def _totals(self, states: Mapping[int, Any], step: MiniBatch, ends: bool) -> dict[int, Sums]:
         """Return the sums of each stage that is here, over all pieces of a step."""
         shares = [step.pieces[share] for share in subtrees(len(step.pieces), self._cut.replicas)]
-        lanes = [_Lane(part, shares[part.replica]) for part in self._own()]
+        lanes = [_Lane(part, shares[part.replica], ends) for part in self._own()]
         lanes.reverse()  # later stages first: they free what others hold
         while not all(lane.is_done for lane in lanes):
             if not any(self._advanced(lane, states, step) for lane in lanes):
@@ -137,20 +171,16 @@ class PartsHere:
         is_first, is_last = not stage, stage == self._cut.stages - 1
         slopes = (step.step, "slopes", stage, replica, lane.backward)
         if lane.backward < lane.forward and (is_last or slopes in self._inbox):
-            sums, before = lane.passes.pop(lane.backward).backward(self._inbox.pop(slopes, None))
+            sums, before = lane.passes.pop(lane.backward).backward(self._read(lane, slopes))
             lane.sums.add(sums)
             if not is_first:
-                self._send(
-                    Part(stage - 1, replica),
-                    (step.step, "slopes", stage - 1, replica, lane.backward),
-                    before,
-                )
+                self._send(lane, stage - 1, (step.step, "slopes", stage - 1, replica, lane.backward), before)
             lane.backward += 1
             return True
         given = (step.step, "passed", stage, replica, lane.forward)
         has_room = len(lane.passes) < self._cut.stages - stage
         if lane.forward < len(lane.pieces) and has_room and (is_first or given in self._inbox):
-            self._go_forward(lane, states[stage], step, self._inbox.pop(given, None))
+            self._go_forward(lane, states[stage], step, self._read(lane, given))
             return True
         return False
 
@@ -164,14 +194,13 @@ class PartsHere:
         going = self._stages[stage].forward(state, count, rows, given, order.draw(step.step, int(piece)))
         lane.passes[lane.forward] = going
         if not is_last:
-            key = (step.step, "passed", stage + 1, replica, lane.forward)
-            self._send(Part(stage + 1, replica), key, going.passed)
+            self._send(lane, stage + 1, (step.step, "passed", stage + 1, replica, lane.forward), going.passed)
         lane.forward += 1
 
     def _share(self, lane: _Lane, step: MiniBatch) -> None:
         """Give the sums of a part to all places with its stage."""
         stage, replica = lane.part
-        total, key = lane.sums.total(), (step.step, "sums", stage, replica)
+        total, key = (lane.sums.total(), lane.ends), (step.step, "sums", stage, replica)
         self._inbox[key] = total
         there = {self._places[Part(stage, other)] for other in range(self._cut.replicas)} - {self._here}
         for place in sorted(there):
@@ -181,15 +210,24 @@ class PartsHere:
         keys = [(step.step, "sums", stage, replica) for replica, own in enumerate(shares) if len(own)]
         while any(key not in self._inbox for key in keys):
             self._take()
-        return in_pairs([self._inbox.pop(key) for key in keys], add_sums)
+        told = [self._inbox.pop(key) for key in keys]
+        self._is_over |= any(ends for _, ends in told)
+        return in_pairs([sums for sums, _ in told], add_sums)
 
-    def _send(self, part: Part, key: tuple[Any, ...], value: Any) -> None:
-        if (place := self._places[part]) == self._here:
-            self._inbox[key] = value
+    def _read(self, lane: _Lane, key: tuple[Any, ...]) -> Any:
+        """Return what a letter to a part says. None: the first stage gets none, and the last none back."""
+        value, ends = self._inbox.pop(key, (None, False))
+        lane.ends |= ends
+        return value
+
+    def _send(self, lane: _Lane, stage: int, key: tuple[Any, ...], value: Any) -> None:
+        """Tell the same replica of another stage."""
+        if (place := self._places[Part(stage, lane.part.replica)]) == self._here:
+            self._inbox[key] = value, lane.ends
         else:
-            self._post(place, key, value)
+            self._post(place, key, (value, lane.ends))
 
-    def _post(self, place: int, key: tuple[Any, ...], value: Any) -> None:
+    def _post(self, place: int, key: tuple[Any, ...], value: tuple[Any, bool]) -> None:
         assert self._mail is not None, f"there is no other place for {key}"
         self._mail.send(place, (key, value))
 

@@ -14,7 +14,7 @@ from relaqs.training.elastic.piece_sums import PieceReader
 from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.torch_module import TorchState
 from relaqs.training.one_thread import one_thread
-from relaqs.training.parted.part_host import PartRecipe
+from relaqs.training.parted.part_host import PartRecipe, turn_end
 from relaqs.training.parted.placing import PartSizes
 from relaqs.training.parted.torch_stages import joined_state, split_state
 
@@ -45,6 +45,8 @@ class PartTurn:
     Attributes:
         sizes: of the parts, for a placed policy.
         state: of the whole model, before the steps.
+        steps: those that it makes at most.
+        seconds: after which none of them begins.
         passes: how many are done, and how many there are at most.
     """
 
@@ -52,6 +54,7 @@ class PartTurn:
     sizes: PartSizes
     state: TorchState
     steps: tuple[MiniBatch, ...]
+    seconds: float
     passes: tuple[int, int]
 
     def run(self, owner: str) -> PartStepsMade:
@@ -60,8 +63,8 @@ class PartTurn:
         reader = PieceReader(owner, recipe.order, recipe.sources)
         parts = recipe.parts_here(dict.fromkeys(recipe.cut.parts, 0), 0, reader, None)
         with one_thread():
-            states, losses = parts.steps(self.states(), self.steps)
-        return self.made(states, tuple(losses), reader.reads, time.monotonic() - started_seconds)
+            made = parts.steps(self.states(), self.steps, turn_end(self.seconds))
+        return self.made(made.states, made.losses, reader.reads, time.monotonic() - started_seconds)
 
     def states(self) -> dict[int, Any]:
         """Return the state of each stage before the steps."""
@@ -70,10 +73,10 @@ class PartTurn:
     def made(
         self, states: Mapping[int, Any], losses: tuple[float, ...], reads: int, seconds: float
     ) -> PartStepsMade:
-        """Return what the turn gives. states: of all stages after the steps."""
-        assert len(losses) == len(self.steps), (len(losses), len(self.steps))
+        """Return what the turn gives. losses: of each step that was made. states: after them."""
+        steps = self.steps[: len(losses)]
         joined = joined_state(tuple(states[stage] for stage in range(self.recipe.cut.stages)))
-        return PartStepsMade(self.steps, losses, joined, reads, seconds)
+        return PartStepsMade(steps, losses, joined, reads, seconds)
 
 
 def planned_steps(

@@ -31,7 +31,7 @@ from relaqs.training.parted.placing import PartSizes
 from relaqs.training.parted.torch_stages import layer_sizes, row_bytes
 from relaqs.training.reading import TrainingSet
 
-TURN_SECONDS_BESIDE_TASKS = 0.1  # a query asks for cores again and again: once for each of its mini-batches
+STEPS_PER_TURN = 2  # times those that were made in as many seconds: then it is the time that ends a turn
 
 
 class PartedJob(StepJob):
@@ -84,12 +84,6 @@ class PartedJob(StepJob):
             )
         self._carrier.move(self._cut, stage, replica, worker)
 
-    @property
-    def _turn_seconds(self) -> float:
-        """For how long others wait for a core of the parts, about."""
-        is_beside_tasks = self._carrier is not None and self._carrier.is_beside_tasks
-        return TURN_SECONDS_BESIDE_TASKS if is_beside_tasks else TURN_SECONDS
-
     def _step_works(self, course: TrainingCourse) -> list[Work]:
         book = self._book
         if self._recipe is None or self._sizes is None:
@@ -99,7 +93,7 @@ class PartedJob(StepJob):
         count = min(self._count, book.steps_left)
         steps = planned_steps(self._job, book.rule, book.order, course, count)
         passes = course.passes, self._job.passes_most
-        return [PartTurn(self._recipe, self._sizes, course.state, steps, passes)]
+        return [PartTurn(self._recipe, self._sizes, course.state, steps, TURN_SECONDS, passes)]
 
     def _sizes_of(self, course: TrainingCourse) -> PartSizes:
         pieces = pieces_of_step(self._book.rule.rows(course), self._book.order.piece_rows)
@@ -122,8 +116,8 @@ class PartedJob(StepJob):
         if made.reads:
             self._count = MOST_MORE * count  # reading was most of it
         else:
-            wanted = int(self._turn_seconds * count / max(made.seconds, 1e-9))
-            self._count = max(1, min(wanted, MOST_MORE * self._count))
+            wanted = int(STEPS_PER_TURN * TURN_SECONDS * count / max(made.seconds, 1e-9))
+            self._count = max(1, self._count // 2, min(wanted, MOST_MORE * self._count))
 
 
 def parted_job(

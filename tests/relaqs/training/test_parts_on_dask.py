@@ -108,6 +108,7 @@ def test_parts_go_where_they_are_put_and_are_moved(
         eventually(lambda: run.steps)
         assert workers_of(run) == [one, two]
         run.move(1, 0, one)
+        assert {job.workers for job in db.status().jobs} == {(one, two)}
         eventually(lambda: workers_of(run) == [one, one])
         passes = len(run.steps)
         eventually(lambda: len(run.steps) > passes)

@@ -69,9 +69,9 @@ def test_a_job_of_tasks_beside_a_gang_keeps_its_share(executor: DaskExecutor) ->
     job = gang(executor, "beside", Wish(executor.slots(), 224))
     told, take = list[bool](), job.may_turn
 
-    def hear(*, beside_tasks: bool) -> None:
+    def hear(*, beside_tasks: bool, number: int) -> None:
         told.append(beside_tasks)
-        take(beside_tasks=beside_tasks)
+        take(beside_tasks=beside_tasks, number=number)
 
     job.may_turn = hear  # type: ignore[method-assign]
     job.start()

@@ -3,7 +3,7 @@
 import { CurvesChart, qualityText } from "../charts/curves";
 import { element, setAttribute, setHidden, setRichText, setText } from "../dom";
 import type { Job } from "../protocol";
-import { showCores, showPercent, visible } from "../text/plain";
+import { showAbout, showCores, showPercent, visible } from "../text/plain";
 import type { PageModel } from "./model";
 
 export class JobsView {
@@ -97,6 +97,8 @@ function factsOf(job: Job, isTraining: boolean): string[] {
     ...(job.quality === null ? [] : [`**${qualityText(job.quality, !isTraining)}**`]),
     ...work,
     ...gangFacts(job),
+    ...partFacts(job),
+    ...goalFacts(job),
     ...(job.weight === 1 ? [] : [`priority × ${job.weight}`]),
   ];
 }
@@ -107,6 +109,26 @@ function gangFacts(job: Job): string[] {
   const rows = typeof job.batch_rows === "number" ? [`**${job.batch_rows}** rows a step`] : [];
   const rescales = job.rescales ? [`rescaled ${job.rescales} ×`] : [];
   return [`**${job.slots}** ${job.slots === 1 ? "slot" : "slots"}`, ...rows, ...rescales];
+}
+
+/** What is said of a model that is cut into parts. */
+export function partFacts(job: Job): string[] {
+  const workers = job.workers ?? [];
+  return workers.length === 0 ? [] : [`parts on ${workers.map(visible).join(", ")}`];
+}
+
+/** What is said of a run that is wanted by a time, or with an accuracy. */
+export function goalFacts(job: Job): string[] {
+  const due =
+    typeof job.due !== "number"
+      ? []
+      : [job.due < 0 ? `**${showAbout(-job.due)}** late` : `due in **${showAbout(job.due)}**`];
+  const urgency = (job.urgency ?? 1) === 1 ? [] : [`urgency ${job.urgency}`];
+  const required =
+    typeof job.accuracy_required === "number" ? ` of ${showPercent(job.accuracy_required)}` : "";
+  const accuracy =
+    typeof job.accuracy === "number" ? [`accuracy **${showPercent(job.accuracy)}**${required}`] : [];
+  return [...due, ...urgency, ...accuracy];
 }
 
 function curvesLegend(): HTMLElement {
