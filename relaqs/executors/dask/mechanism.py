@@ -56,12 +56,17 @@ class QueueEnforcement:
     """
 
     def __init__(
-        self, scheduler: Scheduler, shares: FairShares, charges: Charges, account_of: Callable[[object], str]
+        self,
+        scheduler: Scheduler,
+        shares: FairShares,
+        charges: Charges,
+        account_of: Callable[[object], str],
+        abreast: Callable[[str], int],
     ) -> None:
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
-        self._queue = JobQueue(shares, account_of)
+        self._queue = JobQueue(shares, account_of, abreast)
         for task in scheduler.queued:
             self._queue.add(task)
         scheduler.queued = self._queue  # type: ignore[assignment]  # it has all that is asked of it: `contract`
@@ -78,7 +83,8 @@ class QueueEnforcement:
         job = self._account_of(key)
         if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
             self._shares.wake(job)
-        self._charges.start(key, job, in_turn=start == "queued" or not self._queue)
+        in_turn = start == "queued" and not self._queue.passes_by(key)
+        self._charges.start(key, job, in_turn=in_turn or not self._queue)
 
     def changed(self) -> None:
         return

@@ -107,10 +107,14 @@ logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators lo
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """Where a job comes from: Dask's name of its client, and the session there."""
+    """Where a job comes from: Dask's name of its client, and the session there.
+
+    is_abreast: as its description says.
+    """
 
     client: str
     session: str
+    is_abreast: bool
 
 
 class RelaqsPlugin(SchedulerPlugin):
@@ -137,8 +141,12 @@ class RelaqsPlugin(SchedulerPlugin):
         self._next_plan: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._why_credits = broken_contract(scheduler)
-        made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
-        self._enforcement: Enforcement = made_by(scheduler, self._desk.turns, self._charges, self._account_of)
+        facts = scheduler, self._desk.turns, self._charges, self._account_of
+        self._enforcement: Enforcement = (
+            CreditEnforcement(*facts)
+            if self._why_credits is not None
+            else QueueEnforcement(*facts, self._abreast)
+        )
         self._gangs = LeasedGangs(
             scheduler,
             self._desk.turns,
@@ -223,7 +231,7 @@ class RelaqsPlugin(SchedulerPlugin):
     def _take(self, client: str, message: Message) -> None:
         match message:
             case Enter(description, session):
-                self._homes[description.id] = _Home(client, session)
+                self._homes[description.id] = _Home(client, session, description.is_abreast)
                 self._take_in(description)
             case StepFolded(job, report):
                 self._desk.report(job, report)
@@ -352,6 +360,10 @@ class RelaqsPlugin(SchedulerPlugin):
     def _account_of(self, key: object) -> str:
         name = job_of(key)
         return name if name is not None and name in self._homes else self._clients.job_of(key)
+
+    def _abreast(self, job: str) -> int:
+        home = self._homes.get(job)
+        return self._cores() if home is not None and home.is_abreast else 0
 
     def _session_of(self, job: str) -> str | None:
         home = self._homes.get(job)
