@@ -86,7 +86,7 @@ def test_the_last_tasks_of_a_step_that_has_begun_go_on_where_a_job_is_abreast() 
     for task in [*(WaitingTask((A, 0, index)) for index in range(4)), *steps_of(B, 5)]:
         queue.add(task)
     order = [(task.key[0], queue.passes_by(task.key)) for task in taken(queue, shares, 8)]
-    # One each in turn, while more than two tasks of A's step wait. Then both go on, and B has the turns it lost.
+    # In turn, while more than two tasks of A's step wait. Then both go on, and B has the turns it lost.
     assert order == [
         *((A, False), (B, False), (A, False), (A, True), (A, True)),
         *((B, False), (B, False), (B, False)),
