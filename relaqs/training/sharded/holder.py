@@ -227,8 +227,9 @@ class ShardHolder:
                 is_taken = await asyncio.to_thread(run.shard.push, sender, version, part, pace)
                 run.changed.notify_all()
             newest = run.shard.version
-            if newest > version and newest not in run.pulls and run.cut.senders >= len(run.cut.owners):
-                self._fetch_ahead(run, newest, AHEAD_SECONDS)  # it is likely to have one of the tasks
+            has_tasks = run.cut.senders >= len(run.cut.owners)  # in most steps
+            if has_tasks and newest > version and newest not in run.pulls and not run.is_over:
+                self._fetch_ahead(run, newest, AHEAD_SECONDS)
         except TornError as error:
             return await self._damaged(job, generation, error)
         return Letter("pushed") if is_taken else _gone(f"it has missed version {version} of the parameters")
