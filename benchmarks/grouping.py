@@ -34,6 +34,7 @@ from relaqs.group_policies.prefixes import PrefixSearch, Refinement
 from relaqs.groups.plan import GroupPlan, TurnTaking
 from relaqs.groups.subtasks import Subtasks, SubtaskTimes
 from relaqs.groups.view import Fleet, GroupView
+from relaqs.simulation.grouped.queries import EndlessQueries
 from relaqs.simulation.grouped.turns import IterationSeconds, Lanes, sharing
 from relaqs.simulation.grouped.workload import PAPER_FLEET, harmony_jobs
 
@@ -204,7 +205,7 @@ def _with_queries(count: int, seed: int, share: float) -> tuple[float, float, fl
     """Return by how much an iteration is longer, and the cores' share that was idle and that queries have."""
     needs = some_needs(count, np.random.default_rng([seed, count]))
     said = equation_1(needs)
-    lanes = Lanes(pull_first=True, query_task_seconds=share * said)
+    lanes = Lanes(pull_first=True, queries=EndlessQueries(share * said))
     measured = measured_iteration(lanes, needs, ROUNDS)
     idle = 1 - sum(each.comp for each in needs) / said
     return measured / said - 1, idle, lanes.query_seconds / (lanes.comp_seconds + lanes.query_seconds)

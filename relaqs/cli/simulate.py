@@ -156,8 +156,8 @@ class SimulationOptions:
     help="Jobs that take turns on machines: `harmony`, the 80 jobs of Harmony's evaluation at once; "
     "`harmony:poisson` or `harmony:bursts`, as they come; `harmony:computing` or `harmony:communicating`, "
     "the 60 that do most of it; `harmony:paper`, each figure of the paper beside ours; `harmony:baselines`, "
-    "what Harmony gains by how its baseline is read; `harmony:progress`, what it brings to go by the loss. "
-    "Policies if not given, compared with the first: "
+    "what Harmony gains by how its baseline is read; `harmony:progress`, what it brings to go by the loss; "
+    "`harmony:queries`, what queries get beside the jobs. Policies if not given, compared with the first: "
     "isolated, shortest_first, colocated, muri, harmony, harmony_progress.",
 )
 @click.option(

@@ -78,11 +78,20 @@ class GroupTimes:
 
     @classmethod
     def of(
-        cls, comp: FloatArray, comm: FloatArray, disk: FloatArray, group: IntArray, count: int
+        cls,
+        comp: FloatArray,
+        comm: FloatArray,
+        disk: FloatArray,
+        group: IntArray,
+        count: int,
+        rest: FloatArray | float = 0.0,
     ) -> GroupTimes:
-        """Return the times of `count` groups from those of their jobs; `group` is that of each job."""
+        """Return the times of `count` groups from those of their jobs; `group` is that of each job.
+
+        rest: what an iteration takes beside COMP and COMM, in which others have the cores and the network.
+        """
         longest = np.zeros(count)
-        np.maximum.at(longest, group, comp + comm)
+        np.maximum.at(longest, group, comp + comm + rest)
         return cls(
             summed(comp, group, count), summed(comm, group, count), longest, summed(disk, group, count)
         )

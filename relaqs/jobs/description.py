@@ -29,6 +29,8 @@ class JobDescription:
         user: who asked for the job, "" where nobody was named.
         user_cores_most: what is planned for all jobs of this user together.
         costs_grow: each step costs more than the one before, because undecided rows are kept and read again.
+        is_abreast: the tasks of a step do best at the same time. Where one has begun, the last others, one a
+            core, go before the tasks of other jobs, and are charged for it.
     """
 
     id: str
@@ -42,6 +44,7 @@ class JobDescription:
     deadline_seconds: float = math.inf
     goals: Goals = NO_GOALS
     costs_grow: bool = False
+    is_abreast: bool = False
     user: str = ""
     user_cores_most: float = math.inf
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from relaqs.records.comparison import Figure
-from relaqs.records.grouped_run import GROUPED_NUMBERS, GroupedRun
+from relaqs.records.grouped_run import GROUPED_NUMBERS, QUERY_NUMBERS, GroupedRun
 from relaqs.records.side_by_side import PolicyRow, by_policy, policy_rows, ratio_to
 
 GROUPED_MEASURES: dict[str, Callable[[GroupedRun], float]] = {
@@ -14,7 +14,7 @@ GROUPED_MEASURES: dict[str, Callable[[GroupedRun], float]] = {
     "makespan_seconds": lambda run: run.makespan_seconds,
     "use": lambda run: run.use,
     "waited_most_hours": lambda run: run.waited_most_seconds / 3600,
-    **{name: lambda run, name=name: float(getattr(run, name)) for name in GROUPED_NUMBERS},  # type: ignore[misc]
+    **{name: lambda run, name=name: float(getattr(run, name)) for name in (*GROUPED_NUMBERS, *QUERY_NUMBERS)},  # type: ignore[misc]
 }
 """What is told of a run: one number each. NaN where a job did not end."""
 

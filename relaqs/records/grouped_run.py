@@ -28,6 +28,11 @@ class GroupedRun:
             mean over jobs.
         waited_most_seconds: the longest time that one of the jobs was on no machine.
         model_error_mean, model_error_p95: of the model's iteration of a group, relative to the measured one.
+        query_seconds_mean: from a query's arrival to its exact answer. NaN where there were no queries, as
+            the following ones.
+        query_time_ratio, query_error_ratio: that time, and the integral of the error over it, over what both
+            would be at an equal share of the cores; of the sums over all queries.
+        query_share: of all machines' time, in which queries had the cores.
     """
 
     kind_of_record: ClassVar[str] = "grouped run"
@@ -50,6 +55,10 @@ class GroupedRun:
     model_error_p95: float
     decision_ms_mean: float
     circumstances: Mapping[str, Any]
+    query_seconds_mean: float = np.nan
+    query_time_ratio: float = np.nan
+    query_error_ratio: float = np.nan
+    query_share: float = np.nan
 
     @property
     def setting(self) -> tuple[object, ...]:
@@ -87,6 +96,7 @@ class GroupedRun:
             completion_seconds=read.column(content, "completion_seconds"),
             circumstances=dict(content["circumstances"]),
             **{name: read.number(content, name) for name in GROUPED_NUMBERS},
+            **{name: read.number(content, name) for name in QUERY_NUMBERS if name in content},
         )
         if not len(run.arrival_seconds) or len(run.arrival_seconds) != len(run.completion_seconds):
             raise ValueError("the columns of the jobs have different lengths, or none")
@@ -110,3 +120,6 @@ GROUPED_NUMBERS = (
     "decision_ms_mean",
 )
 """The fields of a record that are one number each."""
+
+QUERY_NUMBERS = ("query_seconds_mean", "query_time_ratio", "query_error_ratio", "query_share")
+"""Those that tell of queries. Records from before there were any lack them."""

@@ -41,6 +41,7 @@ from relaqs.training.sharded.protocol import (
     SharesSums,
     WholeParameters,
 )
+from relaqs.training.sharded.subtask_seconds import SubtaskSeconds
 
 __all__ = [
     "ALGORITHMS",
@@ -75,6 +76,7 @@ __all__ = [
     "SharesSums",
     "SizedPieces",
     "SoftmaxRegression",
+    "SubtaskSeconds",
     "Sums",
     "TellsClasses",
     "TopicModel",

@@ -8,6 +8,7 @@ from relaqs.jobs.job import Job
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.parted.cut import PlacedPart
+from relaqs.training.sharded.subtask_seconds import SubtaskSeconds
 
 
 class FittedModel(Protocol):
@@ -65,3 +66,11 @@ class JobInParts(Protocol):
     def placement(self) -> tuple[PlacedPart, ...]: ...
 
     def move(self, stage: int, replica: int, worker: str) -> None: ...
+
+
+@runtime_checkable
+class JobInShards(Protocol):
+    """A job whose parameters may lie in shards."""
+
+    @property
+    def subtask_seconds(self) -> SubtaskSeconds | None: ...

@@ -20,9 +20,10 @@ from relaqs.sharing.view import Kind
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.listener import TrainingListener, TrainingStep
-from relaqs.training.model_job import JobInParts, ModelJob
+from relaqs.training.model_job import JobInParts, JobInShards, ModelJob
 from relaqs.training.options import TrainingOptions
 from relaqs.training.parted.cut import PlacedPart
+from relaqs.training.sharded.subtask_seconds import SubtaskSeconds
 
 TrainingState = Literal["waiting", "running", "paused", "stopped", "converged", "failed"]
 
@@ -73,6 +74,7 @@ class TrainingRun(Handle[TrainingStep]):
             target=options.target_loss,
             deadline_seconds=math.inf if options.goals.deadline is None else options.goals.deadline,
             goals=options.goals.of_job,
+            is_abreast=isinstance(job, JobInShards),
         )
         deadline = options.goals.deadline
         self._deadline_seconds = None if deadline is None else float(deadline)
@@ -261,6 +263,24 @@ class TrainingRun(Handle[TrainingStep]):
         """
         job = self._progress.job
         return job.placement if isinstance(job, JobInParts) else ()
+
+    @property
+    def subtask_seconds(self) -> SubtaskSeconds | None:
+        """What a pass is made of, where the parameters lie in shards: computing, sending, and the rest.
+
+        None where they do not, and before the fourth pass in shards.
+
+        >>> import duckdb, relaqs
+        >>> from relaqs.training import KMeans
+        >>> points = duckdb.sql("SELECT x, x % 7 AS y FROM range(1000) AS t(x)")
+        >>> layout = relaqs.shuffle(points, "data/points", partitions=10, force=True)
+        >>> db = relaqs.connect("data", threads=1)
+        >>> run = db.train(KMeans("SELECT x, y FROM points", clusters=2), max_steps=1)
+        >>> print(run.subtask_seconds)
+        None
+        """
+        job = self._progress.job
+        return job.subtask_seconds if isinstance(job, JobInShards) else None
 
     def move(self, stage: int, replica: int, worker: str) -> None:
         """Let a part of the model go on at another worker, after the step in hand.

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from relaqs.cli import program
-from relaqs.records.grouped_run import GroupedRun
+from relaqs.records.grouped_run import QUERY_NUMBERS, GroupedRun
 from relaqs.records.store import RecordFile
 from relaqs.simulation.grouped.grouped_study import GroupedCase, HarmonyJobs, run_grouped_case
 from relaqs.simulation.grouped.reproduction import cases_of_claims
@@ -64,7 +64,7 @@ def test_every_claim_is_computed_from_the_runs_of_its_cases(study: str) -> None:
     claims = STUDIES[study]
     for case in cases_of_claims(2, claims):
         seconds = (1000.0 if case.policy == "isolated" else 400.0) + case.seed
-        values = dict.fromkeys(RUN_NUMBERS, 0.5)
+        values = dict.fromkeys((*RUN_NUMBERS, *QUERY_NUMBERS), 0.5)
         columns = {"arrival_seconds": [0.0], "completion_seconds": [seconds], "circumstances": {}}
         workload, machines, policy, seed = case.key
         content = {"workload": workload, "machines": machines, "policy": policy, "seed": seed}
@@ -75,6 +75,7 @@ def test_every_claim_is_computed_from_the_runs_of_its_cases(study: str) -> None:
         "harmony:paper": ("isolated / Harmony, last end", "Muri / Harmony, mean completion"),
         "harmony:baselines": ("alone, 16 machines / Harmony, last end", None),
         "harmony:progress": (None, "Muri / by progress, mean completion"),
+        "harmony:queries": (None, "queries every 600 s: Harmony with / without, last end"),
     }[study]
     if slower is not None:
         assert figures[slower].mean == pytest.approx((1000 / 400 + 1001 / 401) / 2)

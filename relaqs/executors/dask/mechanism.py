@@ -66,12 +66,14 @@ class QueueEnforcement:
         charges: Charges,
         account_of: Callable[[object], str],
         was_next: Callable[[str], bool | None],
+        abreast: Callable[[str], int],
     ) -> None:
         self._account_of = account_of
         self._shares = shares
         self._charges = charges
         self._was_next = was_next
         self._queue = JobQueue(shares, account_of)
+        self._queue = JobQueue(shares, account_of, abreast)
         for task in scheduler.queued:
             self._queue.add(task)
         scheduler.queued = self._queue  # type: ignore[assignment]  # it has all that is asked of it: `contract`
@@ -91,6 +93,10 @@ class QueueEnforcement:
             if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
                 self._shares.wake(job)
         self._charges.start(key, job, in_turn=in_turn)
+        if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
+            self._shares.wake(job)
+        in_turn = start == "queued" and not self._queue.passes_by(key)
+        self._charges.start(key, job, in_turn=in_turn or not self._queue)
 
     def changed(self) -> None:
         return

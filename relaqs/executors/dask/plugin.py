@@ -107,10 +107,14 @@ logger = logging.getLogger("distributed.scheduler.relaqs")  # where operators lo
 
 @dataclass(frozen=True, slots=True)
 class _Home:
-    """Where a job comes from: Dask's name of its client, and the session there."""
+    """Where a job comes from: Dask's name of its client, and the session there.
+
+    is_abreast: as its description says.
+    """
 
     client: str
     session: str
+    is_abreast: bool
 
 
 class RelaqsPlugin(SchedulerPlugin):
@@ -140,6 +144,11 @@ class RelaqsPlugin(SchedulerPlugin):
         made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
         self._enforcement: Enforcement = made_by(
             scheduler, self._desk.turns, self._charges, self._account_of, self._was_next
+        facts = scheduler, self._desk.turns, self._charges, self._account_of
+        self._enforcement: Enforcement = (
+            CreditEnforcement(*facts)
+            if self._why_credits is not None
+            else QueueEnforcement(*facts, self._abreast)
         )
         self._gangs = LeasedGangs(
             scheduler,
@@ -226,7 +235,7 @@ class RelaqsPlugin(SchedulerPlugin):
     def _take(self, client: str, message: Message) -> None:
         match message:
             case Enter(description, session):
-                self._homes[description.id] = _Home(client, session)
+                self._homes[description.id] = _Home(client, session, description.is_abreast)
                 self._take_in(description)
             case StepFolded(job, report):
                 self._desk.report(job, report)
@@ -359,6 +368,9 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _was_next(self, job: str) -> bool | None:
         return self._gangs.was_next(job)
+    def _abreast(self, job: str) -> int:
+        home = self._homes.get(job)
+        return self._cores() if home is not None and home.is_abreast else 0
 
     def _session_of(self, job: str) -> str | None:
         home = self._homes.get(job)

@@ -19,12 +19,26 @@ class JobQueue(MutableSet["TaskState"]):
 
     Within a job tasks are in the order of its steps; among foreign tasks the order is Dask's, `priority`. The
     job is chosen when it is asked for, that is when a core is free, so a new share counts from the next task.
-    account_of: the job with shares that a task's key belongs to, now.
+
+    Args:
+        shares: say whose turn it is.
+        account_of: the job with shares that a task's key belongs to, now.
+        abreast: how many tasks at the end of a step, one of which has begun, go before those of other jobs.
+            So all workers compute for the same job, and not each for another one while both jobs wait for
+            all workers.
     """
 
-    def __init__(self, shares: FairShares, account_of: Callable[[object], str]) -> None:
+    def __init__(
+        self,
+        shares: FairShares,
+        account_of: Callable[[object], str],
+        abreast: Callable[[str], int] = lambda job: 0,
+    ) -> None:
         self._shares = shares
         self._account_of = account_of
+        self._abreast = abreast
+        self._begun: tuple[str, object] | None = None  # the job and the step of the task that was first last
+        self._passing: object = None  # the key of that task, if others were before it
         self._of_job: dict[str, HeapSet[TaskState]] = {}  # of jobs that have any
         self._job_of: dict[TaskState, str] = {}
 
@@ -54,9 +68,26 @@ class JobQueue(MutableSet["TaskState"]):
 
     def peek(self) -> TaskState:
         """Return the task to start next; it stays in. Raises KeyError if there is none."""
+        if (task := self._going_on()) is not None:
+            self._passing = task.key
+            return task
         if (job := self._shares.next(self._of_job)) is None:
             raise KeyError("peek into empty set")
-        return self._of_job[job].peek()
+        task = self._of_job[job].peek()
+        self._begun = (job, _step_of(task)) if self._abreast(job) else None
+        return task
+
+    def _going_on(self) -> TaskState | None:
+        """Return the next task of a step that has begun and is to be abreast."""
+        if self._begun is None or (waiting := self._of_job.get(self._begun[0])) is None:
+            return None
+        task = waiting.peek()
+        is_next = _step_of(task) == self._begun[1] and len(waiting) <= self._abreast(self._begun[0])
+        return task if is_next else None
+
+    def passes_by(self, key: object) -> bool:
+        """Whether the task that was first last is this one, and others would have been, had it not begun."""
+        return key == self._passing
 
     def sort_again(self, job: str) -> None:
         """Put a job's tasks where they belong now that it has left, or that it is no foreign one any more."""
@@ -78,6 +109,10 @@ class JobQueue(MutableSet["TaskState"]):
 
     def __len__(self) -> int:
         return len(self._job_of)
+
+
+def _step_of(task: TaskState) -> object:
+    return task.key[1] if isinstance(task.key, tuple) else None
 
 
 def _dask_order(task: TaskState) -> tuple[float, ...] | None:

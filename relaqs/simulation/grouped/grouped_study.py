@@ -12,6 +12,7 @@ from relaqs.group_policies.registry import make_group_policy
 from relaqs.groups.policy import GroupPolicy
 from relaqs.policies.by_name import policy_in_words
 from relaqs.records.grouped_run import GroupedRun
+from relaqs.simulation.grouped.outcome import GroupedOutcome
 from relaqs.simulation.grouped.simulator import GroupedRules, simulate_groups
 from relaqs.simulation.grouped.workload import (
     ITERATION_SPREAD,
@@ -77,6 +78,7 @@ class GroupedCase:
         words = [str(self.mix)]
         words += [f"{self.rules.noise:.0%} noise"] if self.rules.noise else []
         words += [f"told times up to {self.rules.misled:.1%} off"] if self.rules.misled else []
+        words += [str(self.rules.queries)] if self.rules.queries is not None else []
         return ", ".join(words)
 
     @property
@@ -117,4 +119,18 @@ def run_grouped_case(
         model_error_p95=float(np.percentile(errors, 95)) if len(errors) else np.nan,
         decision_ms_mean=float(outcome.decision_seconds.mean() * 1e3),
         circumstances=circumstances,
+        **_of_queries(outcome, case.machines),
     )
+
+
+def _of_queries(outcome: GroupedOutcome, machines: int) -> dict[str, float]:
+    """Return the fields of a record that tell of queries."""
+    queries = outcome.queries
+    if queries is None or not len(queries.seconds):
+        return {}
+    return {
+        "query_seconds_mean": float(queries.seconds.mean()),
+        "query_time_ratio": float(queries.seconds.sum() / queries.equal_seconds.sum()),
+        "query_error_ratio": float(queries.error_seconds.sum() / queries.equal_error_seconds.sum()),
+        "query_share": queries.machine_seconds / (machines * outcome.makespan_seconds),
+    }

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from relaqs_bootstrap.arrays import FloatArray
 
+from relaqs.simulation.grouped.queries import QueryOutcome
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupedOutcome:
@@ -27,6 +29,7 @@ class GroupedOutcome:
         model_errors: |measured − predicted| / measured of the iteration of each group, over the times between
             changes in which each of its jobs made 3 iterations or more, shape (k,).
         decision_seconds: what each plan took by the stopwatch, shape (plans,).
+        queries: beside the jobs. None: there were none.
     """
 
     names: tuple[str, ...]
@@ -44,6 +47,7 @@ class GroupedOutcome:
     spilled_mean: float
     model_errors: FloatArray
     decision_seconds: FloatArray
+    queries: QueryOutcome | None = None
 
     @property
     def completion_seconds(self) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from relaqs.records.comparison import Figure
@@ -11,6 +11,7 @@ from relaqs.records.grouped_comparison import GROUPED_MEASURES, gain
 from relaqs.records.grouped_run import GroupedRun
 from relaqs.records.side_by_side import over_seeds
 from relaqs.simulation.grouped.grouped_study import GroupedCase, HarmonyJobs
+from relaqs.simulation.grouped.queries import QueryLoad
 from relaqs.simulation.grouped.simulator import GroupedRules
 
 NamedPolicy: TypeAlias = tuple[str, tuple[tuple[str, Any], ...]]
@@ -42,6 +43,8 @@ class Claim:
         measure: one of GROUPED_MEASURES.
         against: where given, the figure is how many times this policy's measure is that of `policy`.
         mix, misled: the jobs, and by how much policies are misled.
+        queries: that come beside the jobs.
+        is_bare: `policy` has its machines without them, and only `against` has them.
     """
 
     what: str
@@ -51,12 +54,17 @@ class Claim:
     against: NamedPolicy | None = None
     mix: HarmonyJobs = MAIN
     misled: float = 0.0
+    queries: QueryLoad | None = None
+    is_bare: bool = False
 
     def cases(self, seed: int) -> list[GroupedCase]:
         """Return what must be simulated for it with one seed."""
-        rules = GroupedRules(misled=self.misled)
-        needed = [self.policy, *([self.against] if self.against is not None else [])]
-        return [GroupedCase(name, seed, self.mix, rules=rules, parameters=more) for name, more in needed]
+        rules = GroupedRules(misled=self.misled, queries=self.queries)
+        needed = [(self.policy, replace(rules, queries=None) if self.is_bare else rules)]
+        needed += [(self.against, rules)] if self.against is not None else []
+        return [
+            GroupedCase(name, seed, self.mix, rules=each, parameters=more) for (name, more), each in needed
+        ]
 
     def figure(self, runs: Sequence[GroupedRun]) -> Figure:
         """Return it over all seeds of the runs of all claims."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from relaqs.groups.plan import TurnTaking
+from relaqs.simulation.grouped.queries import QueriesBeside
 from relaqs.simulation.grouped.turns import IterationSeconds, Sharing, sharing
 
 _LEAST_ITERATIONS = 3  # of each job between two changes of a group, for them to be compared with the model
@@ -21,6 +22,7 @@ class RunningGroup:
         present: who takes its machines: runs, is loaded or is saved.
         is_open: it has its machines. Before that it waits for them.
         is_closing: it gives its machines back when the last one has left.
+        queries: that want its cores, too.
         version: counts changes of what happens next.
         errors: of the model, as in `GroupedOutcome.model_errors`.
     """
@@ -32,6 +34,7 @@ class RunningGroup:
     present: set[int] = field(default_factory=set)
     is_open: bool = False
     is_closing: bool = False
+    queries: QueriesBeside | None = None
     version: int = 0
     errors: list[float] = field(default_factory=list)
     _lanes: Sharing | None = None
@@ -41,7 +44,7 @@ class RunningGroup:
     @property
     def lanes(self) -> Sharing:
         if self._lanes is None:
-            self._lanes = sharing(self.turns)
+            self._lanes = sharing(self.turns, self.queries)
         return self._lanes
 
     def begin(

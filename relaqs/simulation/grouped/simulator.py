@@ -15,6 +15,7 @@ from relaqs.groups.policy import GroupPolicy
 from relaqs.groups.subtasks import Subtasks
 from relaqs.groups.view import Fleet, Group, GroupView, Lost
 from relaqs.simulation.grouped.outcome import GroupedOutcome
+from relaqs.simulation.grouped.queries import QueryLoad, QueryPool
 from relaqs.simulation.grouped.running import RunningGroup
 from relaqs.simulation.grouped.states import GroupedJobState, Means, Place, noisy
 from relaqs.simulation.grouped.turns import IterationSeconds
@@ -33,6 +34,7 @@ class GroupedRules:
         moving: moves cost what saving and loading take. If not, they cost nothing.
         decode_seconds_per_byte: of rows that come from the disk, on one machine.
         until_seconds: when the simulation stops, whatever is left.
+        queries: that come beside the jobs. Policies know nothing of them. None: there are none.
     """
 
     profile_iterations: int = 6
@@ -41,6 +43,7 @@ class GroupedRules:
     moving: bool = True
     decode_seconds_per_byte: float = 1e-9
     until_seconds: float = math.inf
+    queries: QueryLoad | None = None
 
     def __post_init__(self) -> None:
         for name in ("profile_iterations", "noise", "decode_seconds_per_byte"):
@@ -66,6 +69,8 @@ def simulate_groups(
     loaded with its parameters and with the rows that stay in memory. The others go on meanwhile. A group of
     another number of machines is a new group. It opens when there are so many free machines.
 
+    Queries have the cores of free machines, and those of groups in turns with COMP (`QueryPool`).
+
     Args:
         jobs: what they do, and when they come.
         policy: asked when jobs come, are profiled and end; and every `asks_every_seconds`, where it says so.
@@ -75,7 +80,8 @@ def simulate_groups(
         stopwatch: the only clock of the real world. It times decisions, and changes nothing else.
 
     Raises:
-        ValueError: there are no jobs, or jobs wait and nothing will ever happen.
+        ValueError: there are no jobs, or jobs wait and nothing will ever happen, or there are queries beside
+            jobs that share all at once.
     """
     if not jobs:
         raise ValueError("there are no jobs to simulate; give at least one")
@@ -107,6 +113,10 @@ class _GroupedSimulation:
         self._free = fleet.machines
         self._groups: list[RunningGroup] = []
         self._closed: list[RunningGroup] = []
+        self._queries: QueryPool | None = None
+        if self._rules.queries is not None:
+            self._queries = QueryPool(self._rules.queries, fleet.machines, seed, self._now)
+        self._idle = RunningGroup(-1, 0, "pull_first")  # the free machines, on which there are only queries
         self._lost: list[tuple[RunningGroup, GroupedJobState]] = []
         self._numbers, self._order = count(), count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -118,6 +128,9 @@ class _GroupedSimulation:
     def run(self) -> GroupedOutcome:
         for number, state in enumerate(self._jobs):
             self._at(state.job.arrival_seconds, lambda i=number: self._arrive(i))  # type: ignore[misc]
+        if self._queries is not None:
+            self._idle.queries = self._queries.beside(lambda: self._free)
+            self._at(self._queries.next_arrival, self._query_arrives)
         if math.isfinite(self._asks_every_seconds):
             self._at(self._now + self._asks_every_seconds, self._ask_again)
         while any(state.place is not Place.ENDED for state in self._jobs):
@@ -143,6 +156,8 @@ class _GroupedSimulation:
         grouped = [state for state in self._jobs if state.target is not None]
         spilled = sum(state.spilled for state in grouped) / len(grouped) if grouped else 0.0
         groups = sum(not group.is_closing for group in self._groups)
+        if self._queries is not None:
+            self._queries.pass_equal(self._now, until - self._now, len(grouped))
         self._means.add(until - self._now, jobs=len(grouped), groups=groups, spilled=spilled)
         self._now = until
 
@@ -158,6 +173,25 @@ class _GroupedSimulation:
         self._is_planned = False
         if self._events:
             self._at(self._now + self._asks_every_seconds, self._ask_again)
+
+    def _query_arrives(self) -> None:
+        """Let a query come, and the next one after it as long as anything happens to the jobs."""
+        assert self._queries is not None
+        self._queries.arrive()
+        idle = (Place.OUTSIDE, Place.ENDED)
+        if any(state.target is not None or state.place not in idle for state in self._jobs):
+            self._at(self._queries.next_arrival, self._query_arrives)
+        for group in self._groups:
+            if group.is_open:
+                self._offer(group)
+        self._offer(self._idle)
+
+    def _offer(self, group: RunningGroup) -> None:
+        """Let queries have what is idle of a group."""
+        if self._queries is not None:
+            group.lanes.look(self._now)
+            group.version += 1
+            self._watch(group)
 
     def _load(self, number: int) -> None:
         """Bring a job's parameters and rows onto the machines of its group."""
@@ -250,6 +284,8 @@ class _GroupedSimulation:
     def _end(self, number: int) -> None:
         state = self._jobs[number]
         state.end_seconds = self._now
+        if self._queries is not None:
+            self._queries.left(number)
         state.enter(Place.ENDED, self._now)
         self._is_planned = False
         if state.target is not None:
@@ -337,6 +373,13 @@ class _GroupedSimulation:
 
     def _new_group(self, machines: int) -> RunningGroup:
         group = RunningGroup(next(self._numbers), machines, self._turns)
+        if self._queries is not None:
+            if self._turns == "shared":
+                raise ValueError(
+                    f"policy {self._policy.name!r} lets jobs share all at once, where queries have no turns; "
+                    "leave the queries out, or let jobs take turns"
+                )
+            group.queries = self._queries.beside(lambda: machines if group in self._groups else 0)
         self._groups.append(group)
         return group
 
@@ -352,6 +395,7 @@ class _GroupedSimulation:
             self._closed.append(group)
             self._free += group.machines
             self._open()
+            self._offer(self._idle)
 
     def _open(self) -> None:
         """Give free machines to the groups that wait for them, and load their jobs."""
@@ -359,6 +403,7 @@ class _GroupedSimulation:
             if group.machines <= self._free:
                 self._free -= group.machines
                 group.is_open = True
+                self._offer(group)
                 for number in group.jobs:
                     if self._jobs[number].place is Place.OUTSIDE:
                         self._load(number)
@@ -385,4 +430,5 @@ class _GroupedSimulation:
             spilled_mean=self._means.of("spilled"),
             model_errors=np.array([error for group in groups for error in group.errors]),
             decision_seconds=np.array(self._decision_seconds),
+            queries=None if self._queries is None else self._queries.outcome(),
         )

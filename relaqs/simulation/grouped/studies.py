@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from relaqs.simulation.grouped.grouped_study import HarmonyJobs
+from relaqs.simulation.grouped.queries import QueryLoad
 from relaqs.simulation.grouped.reproduction import (
     CLAIMS,
+    COMPLETION,
     FIFO,
     HALF,
     HARMONY,
+    MAKESPAN,
     MURI,
     SHORTEST,
     SHORTEST_HARMONY,
@@ -88,9 +91,40 @@ PROGRESS_CLAIMS: tuple[Claim, ...] = (
 )
 """What it brings to go by the fall of the loss, and what climbing brings to Harmony."""
 
+QUERY_CLAIMS: tuple[Claim, ...] = tuple(
+    claim
+    for load in (QueryLoad(), QueryLoad(every_seconds=150.0))
+    for name, policy in (("Harmony", HARMONY), ("isolated", FIFO), ("shortest first", SHORTEST))
+    for claim in (
+        *(
+            Claim(f"{load} beside {name}: {what}", "–", policy, measure, queries=load)
+            for what, measure in (
+                ("error over time / at equal shares", "query_error_ratio"),
+                ("time to exact / at equal shares", "query_time_ratio"),
+                ("seconds to exact", "query_seconds_mean"),
+                ("share of the cores", "query_share"),
+            )
+        ),
+        *(
+            Claim(
+                f"{load}: {name} with / without, {what}",
+                "–",
+                policy,
+                measure,
+                policy,
+                queries=load,
+                is_bare=True,
+            )
+            for what, measure in (("mean completion", COMPLETION), ("last end", MAKESPAN))
+        ),
+    )
+)
+"""What queries get beside jobs in groups, and what they cost these."""
+
 STUDIES: dict[str, tuple[Claim, ...]] = {
     "harmony:paper": CLAIMS,
     "harmony:baselines": BASELINES,
     "harmony:progress": PROGRESS_CLAIMS,
+    "harmony:queries": QUERY_CLAIMS,
 }
 """By their names on the command line."""

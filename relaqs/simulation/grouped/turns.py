@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from relaqs.groups.plan import TurnTaking
+from relaqs.simulation.grouped.queries import QueriesBeside
 
 PULL, PUSH = False, True
 QUERY = -1  # who has the cores while a task of a query does
@@ -44,6 +45,10 @@ class Sharing(Protocol):
         """Let a job go that has just ended an iteration."""
         ...
 
+    def look(self, now: float) -> None:
+        """Let queries that have just come have what is idle."""
+        ...
+
     def next_seconds(self) -> float:
         """Return when something happens next; infinity: never."""
         ...
@@ -53,9 +58,12 @@ class Sharing(Protocol):
         ...
 
 
-def sharing(turns: TurnTaking) -> Sharing:
-    """Return an empty group whose jobs take such turns."""
-    return SharedAtOnce() if turns == "shared" else Lanes(pull_first=turns == "pull_first")
+def sharing(turns: TurnTaking, queries: QueriesBeside | None = None) -> Sharing:
+    """Return an empty group whose jobs take such turns. queries: beside jobs that take turns."""
+    if turns == "shared":
+        assert queries is None
+        return SharedAtOnce()
+    return Lanes(pull_first=turns == "pull_first", queries=queries)
 
 
 @dataclass(slots=True)
@@ -65,11 +73,11 @@ class Lanes:
     A job enters the lane of the network with PULL, then the lane of the cores with COMP, then the network
     with PUSH. Its rows on the disk are read behind its back, from the end of one COMP to the end of the next,
     and that COMP does not end before. Lanes are first in, first out; but with pull_first a PULL goes before
-    any PUSH. Where no job wants the cores, they do tasks of queries, of which there are always more. A task
-    is not interrupted, and COMP goes before the next one.
+    any PUSH. Between two COMPs, and where no job wants the cores, these do tasks of queries. Neither a task
+    nor COMP is interrupted.
 
     Attributes:
-        query_task_seconds: what a task of a query takes; 0: there are none.
+        queries: say whose turn it is. None: there are none.
         comp_seconds, comm_seconds: how long the lanes did work so far. What waits for the disk is not work.
         query_seconds: how long the cores did tasks of queries.
 
@@ -82,7 +90,7 @@ class Lanes:
     """
 
     pull_first: bool
-    query_task_seconds: float = 0.0
+    queries: QueriesBeside | None = None
     comp_seconds: float = 0.0
     comm_seconds: float = 0.0
     query_seconds: float = 0.0
@@ -94,6 +102,7 @@ class Lanes:
     _net: tuple[float, int] | None = None
     _sends: bool = PULL
     _cpu: tuple[float, int] | None = None
+    _cpu_since: float = 0.0
     _disk: tuple[float, int] | None = None
     _blocked: int | None = None
 
@@ -111,6 +120,9 @@ class Lanes:
         self._reads = [each for each in self._reads if each[0] != job]
         if self._disk is not None and self._disk[1] == job:
             self._disk = None
+        self._start(now)
+
+    def look(self, now: float) -> None:
         self._start(now)
 
     def next_seconds(self) -> float:
@@ -147,9 +159,13 @@ class Lanes:
         job = self._cpu[1]
         self._cpu = None
         if job == QUERY:
-            self.query_seconds += self.query_task_seconds
+            assert self.queries is not None
+            self.query_seconds += now - self._cpu_since
+            self.queries.task_ended(now)
             return
         self.comp_seconds += self._needs[job].comp
+        if self.queries is not None:
+            self.queries.comp_ended(job, self._needs[job].comp)
         if job in self._unread:
             self._blocked = job
         else:
@@ -169,6 +185,8 @@ class Lanes:
         if self._sends:
             return job
         self._comps.append(job)
+        if self.queries is not None:
+            self.queries.asks(job)
         return None
 
     def _first(self) -> int:
@@ -182,14 +200,22 @@ class Lanes:
             job, self._sends = self._asking.pop(self._first())
             needs = self._needs[job]
             self._net = now + (needs.push if self._sends else needs.pull), job
-        if self._cpu is None and self._blocked is None and self._comps:
-            job = self._comps.pop(0)
-            self._cpu = now + self._needs[job].comp, job
-        elif self._cpu is None and self.query_task_seconds > 0:
-            self._cpu = now + self.query_task_seconds, QUERY
+        if self._cpu is None:
+            self._start_on_cores(now)
         if self._disk is None and self._reads:
             job, seconds = self._reads.pop(0)
             self._disk = now + seconds, job
+
+    def _start_on_cores(self, now: float) -> None:
+        first = self._comps[0] if self._comps and self._blocked is None else None
+        seconds = 0.0 if self.queries is None else self.queries.task_seconds(first)
+        if seconds > 0:
+            self._cpu, self._cpu_since = (now + seconds, QUERY), now
+        elif first is not None:
+            del self._comps[0]
+            self._cpu, self._cpu_since = (now + self._needs[first].comp, first), now
+            if self.queries is not None:
+                self.queries.comp_began(first)
 
 
 @dataclass(slots=True)
@@ -229,6 +255,9 @@ class SharedAtOnce:
     def leave(self, job: int, now: float) -> None:
         self._pass(now)
         del self._jobs[job]
+
+    def look(self, now: float) -> None:
+        """There are no queries."""
 
     def next_seconds(self) -> float:
         return self._first()[0]

@@ -2,6 +2,6 @@
 
 An iteration is PULL, COMP and PUSH: a task fetches the parameters from the workers that own them, sums over
 its rows, and sends each owner its part of the sums. Source: Lee et al., Harmony, ICDCS 2021, section IV.
-`protocol.py` says what an algorithm must have. There is no Dask here: `relaqs.executors.dask.shard_agent`
-holds the shards and speaks.
+`protocol.py` says what an algorithm must have. There is no Dask here: `holder.py` holds the shards, and
+`relaqs.executors.dask.peer_agent` speaks.
 """

@@ -36,10 +36,22 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class PulledParameters:
-    """A version of the parameters, whole, and how the run goes."""
+    """A version of the parameters, whole, and how the run goes.
+
+    seconds: for which they were on their way, once the version was there.
+    """
 
     descent: ShardedDescent
     values: FloatArray
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Pulled:
+    """What has been fetched of a version. seconds: as `PulledParameters` has them."""
+
+    kept: KeptState
+    seconds: float
 
 
 @dataclass(slots=True)
@@ -51,7 +63,7 @@ class _HeldRun:
     shard: Shard | None
     used_seconds: float = field(default_factory=time.monotonic)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
-    pulls: dict[int, asyncio.Task[KeptState]] = field(default_factory=dict)
+    pulls: dict[int, asyncio.Task[_Pulled]] = field(default_factory=dict)
     is_over: bool = False
 
 
@@ -99,14 +111,14 @@ class ShardHolder:
             await asyncio.wait([found], timeout=DEMAND_SECONDS)
             if not found.done() or found.exception() is not None:
                 found = self._fetch_ahead(run, version, DEMAND_SECONDS)
-        kept = await asyncio.shield(found)
+        pulled = await asyncio.shield(found)
         try:
-            (values,) = await asyncio.to_thread(kept.arrays)
+            (values,) = await asyncio.to_thread(pulled.kept.arrays)
         except TornError as error:
             raise PeerForgotError(
                 self._peers.address, f"its copy of the parameters is damaged: {error}"
             ) from error
-        return PulledParameters(run.descent, values)
+        return PulledParameters(run.descent, values, pulled.seconds)
 
     async def push(
         self, cut: ShardMap, version: int, sender: int, sums: FloatArray, pace: tuple[float, ...]
@@ -185,23 +197,24 @@ class ShardHolder:
     async def _version_of(
         self, job: str, generation: int, version: int, wait_seconds: float, *, of_values: bool
     ) -> Letter:
-        """Return a version of this owner's rows, once it is there."""
+        """Return a version of this owner's rows, once it is there, and how long that was waited for."""
         run = self._held(job, generation)
         if run is None or run.shard is None:
             return _gone("it has nothing of the run")
-        shard = run.shard
+        shard, asked = run.shard, time.monotonic()
         try:
             async with asyncio.timeout(wait_seconds), run.changed:
                 await run.changed.wait_for(lambda: run.is_over or shard.version >= version)
         except TimeoutError:
             return _gone(f"it has version {shard.version} of the parameters and not {version}")
+        waited_seconds = time.monotonic() - asked
         try:
             state = await asyncio.to_thread(shard.state, version)
         except TornError as error:
             return await self._damaged(job, generation, error)
         if state is None or run.is_over:
             return _gone(f"version {version} of the parameters is over")
-        return Letter("version", None, state[:1] if of_values else state)
+        return Letter("version", waited_seconds, state[:1] if of_values else state)
 
     async def _pushed(
         self, part: FloatArray, job: str, generation: int, version: int, sender: int, pace: tuple[float, ...]
@@ -213,6 +226,10 @@ class ShardHolder:
             async with run.changed:  # one update at a time
                 is_taken = await asyncio.to_thread(run.shard.push, sender, version, part, pace)
                 run.changed.notify_all()
+            newest = run.shard.version
+            has_tasks = run.cut.senders >= len(run.cut.owners)  # in most steps
+            if has_tasks and newest > version and newest not in run.pulls and not run.is_over:
+                self._fetch_ahead(run, newest, AHEAD_SECONDS)
         except TornError as error:
             return await self._damaged(job, generation, error)
         return Letter("pushed") if is_taken else _gone(f"it has missed version {version} of the parameters")
@@ -255,7 +272,7 @@ class ShardHolder:
             run = self._runs[cut.job] = _HeldRun(cut, answer.said, None)
         return run
 
-    def _fetch_ahead(self, run: _HeldRun, version: int, wait_seconds: float) -> asyncio.Task[KeptState]:
+    def _fetch_ahead(self, run: _HeldRun, version: int, wait_seconds: float) -> asyncio.Task[_Pulled]:
         """Begin to fetch a version, and let go those before it."""
         for other in [each for each in run.pulls if each < version]:
             run.pulls.pop(other)
@@ -264,12 +281,14 @@ class ShardHolder:
         run.pulls[version] = task
         return task
 
-    async def _fetched(self, cut: ShardMap, version: int, wait_seconds: float) -> KeptState:
+    async def _fetched(self, cut: ShardMap, version: int, wait_seconds: float) -> _Pulled:
+        asked = time.monotonic()
         letter = Letter("values", (cut.job, cut.generation, version, wait_seconds))
         answers = await self._ask_owners(cut, [letter] * len(cut.owners), "pull", wait_seconds)
         values = np.concatenate([answer.arrays[0] for answer in answers])
         values.setflags(write=False)
-        return await asyncio.to_thread(self._keep_of(cut), (values,))
+        kept = await asyncio.to_thread(self._keep_of(cut), (values,))
+        return _Pulled(kept, time.monotonic() - asked - max(answer.said for answer in answers))
 
     async def _ask_owners(
         self, cut: ShardMap, letters: Sequence[Letter], haste: Haste, wait_seconds: float

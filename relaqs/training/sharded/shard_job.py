@@ -3,9 +3,12 @@
 It is a `LossJob` that makes its passes in another way. Both give the same bits, so it changes between them
 whenever it wants to: it begins with whole parameters, opens shards, and goes back where workers are lacking.
 
-    whole ──► open ──► step, step, … ──► fetch ──► step, …
-      ▲        ▲          │ an owner is lost         keeps the state, to go on from when an owner is lost
+    whole ──► open ──► step, step, … ──► fetch     the last model
+      ▲        ▲          │ an owner is lost
       └────────┴──────────┘
+
+Now and then a step has one task more, which fetches the state that the step begins from: to go on from when
+an owner is lost. Meanwhile the others compute.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from relaqs.training.sharded.protocol import (
     WholeParameters,
 )
 from relaqs.training.sharded.shards import ShardMap
+from relaqs.training.sharded.subtask_seconds import SubtaskClock, SubtaskSeconds
 from relaqs.training.sharded.works import DropWork, FetchWork, IterateWork, LostShards, OpenWork
 from relaqs.training.sharded.worth import worth_of
 
@@ -105,10 +109,17 @@ class ShardJob(LossJob):
         self._core_seconds = 0.0  # of the last pass
         self._begun_seconds = self._kept_seconds = time.monotonic()
         self._step_seconds = self._fetch_seconds = 0.0
+        self._clock = SubtaskClock()
+        self._keeps = False  # whether the step in hand fetches the state
         self._last: float | None = None  # the core-seconds of the last pass, while its model is fetched
 
     def explain(self) -> str:
         return f"parameters: {self._where}\nwhy: {self._why}"
+
+    @property
+    def subtask_seconds(self) -> SubtaskSeconds | None:
+        """What an iteration is made of. None: it is not known yet."""
+        return self._clock.seconds
 
     def fold(self, step: Step, results: Sequence[TaskResult]) -> StepReport:
         core_seconds = sum(result.core_seconds for result in results)
@@ -124,7 +135,13 @@ class ShardJob(LossJob):
             self._phase, self._course = "step", self._kept.course
             return _without_pass(step, core_seconds)
         if self._phase == "fetch":
-            return self._fetched(step, values[0], core_seconds)
+            self._phase = "whole"  # nothing is left to fetch
+            self._take_model(values[0])
+            assert self._last is not None
+            return self._passed(step, self._last + core_seconds)
+        if self._keeps:
+            self._fetch_seconds = results[0].held_seconds
+            self._keep(values.pop(0))
         return self._stepped(step, values, core_seconds)
 
     def close(self) -> None:
@@ -174,8 +191,9 @@ class ShardJob(LossJob):
         cut = self._cut_of_parameters
         assert cut is not None
         if self._phase == "fetch":
-            return [FetchWork(cut, self._course.step - (self._last is not None))]
-        return self._iterate_works(cut)
+            return [FetchWork(cut, self._course.step - 1)]
+        self._keeps = self._is_time_to_keep()
+        return [*([FetchWork(cut, self._course.step)] if self._keeps else []), *self._iterate_works(cut)]
 
     # Whether there are shards.
 
@@ -260,6 +278,9 @@ class ShardJob(LossJob):
 
     def _stepped(self, step: Step, values: Sequence[Any], core_seconds: float) -> StepReport:
         self._step_seconds = time.monotonic() - self._begun_seconds
+        cut = self._cut_of_parameters
+        assert cut is not None
+        self._clock.note([part.seconds for part in values], len(cut.owners), self._step_seconds)
         totals = in_pairs([part.totals for part in values], add_sums)
         self._course = self._descent.judge(self._course, totals, values[0].penalty)
         if self._course.step <= self.passes:  # it is made again
@@ -268,25 +289,17 @@ class ShardJob(LossJob):
         if self._course.is_final:
             self._phase, self._last = "fetch", core_seconds
             return _without_pass(step, 0.0)
-        if self._is_time_to_keep():
-            self._phase = "fetch"
         return self._passed(step, core_seconds)
 
     def _is_time_to_keep(self) -> bool:
         least_seconds = max(KEEP_SECONDS, self._fetch_seconds / KEEP_SHARE)
         return self.latest is None or time.monotonic() - self._kept_seconds > least_seconds
 
-    def _fetched(self, step: Step, state: ShardState, core_seconds: float) -> StepReport:
-        """Take over the state that was fetched: of the last pass, or to go on from when shards are lost."""
-        self._phase = "step"
+    def _keep(self, state: ShardState) -> None:
+        """Take over the state that a pass began from."""
         self._take_model(state)
-        if (last := self._last) is not None:
-            self._phase = "whole"  # nothing is left to fetch
-            return self._passed(step, last + core_seconds)
         self._kept = _Kept(self._course, state)
         self._kept_seconds = time.monotonic()
-        self._fetch_seconds = self._kept_seconds - self._begun_seconds
-        return _without_pass(step, core_seconds)
 
     def _passed(self, step: Step, core_seconds: float) -> StepReport:
         self.passes += 1

@@ -16,6 +16,7 @@ from relaqs.training.rows import Sums
 from relaqs.training.sharded.holder import ShardHolder
 from relaqs.training.sharded.protocol import ShardedDescent, ShardState, split_sums
 from relaqs.training.sharded.shards import ShardMap
+from relaqs.training.sharded.subtask_seconds import TaskSeconds
 
 Heard = TypeVar("Heard")
 Saying = ParamSpec("Saying")
@@ -83,10 +84,12 @@ class StepPart:
     Attributes:
         totals: the other sums over its rows.
         penalty: what the loss has beside sums over rows, where the task was to say it.
+        seconds: what it took.
     """
 
     totals: Sums
     penalty: float
+    seconds: TaskSeconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +118,10 @@ class IterateWork:
     end: int
 
     def run(self, owner: str) -> Metered | LostShards:
-        busy, computed = busy_seconds(), time.thread_time()
+        busy, computed, begun = busy_seconds(), time.thread_time(), time.monotonic()
         try:
             pulled = call_holder(ShardHolder.pull, self.cut, self.version)
+            there = time.monotonic()
             model = pulled.descent.model(pulled.values)
             work = PassWork(self.job, model, self.source, self.pieces_cut, self.first, self.end)
             summed = work.run(owner)
@@ -125,24 +129,29 @@ class IterateWork:
             penalty = pulled.descent.penalty(pulled.values) if self.sender == 0 else 0.0
             core_seconds = max(busy_seconds() - busy, time.thread_time() - computed)
             leave_core()  # PUSH needs none
+            left = time.monotonic()
             call_holder(ShardHolder.push, self.cut, self.version, self.sender, gradient, self.pace)
         except PeerLostError as error:
             return LostShards.of(error)
-        return Metered(StepPart(totals, penalty), core_seconds)
+        seconds = TaskSeconds(there - begun, left - there, pulled.seconds, time.monotonic() - left)
+        return Metered(StepPart(totals, penalty, seconds), core_seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchWork:
-    """Returns a version's state of all rows, or `LostShards`."""
+    """Gives a version's state of all rows, or `LostShards`. It holds no core."""
 
     cut: ShardMap
     version: int
 
-    def run(self, owner: str) -> ShardState | LostShards:
+    def run(self, owner: str) -> Metered | LostShards:
+        computed = time.thread_time()
+        leave_core()
         try:
-            return call_holder(ShardHolder.fetch, self.cut, self.version)
+            state = call_holder(ShardHolder.fetch, self.cut, self.version)
         except PeerLostError as error:
             return LostShards.of(error)
+        return Metered(state, time.thread_time() - computed)
 
 
 @dataclass(frozen=True, slots=True)

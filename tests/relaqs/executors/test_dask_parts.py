@@ -41,12 +41,12 @@ class WaitingTask:
     priority: tuple[int, ...] = (0,)
 
 
-def queue_of(shares: FairShares) -> Any:  # of WaitingTask, which to mypy are no TaskState
+def queue_of(shares: FairShares, abreast: int = 0) -> Any:  # of WaitingTask, which to mypy are no TaskState
     def account_of(key: object) -> str:
         name = job_of(key)
         return name if name in shares else FOREIGN
 
-    return JobQueue(shares, account_of)
+    return JobQueue(shares, account_of, lambda job: abreast if job == A else 0)
 
 
 def opened(**shares: float) -> FairShares:
@@ -78,6 +78,30 @@ def test_jobs_take_turns_by_their_shares_each_in_the_order_of_its_steps() -> Non
     keys = [task.key for task in taken(queue, shares, 40)]
     assert [key for key in keys if key[0] == A] == [task.key for task in steps_of(A, 15)]
     assert [key for key in keys if key[0] == B] == [task.key for task in steps_of(B, 5)]
+
+
+def test_the_last_tasks_of_a_step_that_has_begun_go_on_where_a_job_is_abreast() -> None:
+    shares = opened(a=1.0, b=1.0)
+    queue = queue_of(shares, abreast=2)
+    for task in [*(WaitingTask((A, 0, index)) for index in range(4)), *steps_of(B, 5)]:
+        queue.add(task)
+    order = [(task.key[0], queue.passes_by(task.key)) for task in taken(queue, shares, 8)]
+    # In turn, while more than two tasks of A's step wait. Then both go on, and B has the turns it lost.
+    assert order == [
+        *((A, False), (B, False), (A, False), (A, True), (A, True)),
+        *((B, False), (B, False), (B, False)),
+    ]
+
+
+def test_a_step_that_is_abreast_does_not_take_the_next_one_along() -> None:
+    shares = opened(a=1.0, b=1.0)
+    queue = queue_of(shares, abreast=2)
+    for task in [*steps_of(A, 1), *steps_of(B, 1)]:
+        queue.add(task)
+    assert [task.key[0] for task in taken(queue, shares, 2)] == [A, A]
+    for task in steps_of(A, 2)[2:]:
+        queue.add(task)
+    assert [task.key[:2] for task in taken(queue, shares, 4)] == [(B, 0), (B, 0), (A, 1), (A, 1)]
 
 
 def test_a_new_share_counts_from_the_next_task() -> None:

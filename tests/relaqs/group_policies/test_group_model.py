@@ -38,6 +38,14 @@ def test_the_time_of_a_group_is_its_largest_sum_or_its_longest_job(
     assert (cpu, net) == (comp.sum() / seconds, comm.sum() / seconds)
 
 
+def test_a_rest_makes_a_job_longer_and_takes_nothing_from_others() -> None:
+    comp, comm, none = np.array([3.0, 2.0]), np.array([1.0, 1.0]), np.zeros(2)
+    times = GroupTimes.of(comp, comm, none, none.astype(np.int64), 1, rest=np.array([0.5, 4.0]))
+    assert times.seconds.tolist() == [7.0]
+    assert times.longest.tolist() == [7.0]
+    assert (times.comp.tolist(), times.comm.tolist()) == ([5.0], [2.0])
+
+
 def test_use_is_averaged_by_machines_and_idle_ones_count() -> None:
     times = GroupTimes.of(np.array([3.0, 1.0]), np.array([1.0, 3.0]), np.zeros(2), np.array([0, 1]), 2)
     assert times.utilisation(np.array([3, 1]), 4) == ((3 * 0.75 + 0.25) / 4, (3 * 0.25 + 0.75) / 4)

@@ -84,6 +84,7 @@ class Post:
         self._draws = np.random.default_rng(seed)
         self.holders: dict[str, ShardHolder] = {}
         self.dead: set[str] = set()
+        self.asked: list[tuple[str, str]] = []  # who asked, and about what
 
     def holder(self, address: str) -> ShardHolder:
         return self.holders.setdefault(address, ShardHolder(_Door(self, address)))
@@ -103,6 +104,7 @@ class _Door:
         self.address = address
 
     async def ask(self, address: str, letter: Letter, haste: Haste, limit_seconds: float) -> Letter:
+        self._post.asked.append((self.address, letter.subject))
         return await self._post.carry(address, letter)
 
 
@@ -163,6 +165,27 @@ def test_shards_have_the_bits_of_whole_parameters(name: str, owners: int, seed: 
     in_shards, its_loss = asyncio.run(sharded_run(job, descent, rows, owners, seed))
     assert np.array_equal(in_shards, values)
     assert its_loss == loss
+
+
+def test_an_owner_without_a_task_fetches_the_next_version_ahead_too() -> None:
+    job, rows = JOBS["softmax"], rows_of("softmax", 7)
+    descent = job.descent(profile_of(rows, tuple("abcdefg"), 100, seed=0))
+
+    async def one_step() -> list[tuple[str, str]]:
+        post = Post(seed=5)
+        cut = ShardMap("run", 0, ("tcp://0", "tcp://1"), *descent.shape, SENDERS)
+        await post.holder("tcp://0").open(cut, descent, 0, None)
+        pace = descent.begin().pace
+        for sender, part in enumerate(parts_of(rows)):
+            await one_task(job, post.holder("tcp://0"), cut, 0, sender, part, pace)
+        await post.holder("tcp://0").pull(cut, 1)  # meanwhile the other one has asked
+        asked = [subject for who, subject in post.asked if who == "tcp://1"]
+        await post.holder("tcp://1").pull(cut, 1)
+        assert [subject for who, subject in post.asked if who == "tcp://1"] == asked
+        return post.asked
+
+    asked = asyncio.run(one_step())
+    assert asked.count(("tcp://1", "values")) == 1
 
 
 @pytest.mark.parametrize("name", JOBS)

@@ -110,6 +110,10 @@ def test_shards_give_the_bits_of_client_mode(
         assert run.explain() == "parameters: in shards on 2 workers\nwhy: the caller asks for it"
         assert run.losses == whole[0]
         assert np.array_equal(model.coef_, whole[1])
+        subtasks = run.subtask_seconds
+        assert subtasks is not None
+        assert min(subtasks.comp, subtasks.pull, subtasks.push) > 0
+        assert subtasks.alone == pytest.approx(subtasks.comp + subtasks.comm + subtasks.rest)
         assert_nothing_is_left(client)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from relaqs.groups.plan import TurnTaking
+from relaqs.simulation.grouped.queries import EndlessQueries
 from relaqs.simulation.grouped.turns import IterationSeconds, Lanes, Sharing, sharing
 
 
@@ -107,7 +108,7 @@ def test_queries_have_what_is_left_of_the_cores_and_delay_a_group_by_a_task_a_jo
         alone = Lanes(pull_first=True)
         assert iteration_seconds(alone, needs, 60) == pytest.approx(said, rel=2e-3)
         assert alone.query_seconds == 0.0
-        lanes = Lanes(pull_first=True, query_task_seconds=0.01 * said)
+        lanes = Lanes(pull_first=True, queries=EndlessQueries(0.01 * said))
         measured = iteration_seconds(lanes, needs, 60)
         assert said * (1 - 2e-3) <= measured <= said * (1 + 0.01 * count + 2e-3)
         busy = lanes.comp_seconds + lanes.query_seconds
