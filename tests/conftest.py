@@ -20,6 +20,7 @@ from relaqs_tpch.data import ORIGINALS
 
 from benchmarks import flights
 from relaqs.executors.duck_process import QueryWork
+from tests.made_once import made_once
 from tests.store_server import StoreServer
 from tests.turnstile import Turnstile
 
@@ -75,18 +76,22 @@ class Oracle:
 @pytest.fixture(scope="session")
 def tpch_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """TPC-H at scale 0.01: lineitem and orders in 20 co-clustered partitions, the other tables static."""
-    warehouse = tmp_path_factory.mktemp("tpch")
-    generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, keep_raw=True)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, keep_raw=True)
+
+    return made_once(tmp_path_factory, "tpch", make)
 
 
 @pytest.fixture(scope="session")
 def tpch_laid_out_twice(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same tables, five of them also laid out by part or customer key."""
-    warehouse = tmp_path_factory.mktemp("tpch-twice") / "warehouse"
-    shutil.copytree(tpch_warehouse, warehouse, copy_function=os.link)
-    generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, second_layouts=True)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        shutil.copytree(tpch_warehouse, warehouse, copy_function=os.link, dirs_exist_ok=True)
+        generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, second_layouts=True)
+
+    return made_once(tmp_path_factory, "tpch-twice", make)
 
 
 @pytest.fixture(scope="session")
@@ -126,25 +131,33 @@ def bucket(store: StoreServer) -> str:
 @pytest.fixture(scope="session")
 def flights_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flights of 2013 in 20 partitions, each flight its own sampling unit; four static tables."""
-    warehouse = tmp_path_factory.mktemp("flights")
-    flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS)
+
+    return made_once(tmp_path_factory, "flights", make)
 
 
 @pytest.fixture(scope="session")
 def flights_by_aircraft(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, with all flights of one aircraft as one sampling unit; 2,512 flights name none (NULL)."""
-    warehouse = tmp_path_factory.mktemp("flights-by-aircraft")
-    flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS, cluster_by=("tailnum",))
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS, cluster_by=("tailnum",))
+
+    return made_once(tmp_path_factory, "flights-by-aircraft", make)
 
 
 @pytest.fixture(scope="session")
-def flights_oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+def flights_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the flights' tables as they come out of the package, a Parquet file each."""
+    return made_once(tmp_path_factory, "flights-files", flights.write_parquet)
+
+
+@pytest.fixture(scope="session")
+def flights_oracle(flights_files: Path) -> Iterator[Oracle]:
     """Plain DuckDB over the flights' tables as they come out of the package."""
-    originals = tmp_path_factory.mktemp("flights-originals")
-    flights.write_parquet(originals)
-    with closing(Oracle(originals)) as oracle:
+    with closing(Oracle(flights_files)) as oracle:
         yield oracle
 
 
