@@ -35,6 +35,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
+# What takes longest begins first, so that at the end no core waits for one of these.
+LONGEST = (
+    "tests/engine/test_differential_tpch.py",
+    "tests/engine/test_differential_flights.py",
+    "tests/relaqs/training/test_shard_faults.py",
+    "tests/relaqs/training/test_turn_faults.py",
+    "tests/relaqs/executors/test_dask_faults.py",
+    "tests/benchmarks/test_layout_kills.py",
+    "tests/benchmarks/test_certified.py",
+    "tests/benchmarks/test_faults.py",
+    "tests/relaqs/test_appended_samples.py",
+    "tests/relaqs/training/test_shards_on_dask.py",
+    "tests/relaqs/executors/test_dask.py",
+    "tests/docs/test_pages.py",
+    "tests/tpch/test_measuring.py",
+    "tests/test_examples.py",
+)
+
 TPCH_SCALE = 0.01  # 60,175 rows of lineitem; its answers are published
 TPCH_PARTITIONS = 20
 FLIGHTS_PARTITIONS = 20
@@ -53,6 +71,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # what is frozen at the end is reported as leaked
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {file: place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 class Oracle:

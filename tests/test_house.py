@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 ROOT = Path(__file__).resolve().parents[1]
 
 PACKAGES = {
@@ -243,6 +245,10 @@ def test_what_runs_alone_is_where_make_looks_for_it() -> None:
     marked = [path for path in python_files(ROOT / "tests") if "pytest.mark." + "alone" in path.read_text()]
     assert marked
     assert [path for path in marked if not path.is_relative_to(ROOT / named)] == []
+
+
+def test_what_begins_first_is_there() -> None:
+    assert [file for file in LONGEST if not (ROOT / file).is_file()] == []
 
 
 def test_no_registry_host_is_named() -> None:
