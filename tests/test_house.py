@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -123,15 +124,33 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py"))
 
 
-@cache
-def imported_modules(path: Path, *, at_run_time: bool = False) -> frozenset[str]:
-    """Return the top-level names of every absolute import of a file, also those inside functions.
+@dataclass(frozen=True)
+class Module:
+    """What the tests ask of a file: whether it has a docstring, and what it imports.
 
+    imported: the top-level names of every absolute import, also of those inside functions.
     at_run_time: without what is imported for annotations alone.
     """
+
+    is_described: bool
+    imported: frozenset[str]
+    at_run_time: frozenset[str]
+
+
+@cache
+def module_at(path: Path) -> Module:
+    """Return what a file is. It is parsed once for all tests."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    if at_run_time:
-        tree = WithoutTypeChecking().visit(tree)
+    imported = _imported(tree)
+    return Module(bool(ast.get_docstring(tree)), imported, _imported(WithoutTypeChecking().visit(tree)))
+
+
+def imported_modules(path: Path, *, at_run_time: bool = False) -> frozenset[str]:
+    module = module_at(path)
+    return module.at_run_time if at_run_time else module.imported
+
+
+def _imported(tree: ast.AST) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -210,7 +229,7 @@ def test_every_folder_of_code_says_what_lives_there() -> None:
     silent = []
     for folder in sorted(folders):
         door = folder / "__init__.py"
-        if not door.exists() or not ast.get_docstring(ast.parse(door.read_text(encoding="utf-8"))):
+        if not door.exists() or not module_at(door).is_described:
             silent.append(str(folder.relative_to(ROOT)))
     assert silent == []
 
@@ -219,7 +238,7 @@ def test_every_module_has_a_docstring() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in [*(p for _, p in product_files()), *python_files(ROOT / "benchmarks")]
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if not module_at(path).is_described
     ]
     assert silent == []
 
