@@ -1,7 +1,7 @@
 # Needs make and Python 3.11 or newer, nothing else.
 #
 #   make demo    make 12 million rows, run one query online and watch it sharpen
-#   make test    run the tests but the slow ones, two files at a time
+#   make test    run the tests but the slow ones, three files at a time
 #   make test-slow  many more random queries, and what takes long: most tests of the page in a browser, figures
 #   make check   all that must hold before a commit: tests, lint, format, types
 #   make docs    build the documentation's site, into site/index.html
@@ -21,6 +21,9 @@ INSTALLED := $(VENV)/installed-$(FINGERPRINT)
 # Where the tests are beside which no other may run; to look for them in all files takes as long as they do.
 ALONE := tests/relaqs/executors
 
+# Tests wait for processes a sixth of their time. A third file uses the two cores meanwhile.
+AT_ONCE := 3
+
 # Tests start hundreds of processes. Without bytecode files each would compile all of its sources anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -34,11 +37,11 @@ demo: $(INSTALLED)
 	@$(BIN)/relaqs demo
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -m "not slow and not alone" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "not slow and not alone" -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m pytest -m "alone and not slow" $(ALONE)
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m slow -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ from relaqs_tpch.data import ORIGINALS
 
 from benchmarks import flights
 from relaqs.executors.duck_process import QueryWork
+from tests.made_once import made_once
 from tests.store_server import StoreServer
 from tests.turnstile import Turnstile
 
@@ -33,6 +34,24 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # The same examples in every run, however long one takes; `--hypothesis-profile=default` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
+
+# What takes longest begins first, so that at the end no core waits for one of these.
+LONGEST = (
+    "tests/engine/test_differential_tpch.py",
+    "tests/engine/test_differential_flights.py",
+    "tests/relaqs/training/test_shard_faults.py",
+    "tests/relaqs/training/test_turn_faults.py",
+    "tests/relaqs/executors/test_dask_faults.py",
+    "tests/benchmarks/test_layout_kills.py",
+    "tests/benchmarks/test_certified.py",
+    "tests/benchmarks/test_faults.py",
+    "tests/relaqs/test_appended_samples.py",
+    "tests/relaqs/training/test_shards_on_dask.py",
+    "tests/relaqs/executors/test_dask.py",
+    "tests/docs/test_pages.py",
+    "tests/tpch/test_measuring.py",
+    "tests/test_examples.py",
+)
 
 TPCH_SCALE = 0.01  # 60,175 rows of lineitem; its answers are published
 TPCH_PARTITIONS = 20
@@ -52,6 +71,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # what is frozen at the end is reported as leaked
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {file: place for place, file in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(LONGEST)))
 
 
 class Oracle:
@@ -75,18 +99,22 @@ class Oracle:
 @pytest.fixture(scope="session")
 def tpch_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """TPC-H at scale 0.01: lineitem and orders in 20 co-clustered partitions, the other tables static."""
-    warehouse = tmp_path_factory.mktemp("tpch")
-    generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, keep_raw=True)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, keep_raw=True)
+
+    return made_once(tmp_path_factory, "tpch", make)
 
 
 @pytest.fixture(scope="session")
 def tpch_laid_out_twice(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same tables, five of them also laid out by part or customer key."""
-    warehouse = tmp_path_factory.mktemp("tpch-twice") / "warehouse"
-    shutil.copytree(tpch_warehouse, warehouse, copy_function=os.link)
-    generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, second_layouts=True)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        shutil.copytree(tpch_warehouse, warehouse, copy_function=os.link, dirs_exist_ok=True)
+        generate(TPCH_SCALE, warehouse, partitions=TPCH_PARTITIONS, second_layouts=True)
+
+    return made_once(tmp_path_factory, "tpch-twice", make)
 
 
 @pytest.fixture(scope="session")
@@ -126,25 +154,33 @@ def bucket(store: StoreServer) -> str:
 @pytest.fixture(scope="session")
 def flights_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The flights of 2013 in 20 partitions, each flight its own sampling unit; four static tables."""
-    warehouse = tmp_path_factory.mktemp("flights")
-    flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS)
+
+    return made_once(tmp_path_factory, "flights", make)
 
 
 @pytest.fixture(scope="session")
 def flights_by_aircraft(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, with all flights of one aircraft as one sampling unit; 2,512 flights name none (NULL)."""
-    warehouse = tmp_path_factory.mktemp("flights-by-aircraft")
-    flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS, cluster_by=("tailnum",))
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        flights.lay_out(warehouse, partitions=FLIGHTS_PARTITIONS, cluster_by=("tailnum",))
+
+    return made_once(tmp_path_factory, "flights-by-aircraft", make)
 
 
 @pytest.fixture(scope="session")
-def flights_oracle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+def flights_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the flights' tables as they come out of the package, a Parquet file each."""
+    return made_once(tmp_path_factory, "flights-files", flights.write_parquet)
+
+
+@pytest.fixture(scope="session")
+def flights_oracle(flights_files: Path) -> Iterator[Oracle]:
     """Plain DuckDB over the flights' tables as they come out of the package."""
-    originals = tmp_path_factory.mktemp("flights-originals")
-    flights.write_parquet(originals)
-    with closing(Oracle(originals)) as oracle:
+    with closing(Oracle(flights_files)) as oracle:
         yield oracle
 
 

@@ -6,10 +6,13 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import LONGEST
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -121,15 +124,33 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*.py"))
 
 
-@cache
-def imported_modules(path: Path, *, at_run_time: bool = False) -> frozenset[str]:
-    """Return the top-level names of every absolute import of a file, also those inside functions.
+@dataclass(frozen=True)
+class Module:
+    """What the tests ask of a file: whether it has a docstring, and what it imports.
 
+    imported: the top-level names of every absolute import, also of those inside functions.
     at_run_time: without what is imported for annotations alone.
     """
+
+    is_described: bool
+    imported: frozenset[str]
+    at_run_time: frozenset[str]
+
+
+@cache
+def module_at(path: Path) -> Module:
+    """Return what a file is. It is parsed once for all tests."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    if at_run_time:
-        tree = WithoutTypeChecking().visit(tree)
+    imported = _imported(tree)
+    return Module(bool(ast.get_docstring(tree)), imported, _imported(WithoutTypeChecking().visit(tree)))
+
+
+def imported_modules(path: Path, *, at_run_time: bool = False) -> frozenset[str]:
+    module = module_at(path)
+    return module.at_run_time if at_run_time else module.imported
+
+
+def _imported(tree: ast.AST) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -208,7 +229,7 @@ def test_every_folder_of_code_says_what_lives_there() -> None:
     silent = []
     for folder in sorted(folders):
         door = folder / "__init__.py"
-        if not door.exists() or not ast.get_docstring(ast.parse(door.read_text(encoding="utf-8"))):
+        if not door.exists() or not module_at(door).is_described:
             silent.append(str(folder.relative_to(ROOT)))
     assert silent == []
 
@@ -217,7 +238,7 @@ def test_every_module_has_a_docstring() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for path in [*(p for _, p in product_files()), *python_files(ROOT / "benchmarks")]
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        if not module_at(path).is_described
     ]
     assert silent == []
 
@@ -243,6 +264,10 @@ def test_what_runs_alone_is_where_make_looks_for_it() -> None:
     marked = [path for path in python_files(ROOT / "tests") if "pytest.mark." + "alone" in path.read_text()]
     assert marked
     assert [path for path in marked if not path.is_relative_to(ROOT / named)] == []
+
+
+def test_what_begins_first_is_there() -> None:
+    assert [file for file in LONGEST if not (ROOT / file).is_file()] == []
 
 
 def test_no_registry_host_is_named() -> None:

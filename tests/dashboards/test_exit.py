@@ -80,8 +80,8 @@ def opened(process: subprocess.Popen[str]) -> Iterator[Page]:
     [
         ("nothing", signal.SIGTERM),
         ("planning", signal.SIGTERM),
-        ("planning", signal.SIGINT),
         ("a task", signal.SIGTERM),
+        pytest.param("planning", signal.SIGINT, marks=pytest.mark.slow),
         pytest.param("starting", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("the status", signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param("a task", signal.SIGINT, marks=pytest.mark.slow),

@@ -167,7 +167,9 @@ def reader(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 SLOW = {
     "benchmarks.md",
     "guide/cluster.md",
+    "guide/dask-clients.md",
     "guide/dashboard.md",
+    "guide/joins-and-layouts.md",
     "guide/serve.md",
     "guide/simulating.md",
     "guide/tpch.md",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, blocks_of
 
-pytestmark = pytest.mark.slow  # half a minute each: a copy of the repository, and its tests for what is added
+pytestmark = pytest.mark.slow  # a copy of the repository, and its tests for what is added
 
 COPIED = ("relaqs", "engine", "tests", "pyproject.toml")
 LINKED = ("bootstrap", "tpch", "dashboards", "benchmarks", "docs", "README.md", "CONTRIBUTING.md")
@@ -22,19 +23,6 @@ def printed(page: str) -> Block:
     """Return the page's one block that is a whole module."""
     (block,) = [block for block in blocks_of(DOCS / "howto" / page) if block.module is not None]
     return block
-
-
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
-    """A copy of the repository: files of its own where something is added, links to the others."""
-    folder = tmp_path / "repository"
-    folder.mkdir()
-    for name in COPIED:
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-    for name in LINKED:
-        (folder / name).symlink_to(ROOT / name)
-    return folder
 
 
 def add(copy: Path, block: Block) -> None:
@@ -69,13 +57,36 @@ def run_tests(copy: Path, *words: str) -> str:
     return run(copy, "pytest", "-q", "-p", "no:cacheprovider", *words)
 
 
-def test_the_policy_keeps_the_laws_once_it_is_in_the_package(copy: Path) -> None:
-    block = printed("add-a-policy.md")
-    add(copy, block)
-    registry = "relaqs/policies/registry.py"
+REGISTRIES = (
+    "relaqs/policies/registry.py",
+    "relaqs/training/registry.py",
+    "engine/relaqs_engine/rewrite/__init__.py",
+)
+PAGES = ("add-a-policy.md", "add-an-algorithm.md", "add-a-rule.md")
+CASE = "tests/fixtures/rewrite/exists_order.sql"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository with what the pages print: links to the files where nothing is added."""
+    folder = tmp_path_factory.mktemp("repository")
+    for name in COPIED:
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    for name in LINKED:
+        (folder / name).symlink_to(ROOT / name)
+    for page in PAGES:
+        add(folder, printed(page))
+    _add_policy(folder)
+    _add_algorithm(folder)
+    _add_rule(folder)
+    return folder
+
+
+def _add_policy(copy: Path) -> None:
     insert(
         copy,
-        registry,
+        "relaqs/policies/registry.py",
         "    },\n)\n\nDEFAULT_POLICY",
         '        "queries_first": "relaqs.policies.queries_first:QueriesFirst",\n',
     )
@@ -85,31 +96,18 @@ def test_the_policy_keeps_the_laws_once_it_is_in_the_package(copy: Path) -> None
         "\n    ]\n    assert all",
         '\n        "queries_first",',
     )
-    run(copy, "ruff", "check", block.module, registry)
-    run(copy, "ruff", "format", "--check", block.module, registry)
-    tests = ("tests/relaqs/policies/test_laws.py", "tests/relaqs/policies/test_registry.py")
-    named = ("-k", "queries_first or test_the_policies")
-    assert " passed" in run_tests(copy, *tests, "tests/test_examples.py", *named)
 
 
-def test_the_algorithm_is_trained_once_it_is_in_the_package(copy: Path) -> None:
-    block = printed("add-an-algorithm.md")
-    add(copy, block)
-    registry = "relaqs/training/registry.py"
+def _add_algorithm(copy: Path) -> None:
     insert(
         copy,
-        registry,
+        "relaqs/training/registry.py",
         '        "topic_model": ',
         '        "poisson_regression": "relaqs.training.algorithms.poisson_regression:PoissonRegression",\n',
     )
-    run(copy, "ruff", "check", block.module, registry)
-    run(copy, "ruff", "format", "--check", block.module, registry)
-    assert "2 passed" in run_tests(copy, "tests/test_examples.py", "-k", "poisson_regression")
 
 
-def test_the_rule_is_recorded_once_it_is_in_the_package(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    block = printed("add-a-rule.md")
-    add(copy, block)
+def _add_rule(copy: Path) -> None:
     rules = "engine/relaqs_engine/rewrite/__init__.py"
     insert(
         copy,
@@ -119,14 +117,38 @@ def test_the_rule_is_recorded_once_it_is_in_the_package(copy: Path, monkeypatch:
     )
     insert(copy, rules, ", check_shape)", ", read_no_order_of_exists")
     (case,) = [each for each in blocks_of(DOCS / "howto" / "add-a-rule.md") if "-- shows:" in each.code]
-    fixture = copy / "tests" / "fixtures" / "rewrite" / "exists_order.sql"
-    fixture.write_text(case.code, encoding="utf-8")
-    run(copy, "ruff", "check", block.module, rules)
-    run(copy, "ruff", "format", "--check", block.module, rules)
-    assert " passed" in run_tests(copy, "tests/test_examples.py", "-k", "exists_order")
+    (copy / CASE).write_text(case.code, encoding="utf-8")
+
+
+def test_what_is_printed_is_written_as_the_rest(copy: Path) -> None:
+    files = [*REGISTRIES, *(str(printed(page).module) for page in PAGES)]
+    run(copy, "ruff", "check", *files)
+    run(copy, "ruff", "format", "--check", *files)
+
+
+# Files of tests, what the names of tests for something that was added have in them, and how many these are.
+TRIED = (
+    ("tests/relaqs/policies/test_laws.py", "queries_first", 5),
+    ("tests/relaqs/policies/test_registry.py", "test_the_policies", 1),
+    ("tests/test_examples.py", "queries_first", 2),
+    ("tests/test_examples.py", "poisson_regression", 2),
+    ("tests/test_examples.py", "exists_order", 2),
+)
+
+
+def test_the_tests_try_what_was_added(copy: Path) -> None:
+    files = dict.fromkeys(file for file, _, _ in TRIED)
+    said = run_tests(copy, *files, "-rp", "-k", " or ".join({name for _, name, _ in TRIED}))
+    passed = re.findall(r"^PASSED (.+)$", said, re.MULTILINE)
+    for file, name, count in TRIED:
+        found = [each for each in passed if each.startswith(file) and name in each]
+        assert len(found) >= count, (file, name, found)
+
+
+def test_the_rule_is_recorded(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = ("tests/engine/rewrite", "-k", "exists_order")
     monkeypatch.setenv("RELAQS_RECORD", "1")
     run_tests(copy, *cases)
-    assert "ORDER" not in fixture.read_text(encoding="utf-8").partition("-->")[2]
+    assert "ORDER" not in (copy / CASE).read_text(encoding="utf-8").partition("-->")[2]
     monkeypatch.delenv("RELAQS_RECORD")
     assert " passed" in run_tests(copy, *cases)

@@ -79,7 +79,10 @@ QUERIES = {
 }
 
 
-@pytest.fixture(scope="module", params=[None, "zone"], ids=["rows", "clusters"])
+CLUSTERED = pytest.param("zone", id="clusters", marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", params=[pytest.param(None, id="rows"), CLUSTERED])
 def warehouse(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("warehouse")
     shuffle(duckdb.sql(TRIPS), folder / "trips", partitions=8, cluster_by=request.param)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from relaqs_tpch import data
 
+from tests.made_once import made_once
 from tests.tpch.command_line import MIX, run
 
 ALONE = ("Q1", "Q2", "Q6", "linear regression", "K-Means")
@@ -44,14 +45,16 @@ def generated_once(generated: Path) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def runs(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with recorded runs of ALONE; tests that add to it take a copy."""
-    out = tmp_path_factory.mktemp("runs")
-    code, output = run(
-        "tpch", "run", "--data", str(tpch_warehouse), "--queries", "1,2,6", "--training", ";".join(ALONE[3:]),
-        "--out", str(out), "--format", "jsonl",
-    )  # fmt: skip
-    assert code == 0, output
-    assert [json.loads(line)["name"] for line in output.splitlines()] == list(ALONE)
-    return out
+
+    def make(out: Path) -> None:
+        code, output = run(
+            "tpch", "run", "--data", str(tpch_warehouse), "--queries", "1,2,6",
+            "--training", ";".join(ALONE[3:]), "--out", str(out), "--format", "jsonl",
+        )  # fmt: skip
+        assert code == 0, output
+        assert [json.loads(line)["name"] for line in output.splitlines()] == list(ALONE)
+
+    return made_once(tmp_path_factory, "runs", make)
 
 
 @pytest.fixture(scope="session")
@@ -60,11 +63,13 @@ def schedules(tpch_warehouse: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
     Tests that add to it take a copy.
     """
-    out = tmp_path_factory.mktemp("schedules")
-    code, output = run(
-        "tpch", "schedule", "--data", str(tpch_warehouse),
-        *MIX, "--policies", "fair,relaqs", "--out", str(out)
-    )  # fmt: skip
-    assert code == 0, output
-    assert "index (relaqs)" in output
-    return out
+
+    def make(out: Path) -> None:
+        code, output = run(
+            "tpch", "schedule", "--data", str(tpch_warehouse),
+            *MIX, "--policies", "fair,relaqs", "--out", str(out)
+        )  # fmt: skip
+        assert code == 0, output
+        assert "index (relaqs)" in output
+
+    return made_once(tmp_path_factory, "schedules", make)

@@ -126,8 +126,8 @@ def test_a_schedule_goes_on_where_it_stopped(schedules: Path, tpch_warehouse: Pa
     ("now", "then"),
     [
         ('"Q6, scale 0.01"', '"Q5, scale 0.01"'),  # other queries have estimates
-        (PARTITIONS, "in 7 partitions"),
-        ("partitions of seed 0", "partitions of seed 1"),
+        pytest.param(PARTITIONS, "in 7 partitions", marks=pytest.mark.slow),
+        pytest.param("partitions of seed 0", "partitions of seed 1", marks=pytest.mark.slow),
     ],
 )
 def test_a_schedule_of_other_jobs_or_data_is_run_anew(

@@ -7,19 +7,18 @@ from pathlib import Path
 import pytest
 from relaqs_engine.layouts import add_static, shuffle
 
-from benchmarks import flights
+from tests.made_once import made_once
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("files")
-    flights.write_parquet(folder)
-    return folder
+def files(flights_files: Path) -> Path:
+    return flights_files
 
 
 @pytest.fixture(scope="session")
 def warehouse(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("doors") / "warehouse"
-    shuffle(str(files / "flights.parquet"), folder / "flights", partitions=20)
-    add_static(str(files / "airlines.parquet"), folder / "airlines")
-    return folder
+    def make(folder: Path) -> None:
+        shuffle(str(files / "flights.parquet"), folder / "flights", partitions=20)
+        add_static(str(files / "airlines.parquet"), folder / "airlines")
+
+    return made_once(tmp_path_factory, "doors", make)

@@ -102,10 +102,10 @@ def test_core_seconds_follow_the_plan_and_turn_with_it() -> None:
     with executor_of(told := Told(dict(first))) as (executor, meter):
         for job in first:
             enter(executor, meter, JobDescription(job))
-        assert_shared(meter.over(2.0), first)
+        assert_shared(meter.over(1.2), first)
         told.shares = dict(then)
         executor.set_weight("a", 1.0)  # calls for a new plan
-        assert_shared(meter.over(2.0), then)
+        assert_shared(meter.over(1.2), then)
 
 
 def test_a_job_that_comes_is_served_within_a_task_and_one_that_goes_leaves_its_cores() -> None:
@@ -199,7 +199,7 @@ def test_the_status_tells_measured_cores() -> None:
     with executor_of(Told({"a": 0.75, "b": 0.25})) as (executor, meter):
         for job in "ab":
             enter(executor, meter, JobDescription(job))
-        used = meter.over(2.0)
+        used = meter.over(1.2)
         status = executor.status()
         a, b = status.jobs
         assert (a.share_cores, b.share_cores) == (0.75 * CORES, 0.25 * CORES)

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.server_process import Running, serving
+from tests.made_once import made_once
 from tests.relaqs.serve.served_tables import lay_out
 
 
 @pytest.fixture(scope="session")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return lay_out(tmp_path_factory.mktemp("served"))
+    return made_once(tmp_path_factory, "served", lay_out)
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 
 from relaqs import Session, connect, shuffle
+from tests.made_once import made_once
 
 PARTITIONS = 7  # not a power of two, so that some partition has no neighbour to be added to
 _LOADERS = {
@@ -47,14 +48,16 @@ def data() -> dict[str, Data]:
 @pytest.fixture(scope="session")
 def training_warehouse(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Data]) -> Path:
     """The tables, and `wine_text`, whose target is text: its classes' names."""
-    warehouse = tmp_path_factory.mktemp("training")
-    for name, each in data.items():
-        table = pa.table({**dict(each.features), "y": each.target})
-        shuffle(table, warehouse / name, partitions=PARTITIONS)
-    named = np.array(["barbera", "grignolino", "barolo"])[data["wine"].target]
-    table = pa.table({**dict(data["wine"].features), "y": named})
-    shuffle(table, warehouse / "wine_text", partitions=PARTITIONS)
-    return warehouse
+
+    def make(warehouse: Path) -> None:
+        for name, each in data.items():
+            table = pa.table({**dict(each.features), "y": each.target})
+            shuffle(table, warehouse / name, partitions=PARTITIONS)
+        named = np.array(["barbera", "grignolino", "barolo"])[data["wine"].target]
+        table = pa.table({**dict(data["wine"].features), "y": named})
+        shuffle(table, warehouse / "wine_text", partitions=PARTITIONS)
+
+    return made_once(tmp_path_factory, "training", make)
 
 
 @pytest.fixture(scope="module")
