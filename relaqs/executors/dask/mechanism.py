@@ -72,7 +72,6 @@ class QueueEnforcement:
         self._shares = shares
         self._charges = charges
         self._was_next = was_next
-        self._queue = JobQueue(shares, account_of)
         self._queue = JobQueue(shares, account_of, abreast)
         for task in scheduler.queued:
             self._queue.add(task)
@@ -89,14 +88,10 @@ class QueueEnforcement:
             return
         job = self._account_of(key)
         if (in_turn := self._was_next(job)) is None:
-            in_turn = start == "queued" or not self._queue
+            in_turn = (start == "queued" and not self._queue.passes_by(key)) or not self._queue
             if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
                 self._shares.wake(job)
         self._charges.start(key, job, in_turn=in_turn)
-        if start != "queued" and not self._queue.has_tasks_of(job):  # it did not wait
-            self._shares.wake(job)
-        in_turn = start == "queued" and not self._queue.passes_by(key)
-        self._charges.start(key, job, in_turn=in_turn or not self._queue)
 
     def changed(self) -> None:
         return

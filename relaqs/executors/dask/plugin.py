@@ -141,10 +141,7 @@ class RelaqsPlugin(SchedulerPlugin):
         self._next_plan: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._why_credits = broken_contract(scheduler)
-        made_by = QueueEnforcement if self._why_credits is None else CreditEnforcement
-        self._enforcement: Enforcement = made_by(
-            scheduler, self._desk.turns, self._charges, self._account_of, self._was_next
-        facts = scheduler, self._desk.turns, self._charges, self._account_of
+        facts = scheduler, self._desk.turns, self._charges, self._account_of, self._was_next
         self._enforcement: Enforcement = (
             CreditEnforcement(*facts)
             if self._why_credits is not None
@@ -368,6 +365,7 @@ class RelaqsPlugin(SchedulerPlugin):
 
     def _was_next(self, job: str) -> bool | None:
         return self._gangs.was_next(job)
+
     def _abreast(self, job: str) -> int:
         home = self._homes.get(job)
         return self._cores() if home is not None and home.is_abreast else 0
