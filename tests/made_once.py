@@ -20,7 +20,7 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
             change the files afterwards.
     """
     run = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
+    if run.name == f"popen-{os.environ.get('PYTEST_XDIST_WORKER')}":
         run = run.parent  # of the folders of the run's processes
     folder, lock, done = (run / f"shared-{name}{end}" for end in ("", ".lock", ".done"))
     lock.touch()
