@@ -33,11 +33,11 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Turn:
-    """The newest turn of a job.
+    """The newest turn of a job that asked for its slots with it.
 
     Attributes:
-        slots: that it holds by this turn; empty where it has leased them.
-        tasks: that have not ended. It holds the slots on, and is to ask again at once.
+        slots: that it holds by this turn, until another one has them.
+        tasks: that have not ended. Then it holds the slots on, and is to ask again at once.
         was_next: whether nobody was further behind who asked.
     """
 
@@ -80,11 +80,12 @@ class SlotTurns:
             slots: that it wants to hold with this turn. Empty: it has leased them.
             number: comes back with the turn.
         """
-        if job not in self._asking and not (slots and self._leases.held(job)):
-            self._shares.wake(job)  # a run that holds slots from turn to turn has asked all the time
+        is_new = job not in self._asking and not self._leases.held(job)  # else it asked all the time
         self._asking[job] = _Asked(tuple(slots), number)
         if not slots:
             return ()
+        if is_new:
+            self._shares.wake(job)
         self._turns.pop(job, None)
         return self._leases.release(job)
 
@@ -110,7 +111,7 @@ class SlotTurns:
         return found
 
     def was_next(self, job: str) -> bool | None:
-        """Return whether a job was furthest behind when it got its newest turn. None: it takes no turns."""
+        """Return whether a job was furthest behind when it got slots for a turn. None: it has none so."""
         return None if (turn := self._turns.get(job)) is None else turn.was_next
 
     def granted(self, waiting: Collection[str]) -> Iterator[tuple[str, int]]:
@@ -139,6 +140,6 @@ class SlotTurns:
             self._turns[other].slots = tuple(each for each in self._turns[other].slots if each not in slots)
         if slots:
             self._leases.take(job, slots)
+            self._turns[job] = _Turn(slots, len(slots), not taken)
         del self._asking[job]
-        self._turns[job] = _Turn(slots, len(slots), not taken)
         return True

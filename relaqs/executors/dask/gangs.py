@@ -78,11 +78,11 @@ class LeasedGangs:
         self.look()
 
     def ended(self, job: str) -> None:
-        """A task of a job has ended. A gang has others only between its turns."""
+        """A task of a job has ended. In a turn there are no others than those of the turn."""
         self._turns.ended(job)
 
     def was_next(self, job: str) -> bool | None:
-        """Return whether a gang was next when it got its newest turn. None: the job takes no turns."""
+        """Return whether a job was next when it got slots for a turn. None: it has none, or leased them."""
         return self._turns.was_next(job)
 
     def look(self) -> None:

@@ -22,8 +22,8 @@ LOOKAHEAD_TASKS = 1  # for each worker: one beyond its threads, so that none wai
 class Enforcement(Protocol):
     """Carries shares out. All is called on the scheduler's event loop. Tasks are named by their keys.
 
-    It is made with the charges, whose job a task is (`account_of`), and whether a job's turn was the next one
-    (`was_next`): None where it takes no turns. One that takes turns has asked, and was woken then.
+    `account_of` says whose a task is. `was_next` says whether a job that has slots for a turn was next when
+    it got them, and None of others. Such a job has asked before its tasks came, and was woken then.
     """
 
     def demand(self, session: str, job: str, count: int) -> None:

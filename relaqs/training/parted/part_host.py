@@ -139,7 +139,7 @@ class PartTurnWork:
 
     Attributes:
         steps: those that it makes at most.
-        seconds: after which no step begins.
+        seconds: after which it ends with the next one.
         states: of the stages here before the first step. None: they are here from the turn before.
     """
 

@@ -46,7 +46,7 @@ class PartTurn:
         sizes: of the parts, for a placed policy.
         state: of the whole model, before the steps.
         steps: those that it makes at most.
-        seconds: after which none of them begins.
+        seconds: after which it ends with the next one.
         passes: how many are done, and how many there are at most.
     """
 

@@ -110,6 +110,7 @@ def test_gangs_that_wait_for_slots_come_before_runs_that_take_turns() -> None:
     runs.turns.ask("gang")
     assert runs.granted() == ["gang"]
     assert runs.leases.held("gang") == (ONE,)
+    assert runs.turns.was_next("gang") is None
 
 
 def test_what_is_asked_for_on_a_worker_that_is_gone_is_dropped() -> None:

@@ -107,8 +107,8 @@ def test_parts_go_where_they_are_put_and_are_moved(
     with db.train(ENDLESS, batch=BATCH_ROWS, parts=ModelParts(2, placed={(0, 0): one, (1, 0): two})) as run:
         eventually(lambda: run.steps)
         assert workers_of(run) == [one, two]
-        run.move(1, 0, one)
         assert {job.workers for job in db.status().jobs} == {(one, two)}
+        run.move(1, 0, one)
         eventually(lambda: workers_of(run) == [one, one])
         passes = len(run.steps)
         eventually(lambda: len(run.steps) > passes)
