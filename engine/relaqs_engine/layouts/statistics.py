@@ -124,10 +124,11 @@ def column_bytes(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
     import pyarrow.parquet as pq  # 30 ms, and a question about plain files needs no byte counts
 
     totals: Counter[str] = Counter()
+    own = frozenset(names)
     for file in files:
         footer = pq.read_metadata(file)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
-        owners = [_owner(path, names) for path in paths]
+        owners = [path if path in own else _owner(path, names) for path in paths]
         for group in (footer.row_group(i) for i in range(footer.num_row_groups)):
             for leaf, owner in enumerate(owners):
                 totals[owner] += group.column(leaf).total_compressed_size
@@ -135,5 +136,5 @@ def column_bytes(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
 
 
 def _owner(path: str, names: Sequence[str]) -> str:
-    owners = [name for name in names if path == name or path.startswith(f"{name}.")]
+    owners = [name for name in names if path.startswith(f"{name}.")]
     return max(owners, key=len, default=path)
