@@ -79,6 +79,7 @@ _GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most all
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
+_OF_A_ROW = ("Conversion Error", "Out of Range Error", "Invalid Input Error")
 _OVER_TEXT = "QUERY_RELATION"  # DuckDB's name for a relation that has nothing but a SELECT
 _ELLIPSIS = "..."  # stands in DuckDB's messages for the rest of a long line
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)(\^+)", re.MULTILINE)
@@ -493,8 +494,10 @@ def _of_data_or_rows(error: duckdb.Error, sql: str) -> DataError:
 
 
 def _of_rows(error: Exception, sql: str) -> DataError:
-    """Return the error of an expression that has no value for some row."""
+    """Return the error of an expression that has no value for some row, or of the statement as a whole."""
     message = f"DuckDB could not run the statement: {about_rows(_said(error))}"
+    if not str(error).startswith(_OF_A_ROW):
+        return DataError(message)
     found = _LINE.search(str(error))
     place = _position(int(found[1]), found[2], len(found[3]), sql) if found else None
     return ExpressionError(message, ran=found and place and Underlined(sql, place, len(found[4])))

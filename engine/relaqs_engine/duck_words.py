@@ -32,7 +32,7 @@ _OTHER_COLUMNS = re.compile(
 
 _ATTEMPTS = {
     "Conversion Error: ": "TRY_CAST gives NULL for such a value",
-    "Out of Range Error: Overflow in ": "cast to a wider type first, as in CAST(… AS HUGEINT) or AS DOUBLE)",
+    "Out of Range Error: Overflow in ": "cast to a wider type first, as in CAST(… AS HUGEINT)",
     "Invalid Input Error: Could not parse string ": "try_strptime gives NULL for such a text",
 }
 _SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)")

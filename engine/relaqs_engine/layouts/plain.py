@@ -153,7 +153,9 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     for path in table.paths:
         fetch_whole(path)
     columns = [(column.name, column.type) for column in table.columns]
-    return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
+    is_small = table.row_count < MEASURED_BELOW_ROWS
+    found = column_statistics(cursor, table.paths, columns, table.sql, keys_exactly=is_small)
+    return replace(table, columns=found)
 
 
 def all_measured(tables: Mapping[str, Layout], threads: int) -> dict[str, Layout]:

@@ -4,7 +4,6 @@ The two texts differ: the rewriter names tables in full, splits aggregates and w
 parameters. But an expression over a row stays what it is. So DuckDB parses both texts, and the expression
 that failed is looked for among those of the user.
 
->>> from relaqs_engine.errors import Underlined
 >>> ran = Underlined("SELECT sum(CAST(trips.km AS INT)) AS b0 FROM trips", position=(1, 12), width=21)
 >>> placed_in(ExpressionError("no number", ran=ran), "SELECT avg(fare),\\n  sum(km::INT) FROM trips").position
 (2, 9)
@@ -17,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from relaqs_engine.duck import parse_tree
-from relaqs_engine.errors import ExpressionError
+from relaqs_engine.errors import ExpressionError, Underlined
 from relaqs_engine.sql.written import offset_of, position_of
 
 _LOCATION, _LENGTH = "query_location", "query_location_length"  # in bytes
@@ -35,17 +34,25 @@ def placed_in(error: ExpressionError, sql: str) -> ExpressionError:
     """
     if error.ran is None or error.position is not None:
         return error
-    ran = error.ran
-    begin = _byte(ran.sql, offset_of(ran.sql, ran.position))
-    failed = [node for node in _nodes(parse_tree(ran.sql)) if node[_LOCATION] == begin]
+    try:
+        begin = _begin(error.ran, sql)
+    except RecursionError:  # one of the texts is nested very deeply
+        return error
+    return error if begin is None else error.at(position_of(sql, len(sql.encode()[:begin].decode())))
+
+
+def _begin(ran: Underlined, sql: str) -> int | None:
+    """Return at which byte of the SQL the expression begins that is underlined in a statement."""
+    place = _byte(ran.sql, offset_of(ran.sql, ran.position))
+    failed = [node for node in _nodes(parse_tree(ran.sql)) if node[_LOCATION] == place]
     failed.sort(key=lambda node: abs(int(node[_LENGTH]) - ran.width))
     own = list(_nodes(parse_tree(sql))) if failed else []
     for alike in (_as_it_is, _in_outline):
         for node in failed:
             wanted = alike(node)
             if wanted is not None and (found := next((each for each in own if alike(each) == wanted), None)):
-                return error.at(position_of(sql, len(sql.encode()[: found[_LOCATION]].decode())))
-    return error
+                return int(found[_LOCATION])
+    return None
 
 
 @contextmanager
