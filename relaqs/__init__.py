@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from relaqs_engine.errors import (
     ClusterError,
     DataError,
+    ExpressionError,
     LayoutError,
     MemoryLimitError,
     RelaqsError,
@@ -69,6 +70,7 @@ __all__ = [
     "ClusterStatus",
     "DataError",
     "Expected",
+    "ExpressionError",
     "JobStatus",
     "Layout",
     "LayoutError",

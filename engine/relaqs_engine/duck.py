@@ -8,12 +8,13 @@ below the folders it was opened for, the single files that were named to it, and
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -21,8 +22,15 @@ from typing import Any, TypeAlias, cast
 import duckdb
 import pyarrow as pa
 
-from relaqs_engine.duck_words import about_file, about_types
-from relaqs_engine.errors import DataError, MemoryLimitError, RelaqsError, SqlError
+from relaqs_engine.duck_words import about_file, about_rows, about_types, characters_within
+from relaqs_engine.errors import (
+    DataError,
+    ExpressionError,
+    MemoryLimitError,
+    RelaqsError,
+    SqlError,
+    Underlined,
+)
 from relaqs_engine.stores.objects import copy_at
 
 DUCKDB_VERSION: str = duckdb.__version__
@@ -71,9 +79,10 @@ _GUARDED = re.compile(r"Could not convert string '([^']*, (?:over )?the most all
 _OF_A_FILE = re.compile(r"Invalid Input Error: (CSV Error|[\w ]*\bfile ['\"])", re.IGNORECASE)
 _QUOTED = re.compile(r'"([^"]+)"')
 _DESCRIBE = "DESCRIBE "
+_OF_A_ROW = ("Conversion Error", "Out of Range Error", "Invalid Input Error")
 _OVER_TEXT = "QUERY_RELATION"  # DuckDB's name for a relation that has nothing but a SELECT
 _ELLIPSIS = "..."  # stands in DuckDB's messages for the rest of a long line
-_LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_LINE = re.compile(r"^LINE (\d+): (.*)\n( *)(\^+)", re.MULTILINE)
 
 
 class Interrupted(RelaqsError):  # noqa: N818 - it is no error to the one who asked for it
@@ -261,16 +270,19 @@ class Cursor:
     def describe(self, sql: str) -> list[tuple[str, str]]:
         """Return (name, DuckDB type) of each column that a SELECT would give, without running it.
 
-        Raises SqlError with the place in the SELECT itself.
+        Raises SqlError and ExpressionError with the place in the SELECT itself.
         """
         try:
             return [(row[0], row[1]) for row in self.rows(f"{_DESCRIBE}{sql}")]
         except SqlError as error:
-            line, column = error.position or (0, 0)
-            if line == 1:
-                place = (1, max(1, column - len(_DESCRIBE)))
-                raise SqlError(error.message, place, error.candidates) from error.__cause__
-            raise
+            if error.position is None:
+                raise
+            raise error.at(_in_described(error.position)) from error.__cause__
+        except ExpressionError as error:
+            if error.ran is None:
+                raise
+            ran = replace(error.ran, sql=sql, position=_in_described(error.ran.position))
+            raise ExpressionError(error.message, ran=ran) from error.__cause__
 
     def another(self) -> Cursor:
         """Return a cursor of the same database, with registered and temporary tables of its own.
@@ -430,15 +442,15 @@ def translated_errors(sql: str) -> Iterator[None]:
     except (duckdb.IOException, duckdb.InvalidInputException, duckdb.PermissionException) as error:
         if str(error).rstrip(": ").endswith("KeyboardInterrupt"):  # ctrl-C while DuckDB asked for rows
             raise KeyboardInterrupt from error
-        raise DataError(about_file(str(error)) or f"{_failure(error)}: {_said(error)}") from error
+        raise _of_data_or_rows(error, sql) from error
     except duckdb.Error as error:
-        raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
+        raise _of_rows(error, sql) from error
     except OSError as error:  # Arrow passes on only DuckDB's words while a result is read bit by bit
         if str(error).startswith("Out of Memory Error"):
             raise _out_of_memory(error) from error
         if str(error).startswith("INTERRUPT Error"):
             raise Interrupted("the statement was interrupted on request") from error
-        raise DataError(f"DuckDB could not run the statement: {_said(error)}") from error
+        raise _of_rows(error, sql) from error
     except RuntimeError as error:
         if str(error) == "Query interrupted":  # DuckDB's own answer to ctrl-C
             raise KeyboardInterrupt from error
@@ -465,10 +477,30 @@ def _connection_that_parses() -> duckdb.DuckDBPyConnection:
     return duckdb.connect(":memory:", config={"threads": 1})
 
 
-def _failure(error: duckdb.Error) -> str:
-    """Return whether the data failed, or an expression on a row. DuckDB has one class for both."""
-    is_of_data = not isinstance(error, duckdb.InvalidInputException) or _OF_A_FILE.match(str(error))
-    return "the data could not be read" if is_of_data else "DuckDB could not run the statement"
+def parse_tree(sql: str) -> Any:
+    """Return DuckDB's own tree of a SELECT, as dicts and lists. None where it is no SELECT."""
+    with _connection_that_parses().cursor() as connection:
+        ((text,),) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [sql]).fetchall()
+    tree = json.loads(text)
+    return None if tree.get("error") else tree
+
+
+def _of_data_or_rows(error: duckdb.Error, sql: str) -> DataError:
+    """Return the error of data that cannot be read, or of a row. DuckDB has one class for both."""
+    is_of_rows = isinstance(error, duckdb.InvalidInputException) and not _OF_A_FILE.match(str(error))
+    if (words := about_file(str(error))) is None and is_of_rows:
+        return _of_rows(error, sql)
+    return DataError(words or f"the data could not be read: {_said(error)}")
+
+
+def _of_rows(error: Exception, sql: str) -> DataError:
+    """Return the error of an expression that has no value for some row, or of the statement as a whole."""
+    message = f"DuckDB could not run the statement: {about_rows(_said(error))}"
+    if not str(error).startswith(_OF_A_ROW):
+        return DataError(message)
+    found = _LINE.search(str(error))
+    place = _position(int(found[1]), found[2], len(found[3]), sql) if found else None
+    return ExpressionError(message, ran=found and place and Underlined(sql, place, len(found[4])))
 
 
 def _out_of_memory(error: Exception) -> MemoryLimitError:
@@ -496,13 +528,19 @@ def _sql_error(text: str, sql: str) -> SqlError:
     return SqlError(message, position, candidates)
 
 
+def _in_described(place: tuple[int, int]) -> tuple[int, int]:
+    """Return where a place in the DESCRIBE of a SELECT is in the SELECT."""
+    line, column = place
+    return line, max(1, column - len(_DESCRIBE)) if line == 1 else column
+
+
 def _position(line: int, excerpt: str, caret: int, sql: str) -> tuple[int, int] | None:
     """Return the place that a caret points at, counted from 1, None where it cannot be told.
 
     DuckDB prints 'LINE n: ' and the line (part of it if it is long). The next line has spaces, then the
     caret.
     """
-    column = caret - len(f"LINE {line}: ")
+    column = characters_within(excerpt, caret - len(f"LINE {line}: "))
     if excerpt.startswith(_ELLIPSIS):
         lines = sql.split("\n")
         part = excerpt.removeprefix(_ELLIPSIS).removesuffix(_ELLIPSIS)

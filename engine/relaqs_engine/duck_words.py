@@ -7,6 +7,7 @@ what to change in the call of its own reader, which the user never wrote.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 _NAME = r'(?:"(?:[^"]|"")+"|[A-Za-z_]\w*)'
 _COLUMN = rf"{_NAME}(?:\.{_NAME})*"
@@ -28,6 +29,26 @@ _NO_GZIP = re.compile(r"(?:Unexpected end of|Input is not a) GZIP stream: (.+)")
 _OTHER_COLUMNS = re.compile(
     r'Main file schema: (.+)\nCurrent file: (.+)\nColumn with name: "(.+)" is missing'
 )
+
+_ATTEMPTS = {
+    "Conversion Error: ": "TRY_CAST gives NULL for such a value",
+    "Out of Range Error: Overflow in ": "cast to a wider type first, as in CAST(… AS HUGEINT)",
+    "Invalid Input Error: Could not parse string ": "try_strptime gives NULL for such a text",
+}
+_SETTING = re.compile(r",? or SET \w+\s*=\s*\w+[^.]*(?=\.)")
+
+
+def about_rows(message: str) -> str:
+    """Return DuckDB's message about an expression that has no value for some row, and what to do next.
+
+    >>> about_rows("Conversion Error: Could not convert string 'a' to INT32")
+    "Conversion Error: Could not convert string 'a' to INT32; TRY_CAST gives NULL for such a value"
+    >>> about_rows("Invalid Input Error: Use TRY(...) to return NULL, or SET strict=false to return it.")
+    'Invalid Input Error: Use TRY(...) to return NULL.'
+    """
+    attempt = next((each for begin, each in _ATTEMPTS.items() if message.startswith(begin)), None)
+    message = _SETTING.sub("", message)  # no setting can be changed here
+    return message if attempt is None else f"{message}; {attempt}"
 
 
 def about_types(message: str, sql: str, place: tuple[int, int] | None) -> str | None:
@@ -107,6 +128,23 @@ def _about_csv(message: str) -> str | None:
         f"line {line[1]} of {file[1]} cannot be read as CSV{why}; mend it, or leave such lines out: "
         "duckdb.read_csv(…, ignore_errors=True)"
     )
+
+
+def characters_within(text: str, columns: int) -> int:
+    """Return how many characters of a text a terminal shows in so many columns: some take two, some none.
+
+    >>> characters_within("'é漢', x", 6)
+    5
+    """
+    for count, character in enumerate(text):
+        if columns <= 0 and not unicodedata.combining(character):
+            return count
+        columns -= 0 if unicodedata.combining(character) else _columns_of(character)
+    return len(text) + max(0, columns)
+
+
+def _columns_of(character: str) -> int:
+    return 2 if unicodedata.east_asian_width(character) in "FW" else 1
 
 
 def _plain_types(text: str) -> str:

@@ -6,6 +6,8 @@ because they travel from workers to clients.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class RelaqsError(Exception):
     """The base of every error this project raises on purpose."""
@@ -27,6 +29,10 @@ class SqlError(RelaqsError):
         self.message = message
         self.position = position
         self.candidates = candidates
+
+    def at(self, position: tuple[int, int] | None, before: str = "") -> SqlError:
+        """Return the error with another place, and with these words before it."""
+        return SqlError(before + self.message, position, self.candidates)
 
     def __reduce__(self) -> tuple[type[SqlError], tuple[object, ...]]:
         return type(self), (self.message, self.position, self.candidates)
@@ -62,6 +68,54 @@ class LayoutError(RelaqsError):
 
 class DataError(RelaqsError):
     """The data cannot be read or does not match its manifest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Underlined:
+    """What DuckDB underlines in a statement that it ran.
+
+    Attributes:
+        sql: the statement.
+        position: (line, column) where it begins, both from 1.
+        width: how many columns are underlined.
+    """
+
+    sql: str
+    position: tuple[int, int]
+    width: int
+
+
+class ExpressionError(DataError):
+    """An expression has no value for some row: a text that is no number, say, or a sum that is too large.
+
+    Attributes:
+        message: what failed, without the place.
+        position: (line, column) in what the user wrote, both from 1, or None where unknown.
+        ran: where it is in the statement that DuckDB ran, None where unknown.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        position: tuple[int, int] | None = None,
+        ran: Underlined | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.position = position
+        self.ran = ran
+
+    def at(self, position: tuple[int, int] | None, before: str = "") -> ExpressionError:
+        """Return the error with another place, and with these words before it."""
+        return ExpressionError(before + self.message, position, self.ran)
+
+    def __reduce__(self) -> tuple[type[ExpressionError], tuple[object, ...]]:
+        return type(self), (self.message, self.position, self.ran)
+
+    def __str__(self) -> str:
+        if self.position is None:
+            return self.message
+        return f"{self.message}; at line {self.position[0]}, column {self.position[1]}"
 
 
 class StoreError(DataError):

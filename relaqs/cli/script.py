@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from relaqs_engine.errors import RelaqsError, SqlError
+from relaqs_engine.errors import ExpressionError, RelaqsError, SqlError
 
 from relaqs.arguments import ArgumentError
 
@@ -44,9 +44,8 @@ def saying_which(statement: Statement, number: int, count: int) -> Iterator[None
     which = f"statement {number} of {count}, which begins at line {statement.line}: " if count > 1 else ""
     try:
         yield
-    except SqlError as error:
-        placed = statement.placed(error)
-        raise SqlError(which + placed.message, placed.position, placed.candidates) from error
+    except (SqlError, ExpressionError) as error:
+        raise statement.placed(error, which) from error
     except ArgumentError:  # an option is wrong, whatever the statement
         raise
     except RelaqsError as error:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from relaqs_engine.errors import ClusterError, LayoutError, RelaqsError, SqlError, UnsupportedError
+from relaqs_engine.errors import (
+    ClusterError,
+    ExpressionError,
+    LayoutError,
+    RelaqsError,
+    SqlError,
+    UnsupportedError,
+)
 from relaqs_engine.errors import DataError as UnreadableError
 
 from relaqs.arguments import ArgumentError
@@ -29,7 +36,7 @@ class DatabaseError(Error):
 
 
 class DataError(DatabaseError):
-    """A value is out of range. Nothing raises it; PEP 249 asks for it."""
+    """An expression has no value for some row, as where a text is no number."""
 
 
 class OperationalError(DatabaseError):
@@ -54,6 +61,7 @@ class NotSupportedError(DatabaseError):
 
 _KINDS: tuple[tuple[type[RelaqsError], type[DatabaseError]], ...] = (
     (SqlError, ProgrammingError),
+    (ExpressionError, DataError),
     (ArgumentError, ProgrammingError),
     (UnsupportedError, NotSupportedError),
     (QueryTimeoutError, OperationalError),

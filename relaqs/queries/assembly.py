@@ -84,6 +84,7 @@ def assembled_query(
         fallback=WholeFallback(planner, plan, options, asker, job.id, databases.whole),
         running=running,
         telling=Telling(witnesses, asking, stopwatch.seconds),
+        asked_sql=asked_sql or plan.sql,
     )
     description = query_description(job.id, plan, options, asker, exact_cores=databases.whole.threads)
     return OnlineQuery(publisher, job, executor, description, timeout=options.timeout)

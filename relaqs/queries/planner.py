@@ -21,6 +21,7 @@ from relaqs_engine.plans.whole import WholePlan
 from relaqs_engine.sql.binder import Binder
 from relaqs_engine.sql.constants import Parameters, tells_the_time
 from relaqs_engine.sql.effort import Effort
+from relaqs_engine.sql.failed_expressions import placing_failures
 from relaqs_engine.sql.inspection import as_select, with_tables_shown
 from relaqs_engine.sql.parse import parse_query
 from relaqs_engine.sql.views import expand_views
@@ -100,7 +101,7 @@ class Planner:
         self.check_open()
         sql = written.sql
         plan = self._plans.pop((sql, intervals), None)
-        with written.placing():
+        with written.placing(), placing_failures(written.asked):
             plan = plan or self._plan_anew(sql, intervals, self._effort(timeout, begun_at))
         self._plans[sql, intervals] = plan
         while len(self._plans) > PLANS_KEPT:

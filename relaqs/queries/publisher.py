@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from relaqs_engine.errors import RelaqsError
+from relaqs_engine.errors import ExpressionError, RelaqsError
 from relaqs_engine.execution.estimate import Estimate
 from relaqs_engine.plans.online_plan import OnlinePlan
+from relaqs_engine.sql.failed_expressions import placed_in
 
 from relaqs.jobs.description import JobDescription
 from relaqs.jobs.executor import Executor
@@ -101,6 +102,7 @@ class Publisher(RunListener[Snapshot]):
         fallback: asked for another way when the job fails.
         running: the jobs of the session.
         telling: tells the witnesses of the session.
+        asked_sql: as it was written.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class Publisher(RunListener[Snapshot]):
         fallback: OtherWay | None = None,
         running: RunningJobs | None = None,
         telling: Telling | None = None,
+        asked_sql: str = "",
     ) -> None:
         rules = StopRules(options.target, pixels=None if options.chart_pixels is None else PIXEL)
         super().__init__(job.id, rules, running)
@@ -127,6 +130,7 @@ class Publisher(RunListener[Snapshot]):
         self._keeper = keeper or Keeper(None, None)
         self._fallback = fallback
         self._telling = telling
+        self._asked_sql = asked_sql
         self._seen: deque[Seen] = deque(maxlen=KEPT)
         self._begun_seconds = 0.0
         self._paused_seconds = 0.0
@@ -187,11 +191,16 @@ class Publisher(RunListener[Snapshot]):
         return self._watched(report, snapshot) if callable(self._options.watch) else report
 
     def failed(self, error: Exception) -> Successor | None:
-        """Go on another way, where there is one, with the snapshots of the job that failed."""
+        """Go on another way, where there is one, with the snapshots of the job that failed.
+
+        Raises the error of an expression with its place in what the user wrote.
+        """
         if (
             self._fallback is None
             or (resort := self._fallback.after(error, has_answered=self.feed.latest is not None)) is None
         ):
+            if isinstance(error, ExpressionError):
+                raise placed_in(error, self._asked_sql) from error.__cause__
             return None
         self._job.close()
         self._fallback = None  # if the other way fails too, the query does

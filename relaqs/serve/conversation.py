@@ -38,7 +38,7 @@ from pygwire.messages import (
     Sync,
     Terminate,
 )
-from relaqs_engine.errors import SqlError
+from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.constants import parameter_count
 
 from relaqs.serve import values
@@ -202,7 +202,7 @@ class Conversation:
                     raise RefusedError(SYNTAX_ERROR, "the statement has a parameter and no value for it")
                 portal = Portal(Prepared(request), _NO_VALUES, ())
                 await self._execute(portal, 0, is_described=False)
-            except SqlError as error:
+            except (SqlError, ExpressionError) as error:
                 if isinstance(request, Select):
                     raise request.where.placed(error) from error
                 raise

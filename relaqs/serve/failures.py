@@ -8,6 +8,7 @@ import traceback
 from relaqs_engine.errors import (
     ClusterError,
     DataError,
+    ExpressionError,
     LayoutError,
     MemoryLimitError,
     RelaqsError,
@@ -76,11 +77,11 @@ def error_fields(error: BaseException, sql: str = "") -> dict[str, str]:
     code = error.code if isinstance(error, RefusedError) else _code(error)
     severity = "FATAL" if isinstance(error, RefusedError) and error.is_fatal else "ERROR"
     fields = {"S": severity, "V": severity, "C": code, "M": _message(error)}
-    if isinstance(error, SqlError):
-        if error.candidates:
-            fields["H"] = f"did you mean {' or '.join(map(repr, error.candidates))}?"
-        if error.position is not None and (offset := offset_of(sql, error.position)) is not None:
-            fields["P"] = str(offset + 1)  # Postgres counts characters from 1
+    if isinstance(error, SqlError) and error.candidates:
+        fields["H"] = f"did you mean {' or '.join(map(repr, error.candidates))}?"
+    if isinstance(error, SqlError | ExpressionError) and (place := error.position) is not None:
+        offset = offset_of(sql, place)
+        fields |= {} if offset is None else {"P": str(offset + 1)}  # Postgres counts characters from 1
     return {key: value.replace("\0", " ") for key, value in fields.items()}
 
 
@@ -98,7 +99,7 @@ def _code(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, SqlError):
+    if isinstance(error, SqlError | ExpressionError):
         return error.message
     if isinstance(error, RelaqsError):
         return str(error)

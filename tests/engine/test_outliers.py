@@ -191,6 +191,52 @@ def test_a_row_that_may_meet_many_others_is_never_certified(tmp_path: Path) -> N
     assert early[-1].certified[0, 0]
 
 
+@pytest.mark.parametrize(
+    ("inner", "is_certified"),
+    [
+        ("SELECT k FROM many GROUP BY k", True),
+        ("SELECT k, place FROM many GROUP BY k, place", False),
+        ("SELECT DISTINCT k, place FROM many", False),
+        ("SELECT k FROM once UNION SELECT place FROM once WHERE place < 0", True),
+        ("SELECT k, place FROM many UNION SELECT k, place FROM many", False),
+    ],
+)
+def test_a_row_that_may_meet_many_groups_of_a_subquery_is_never_certified(
+    tmp_path: Path, inner: str, is_certified: bool
+) -> None:
+    """Distinct rows and groups are told apart by all of their keys, and not by some of them."""
+    rng = np.random.default_rng(5)
+    keys = rng.integers(0, 50, ROWS)
+    keys[:3] = 99
+    table = pa.table({"k": keys, "y": rng.random(ROWS)})
+    shuffle(table, tmp_path / "t", partitions=20)
+    known = np.concatenate([np.arange(50), np.full(5000, 99)])
+    tables = {
+        "many": pa.table({"k": known, "place": np.arange(len(known))}),
+        "once": pa.table({"k": np.arange(50), "place": np.arange(50)}),
+    }
+    for name, rows in tables.items():
+        add_static(rows, tmp_path / name)
+    world = World.open(tmp_path, oracle_over(tmp_path / "raw", t=table, **tables))
+    *early, _ = world.estimates(world.plan(f"SELECT sum(y) AS s FROM t JOIN ({inner}) AS s ON t.k = s.k"))
+    assert any(estimate.certified.any() for estimate in early) is is_certified
+
+
+def test_a_key_that_a_fifth_of_the_rows_share_is_no_key(tmp_path: Path) -> None:
+    """All but one value of it are different, and that one comes with few rows of the sampled table."""
+    keys = np.where(np.arange(ROWS) < 3, 0, np.arange(ROWS) % 999 + 1)
+    table = pa.table({"k": keys, "y": np.random.default_rng(5).random(ROWS)})
+    shuffle(table, tmp_path / "t", partitions=20)
+    known = np.concatenate([np.arange(1, 1000), np.zeros(220, int)])
+    tables = {"nearly": pa.table({"k": known}), "key": pa.table({"k": np.arange(1000)})}
+    for name, rows in tables.items():
+        add_static(rows, tmp_path / name)
+    world = World.open(tmp_path, oracle_over(tmp_path / "raw", t=table, **tables))
+    for name, is_certified in (("key", True), ("nearly", False)):
+        *early, _ = world.estimates(world.plan(f"SELECT sum(y) AS s FROM t JOIN {name} USING (k)"))
+        assert any(estimate.certified.any() for estimate in early) is is_certified
+
+
 def test_negative_outliers_take_nothing_from_the_interval(tmp_path: Path) -> None:
     """A sum of positive values but for a few large negative ones, which the index has, can still fall."""
     rng = np.random.default_rng(6)

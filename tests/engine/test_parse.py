@@ -191,6 +191,12 @@ def test_an_unknown_table_comes_with_candidates_and_its_position() -> None:
     assert str(error).endswith("at line 2, column 14; did you mean 'lineitem'?")
 
 
+def test_of_very_many_tables_the_first_are_named_and_how_files_are_one_table() -> None:
+    tables = [f"part_{i:03}" for i in range(300)]
+    with pytest.raises(SqlError, match=r"part_019 and 280 more; to read files as one table, give a pattern"):
+        parse_query("SELECT * FROM trips", tables)
+
+
 def test_an_unknown_table_like_no_other_has_no_candidates() -> None:
     assert refusal("SELECT * FROM zzz").candidates == ()
 

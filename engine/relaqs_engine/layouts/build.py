@@ -73,7 +73,9 @@ class Build:
                 f"{self.source.description} changed while it was being laid out; lay it out again"
             )
         files = self.target.files_of(partitions)
-        columns = columns or column_statistics(self.cursor, files, self.source.columns)
+        columns = columns or column_statistics(
+            self.cursor, files, self.source.columns, keys_exactly=kind == "static"
+        )
         outliers = None
         if kind == "sampled":
             columns, outliers = outlier_index(self.cursor, self.target, columns, partitions)

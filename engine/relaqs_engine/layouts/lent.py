@@ -17,9 +17,8 @@ from relaqs_engine.layouts.duck_tables import DuckTable
 from relaqs_engine.layouts.file_kinds import FileKind
 from relaqs_engine.layouts.in_memory import row_count_of
 from relaqs_engine.layouts.plain import (
-    MEASURED_BELOW_ROWS,
     PlainTable,
-    measured,
+    measured_if_small,
     unmeasured,
 )
 from relaqs_engine.layouts.scan_cost import BYTES_PER_CORE_SECOND
@@ -104,7 +103,7 @@ def table_in_memory(
             borrowed=(lent,),
             given=data,
         )
-        return measured(found, cursor) if found.row_count < MEASURED_BELOW_ROWS else found
+        return measured_if_small(found, cursor)
 
 
 def table_in_file(source: DuckTable, cached: CachedFiles) -> LentTable:

@@ -34,6 +34,8 @@ class Column:
         inlier_low: a row with a lower value is in the outlier index. None where this column has no part in
             it.
         inlier_high: a row with a higher value is in the outlier index. None likewise.
+        is_counted: whether `distinct_count` is exact, as in tables that are read whole where nearly all
+            values are different.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Column:
     byte_count: int
     inlier_low: float | None = None
     inlier_high: float | None = None
+    is_counted: bool = False
 
     @property
     def has_outliers(self) -> bool:

@@ -22,8 +22,11 @@ from relaqs_engine.layouts.sources import ParquetSource
 from relaqs_engine.layouts.statistics import column_statistics
 from relaqs_engine.stores.objects import copy_at, fetch_whole
 
-MEASURED_BELOW_ROWS = 100_000
-"""The columns of a smaller table are measured when it is opened, which takes some 10 ms."""
+MEASURED_BELOW_ROWS, MEASURED_BELOW_SECONDS = 100_000, 0.02
+"""The columns of a table with fewer rows, that is read sooner, are measured when it is opened.
+
+That takes some 10 ms. Of 60,000 rows with 500 columns it took a second of a core.
+"""
 
 NOTABLE_SECONDS = 0.3
 """A table that takes longer to be read whole is worth a layout."""
@@ -135,7 +138,13 @@ def plain_table(
         is_staged=source.is_staged,
         cached=cached,
     )
-    return measured(found, cursor) if found.row_count < MEASURED_BELOW_ROWS else found
+    return measured_if_small(found, cursor)
+
+
+def measured_if_small(table: PlainTable, cursor: Cursor) -> PlainTable:
+    """Return the table, with the statistics of its columns if they are found soon."""
+    is_small = table.row_count < MEASURED_BELOW_ROWS and table.scan_core_seconds < MEASURED_BELOW_SECONDS
+    return measured(table, cursor) if is_small else table
 
 
 def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
@@ -144,7 +153,9 @@ def measured(table: PlainTable, cursor: Cursor) -> PlainTable:
     for path in table.paths:
         fetch_whole(path)
     columns = [(column.name, column.type) for column in table.columns]
-    return replace(table, columns=column_statistics(cursor, table.paths, columns, table.sql))
+    is_small = table.row_count < MEASURED_BELOW_ROWS
+    found = column_statistics(cursor, table.paths, columns, table.sql, keys_exactly=is_small)
+    return replace(table, columns=found)
 
 
 def all_measured(tables: Mapping[str, Layout], threads: int) -> dict[str, Layout]:

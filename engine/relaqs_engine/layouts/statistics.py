@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,9 @@ from relaqs_engine.layouts.manifest import Column, Scalar
 _PYTHON_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
 _PYTHON_VALUES = (*_PYTHON_NUMBERS, "FLOAT", "DOUBLE", "BOOLEAN", "DECIMAL")
 _WITHOUT_ORDER = ("STRUCT", "MAP", "UNION", "VARIANT", "BLOB", "GEOMETRY", '"NULL"')
+NEARLY_ALL = 0.8
+"""Distinct values are counted to a few percent, so this share of the rows counts as all different."""
+
 _LONGEST_TEXT = 256
 """Characters of the longest minimum or maximum kept: every client reads the manifest."""
 
@@ -55,16 +58,51 @@ class Extremes:
 
 
 def column_statistics(
-    cursor: Cursor, files: Sequence[Path], columns: Sequence[tuple[str, str]], table: str = ""
+    cursor: Cursor,
+    files: Sequence[Path],
+    columns: Sequence[tuple[str, str]],
+    table: str = "",
+    *,
+    keys_exactly: bool = False,
 ) -> tuple[Column, ...]:
     """Return the statistics of the columns, given as (name, DuckDB type), over all files together.
 
-    `table` stands for the files after FROM. By default the names of their folders say nothing about columns.
+    Args:
+        cursor: of a DuckDB that may read the files.
+        files: of Parquet.
+        columns: of the table.
+        table: stands for the files after FROM. By default the names of their folders say nothing about
+            columns.
+        keys_exactly: whether values are counted exactly where nearly all are different.
     """
     table = table or parquet_rows(files)
-    (values,) = cursor.rows(f"SELECT {_listed(_expressions, columns)} FROM {table}")
+    (values,) = cursor.rows(f"SELECT {_listed(_expressions, columns)}, count(*) FROM {table}")
     extremes = [Extremes(*values[4 * i : 4 * i + 3]) for i in range(len(columns))]
-    return described(files, columns, extremes, [values[4 * i + 3] for i in range(len(columns))])
+    distinct = [int(values[4 * i + 3]) for i in range(len(columns))]
+    found = described(files, columns, extremes, distinct)
+    return _with_keys_counted(cursor, found, table, values[-1]) if keys_exactly else found
+
+
+def _with_keys_counted(
+    cursor: Cursor, columns: Sequence[Column], table: str, row_count: int
+) -> tuple[Column, ...]:
+    """Return the columns, the values counted of those in which nearly all are different."""
+    filled = {each.name: row_count - each.null_count for each in columns}
+    keys = [each.name for each in columns if each.distinct_count >= NEARLY_ALL * filled[each.name] > 0]
+    counted = dict(zip(keys, _counted(cursor, keys, table), strict=True))
+    return tuple(
+        replace(each, distinct_count=counted[each.name], is_counted=True) if each.name in counted else each
+        for each in columns
+    )
+
+
+def _counted(cursor: Cursor, names: Sequence[str], table: str) -> Sequence[int]:
+    """Return how many different values columns have."""
+    if not names:
+        return ()
+    counts = ", ".join(f"count(DISTINCT {quote_name(name)})" for name in names)
+    (found,) = cursor.rows(f"SELECT {counts} FROM {table}")
+    return [int(count) for count in found]
 
 
 def described(
@@ -124,10 +162,11 @@ def column_bytes(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
     import pyarrow.parquet as pq  # 30 ms, and a question about plain files needs no byte counts
 
     totals: Counter[str] = Counter()
+    own = frozenset(names)
     for file in files:
         footer = pq.read_metadata(file)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
-        owners = [_owner(path, names) for path in paths]
+        owners = [path if path in own else _owner(path, names) for path in paths]
         for group in (footer.row_group(i) for i in range(footer.num_row_groups)):
             for leaf, owner in enumerate(owners):
                 totals[owner] += group.column(leaf).total_compressed_size
@@ -135,5 +174,5 @@ def column_bytes(files: Sequence[Path], names: Sequence[str]) -> Counter[str]:
 
 
 def _owner(path: str, names: Sequence[str]) -> str:
-    owners = [name for name in names if path == name or path.startswith(f"{name}.")]
+    owners = [name for name in names if path.startswith(f"{name}.")]
     return max(owners, key=len, default=path)

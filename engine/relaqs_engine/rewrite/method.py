@@ -10,13 +10,13 @@ from math import ceil, prod
 from sqlglot import exp
 
 from relaqs_engine.layouts.manifest import BLOCK_COUNT
+from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.basis import Basis, BasisColumn
 from relaqs_engine.plans.error_bars import ErrorBars, Method
 from relaqs_engine.plans.merge import GroupFacts
 from relaqs_engine.plans.outputs import OutputKind
 from relaqs_engine.rewrite.draft import Draft, own_nodes
 from relaqs_engine.rewrite.sources import groups_are_complete
-from relaqs_engine.rewrite.unbounded import ABOUT_ALL
 
 # With more groups, sums of products are cheaper than blocks of every group: at 10,000 groups, blocks were
 # measured to cost five times as much.
@@ -97,7 +97,7 @@ def _most_groups(draft: Draft) -> int | None:
         known = draft.source(key.table).column(key.name) if isinstance(key, exp.Column) else None
         if known is None or not known.distinct_count or draft.grouping_sets:
             return None
-        most *= 1 + ceil(known.distinct_count / ABOUT_ALL)  # NULL is no value
+        most *= 1 + ceil(known.distinct_count / NEARLY_ALL)  # NULL is no value
     return most
 
 

@@ -16,15 +16,14 @@ from math import prod
 import sqlglot
 from sqlglot import exp
 
+from relaqs_engine.layouts.statistics import NEARLY_ALL
 from relaqs_engine.plans.basis import BasisColumn
 from relaqs_engine.plans.outputs import OutputColumn, OutputKind
 from relaqs_engine.rewrite.branches import chooses_by_estimates
 from relaqs_engine.rewrite.draft import Draft, Source, column_pair, conjuncts_of
+from relaqs_engine.rewrite.grouping import group_keys
 from relaqs_engine.rewrite.jumps import jumps_and_bends
 from relaqs_engine.sql.parse import DIALECT
-
-# Distinct values are counted to a few percent, so this share of the rows counts as all different.
-ABOUT_ALL = 0.8
 
 
 def say_what_is_unbounded(draft: Draft) -> Draft:
@@ -74,13 +73,32 @@ def _equated(condition: exp.Expr) -> frozenset[tuple[str, str]]:
 
 
 def _is_unique(source: Source, columns: set[str]) -> bool:
-    """Whether no two rows of a source agree in all of these columns, as far as the statistics tell."""
+    """Whether no two rows of a source agree in all of these columns, as far as the statistics tell.
+
+    Of several columns, and in sampled tables, these are numbers of distinct values to a few percent.
+    """
     if source.layout is None:
-        inner = source.node.this if isinstance(source.node, exp.Subquery) else None
-        return inner is not None and bool(inner.args.get("group") or inner.args.get("distinct"))
-    found = [column for column in source.layout.columns if column.name.lower() in columns]
-    combinations = prod(column.distinct_count for column in found)
-    return source.layout.row_count <= 1 or combinations >= ABOUT_ALL * source.layout.row_count
+        return isinstance(source.node, exp.Subquery) and _tell_apart(columns, source.node.this)
+    layout, rows = source.layout, source.layout.row_count
+    found = [column for column in layout.columns if column.name.lower() in columns]
+    if any(each.is_counted and each.distinct_count >= rows - each.null_count for each in found):
+        return True
+    if rows > 1 and len(found) == 1 and found[0].is_counted:
+        return False
+    return rows <= 1 or prod(each.distinct_count for each in found) >= NEARLY_ALL * rows
+
+
+def _tell_apart(columns: set[str], query: exp.Expr) -> bool:
+    """Whether no two rows of an aggregation, or of distinct rows, agree in all of these columns."""
+    if not isinstance(query, exp.Query):
+        return False
+    if isinstance(query, exp.Select) and query.args.get("group"):
+        keys, sets = group_keys(query)
+        named = {item.unalias() for item in query.expressions if item.alias_or_name.lower() in columns}
+        return not sets and named.issuperset(keys)
+    distinct = query.args.get("distinct")
+    is_plain = distinct is True or (isinstance(distinct, exp.Distinct) and not distinct.args.get("on"))
+    return is_plain and {name.lower() for name in query.named_selects} <= columns
 
 
 def _reasons(output: OutputColumn, basis: dict[str, BasisColumn]) -> Iterator[str]:

@@ -20,6 +20,7 @@ DIALECT = "duckdb"
 # sqlglot warns where it keeps a statement as text; such statements are refused here, with an error.
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
+_MOST_NAMED = 20  # tables in an error
 _TABLE_FUNCTIONS = (exp.Unnest, exp.GenerateSeries, exp.ExplodingGenerateSeries, exp.Explode)
 
 
@@ -198,12 +199,20 @@ def _unknown_table(table: exp.Table, names: dict[str, str]) -> SqlError:
         )
     shown = table.sql(DIALECT, comments=False, identify=False).split(" AS ")[0]
     close = get_close_matches(table.name.lower(), names, n=3, cutoff=0.5)
-    known = ", ".join(sorted(names.values())) or "none"
     return SqlError(
-        f"there is no table {shown} in the catalog, which has: {known}",
+        f"there is no table {shown} in the catalog, which has: {_listed(sorted(names.values()))}",
         _position(table.this),
         tuple(names[name] for name in close),
     )
+
+
+def _listed(tables: list[str]) -> str:
+    """Return the tables' names, of very many the first alone and how files are read as one table."""
+    known = ", ".join(tables[:_MOST_NAMED]) or "none"
+    if len(tables) <= _MOST_NAMED:
+        return known
+    more = len(tables) - _MOST_NAMED
+    return f"{known} and {more} more; to read files as one table, give a pattern, as in data/*.parquet"
 
 
 def _position(identifier: exp.Expr) -> tuple[int, int] | None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from relaqs_engine.errors import SqlError
+from relaqs_engine.errors import ExpressionError, SqlError
 from relaqs_engine.sql.read import UNCLOSED
 from relaqs_engine.sql.written import position_of
+
+PlacedError: TypeAlias = SqlError | ExpressionError
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +32,16 @@ class Statement:
     column: int
     is_ended: bool
 
-    def placed(self, error: SqlError) -> SqlError:
-        """Return an error of this statement with the position that it has in the whole text."""
+    def placed(self, error: PlacedError, before: str = "") -> PlacedError:
+        """Return an error of this statement with the position that it has in the whole text.
+
+        before: words that stand before it.
+        """
         if error.position is None:
-            return error
+            return error.at(None, before)
         line, column = error.position
         place = (self.line + line - 1, column if line > 1 else self.column + column - 1)
-        return SqlError(error.message, place, error.candidates)
+        return error.at(place, before)
 
 
 def statements_of(text: str) -> tuple[Statement, ...]:

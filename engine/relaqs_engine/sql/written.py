@@ -46,6 +46,11 @@ class WrittenSql:
     sql: str
     _steps: tuple[_Step, ...] = ()
 
+    @property
+    def asked(self) -> str:
+        """Return what the user wrote."""
+        return self._steps[0].before if self._steps else self.sql
+
     def edited(self, edits: Iterable[Edit]) -> WrittenSql:
         """Return it with these edits of its text, which are in order and do not overlap."""
         edits = tuple(edits)

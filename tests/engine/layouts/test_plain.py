@@ -58,6 +58,18 @@ def test_what_is_not_known_of_a_large_table_promises_nothing(opened: Open, tmp_p
     assert (column.minimum, column.maximum, column.null_count) == (None, None, MEASURED_BELOW_ROWS)
 
 
+def test_a_table_of_many_columns_is_not_measured_when_it_is_opened(opened: Open, tmp_path: Path) -> None:
+    """Its statistics took longer than the first question about it."""
+    values = pa.array(range(MEASURED_BELOW_ROWS - 1))
+    few, many = ({f"c{i}": values for i in range(count)} for count in (2, 40))
+    for name, columns in (("few", few), ("many", many)):
+        pq.write_table(
+            pa.table(columns), tmp_path / f"{name}.parquet", compression="none", use_dictionary=False
+        )
+    assert opened(tmp_path / "few.parquet").column("c0").maximum == MEASURED_BELOW_ROWS - 2
+    assert opened(tmp_path / "many.parquet").column("c0").maximum is None
+
+
 def test_folders_of_a_hive_table_are_columns(opened: Open, tmp_path: Path) -> None:
     for year in (2012, 2013):
         folder = tmp_path / "trips" / f"year={year}"

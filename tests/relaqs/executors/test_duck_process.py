@@ -156,7 +156,7 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     assert not isinstance(raised.value, UnseenFileError)
     assert "LINE" not in str(raised.value)
     assert str(raised.value).startswith("the data could not be read: ")
-    with pytest.raises(DataError, match=r"Could not convert string '/a' to INT32$"):
+    with pytest.raises(DataError, match=r"Could not convert string '/a' to INT32; TRY_CAST gives NULL"):
         query_work("SELECT '/a'::INTEGER + x FROM range(3) AS t(x)").run("job")
     with pytest.raises(SqlError, match="nothing"):
         query_work("SELECT nothing").run("job")
