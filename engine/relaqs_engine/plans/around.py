@@ -74,8 +74,9 @@ class AroundRows:
         are_certain: which rows there are depends on no estimate, LIMIT left aside.
         most: how many rows LIMIT lets through, None where it cannot leave any out. 0 where an OFFSET may.
         keep_groups: each row is a group of a part's answer.
-        sets: into how many rows one row that is sampled may fall, the total of all left aside. 0 where that
-            is not known, or where none is sampled.
+        sets: into how many rows one row that is sampled may fall, the total of all left aside. Tables of
+            different seeds are sampled independently and count apart. 0 where that is not known, or where
+            none is sampled.
         so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
             parts have few rows, they are computed from totals that are not scaled.
         have_margins: which rows there are depends on no estimate but the margins. False where LIMIT picks
@@ -106,6 +107,8 @@ class AroundPlan(OnlinePlan):
         sources: sources[i] are the (part, output) from which output i takes its interval.
         added: outputs of parts that are added up, each as the (part, output) that make one column.
         whole: whole[i]: output i stays uncertified until the end, because groups not yet seen can change it.
+        totals: totals[i]: output i adds up rows of samples, none of which takes anything away.
+        tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
 
     mode = Mode.MERGEABLE
@@ -118,6 +121,8 @@ class AroundPlan(OnlinePlan):
     sources: tuple[tuple[tuple[int, int], ...], ...]
     added: tuple[frozenset[tuple[int, int]], ...]
     whole: tuple[bool, ...]
+    totals: tuple[bool, ...]
+    tables_together: int = 1
 
     @property
     def method(self) -> Method:
