@@ -53,7 +53,7 @@ class AroundEstimator:
         self._shown = estimated_positions(plan)
         self._positions = [*self._shown, *(len(plan.outputs) + i for i in range(len(plan.rows.margins)))]
         self._totals = np.array(
-            [i < len(plan.totals) and plan.totals[i] for i in self._positions], dtype=bool
+            [i < len(plan.rows.totals) and plan.rows.totals[i] for i in self._positions], dtype=bool
         )
 
     def exact(self, answers: Sequence[pa.Table]) -> Estimate:
@@ -309,7 +309,7 @@ class AroundEstimator:
         low, high = bounded_interval(
             found.value,
             error**2,
-            moves * self._plan.tables_together,
+            moves * self._plan.rows.tables_together,
             found.value * (read * (1.0 - _ROUNDING)),
             rows[:, None],
             Level.of(confidence, anytime=self._request.anytime, fraction=fraction),

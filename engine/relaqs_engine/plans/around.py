@@ -82,6 +82,8 @@ class AroundRows:
         have_margins: which rows there are depends on no estimate but the margins. False where LIMIT picks
             among them.
         margins: of each comparison of estimates, and of each estimate that may be NULL.
+        totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
+        tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
 
     have_identity: bool
@@ -92,6 +94,8 @@ class AroundRows:
     sets: int = 0
     have_margins: bool = False
     margins: tuple[Margin, ...] = ()
+    totals: tuple[bool, ...] = ()
+    tables_together: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +111,6 @@ class AroundPlan(OnlinePlan):
         sources: sources[i] are the (part, output) from which output i takes its interval.
         added: outputs of parts that are added up, each as the (part, output) that make one column.
         whole: whole[i]: output i stays uncertified until the end, because groups not yet seen can change it.
-        totals: totals[i]: output i adds up rows of samples, none of which takes anything away.
-        tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
 
     mode = Mode.MERGEABLE
@@ -121,8 +123,6 @@ class AroundPlan(OnlinePlan):
     sources: tuple[tuple[tuple[int, int], ...], ...]
     added: tuple[frozenset[tuple[int, int]], ...]
     whole: tuple[bool, ...]
-    totals: tuple[bool, ...]
-    tables_together: int = 1
 
     @property
     def method(self) -> Method:

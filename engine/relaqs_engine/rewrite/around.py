@@ -14,7 +14,6 @@ from relaqs_engine.duck import quote_name
 from relaqs_engine.layouts.number_types import is_number
 from relaqs_engine.plans.around import AroundPlan, AroundRows, AroundTexts, Draw, PartPlan
 from relaqs_engine.plans.error_bars import Method
-from relaqs_engine.plans.merge import MergePlan
 from relaqs_engine.plans.names import (
     BEFORE,
     BEFORE_ONCE,
@@ -81,15 +80,13 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
         added=level.added,
         whole=tuple(value.trust is Trust.WHOLE for value in level.values),
-        totals=tuple(_only_grows(value, parts) for value in level.values),
-        tables_together=_most_with_one_seed(draft, dict.fromkeys((p.leading for p in parts if p.leading), 1)),
     )
 
 
 def _only_grows(value: Value, parts: Sequence[PartPlan]) -> bool:
     """Whether a value is a sum over sampled rows, none of which takes anything away, and over no others."""
     is_sum = value.trust is Trust.OWN and value.is_total and not value.step
-    of_sample = all(isinstance(part, MergePlan) and not part.texts.weighted_merge for part in parts)
+    of_sample = all(part.is_estimated and not part.reads_outliers for part in parts)
     return is_sum and of_sample and not value.sign & Sign.NEGATIVE
 
 
@@ -221,6 +218,10 @@ def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputCo
         sets=_most_with_one_seed(draft, level.sets or {}),
         have_margins=level.has_margins and most is None,  # rows that enter would take places
         margins=level.margins,
+        totals=tuple(_only_grows(value, carved.parts) for value in level.values),
+        tables_together=_most_with_one_seed(
+            draft, {part.leading: 1 for part in carved.parts if part.leading}
+        ),
     )
 
 
