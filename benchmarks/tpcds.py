@@ -18,13 +18,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 import duckdb
-from relaqs_engine.errors import RelaqsError
 from relaqs_engine.layouts import add_static, shuffle
 from relaqs_engine.plans.online_plan import OnlinePlan
 from relaqs_engine.plans.outputs import OutputKind
@@ -171,7 +169,7 @@ def look(session: Session, name: str, sql: str, share: float, seed: int) -> Look
     if not plan.is_estimated:
         return Looked(name, _why_exact(plan))
     last = None
-    with session.online_sql(sql, seed=seed) as query, suppress(RelaqsError):
+    with session.online_sql(sql, seed=seed) as query:
         for snapshot in _estimates(query):
             last = snapshot
             if snapshot.fraction >= NEARLY * share:
