@@ -99,6 +99,19 @@ def test_rows_of_other_units_are_not(town: World, asked: str) -> None:
     assert not isinstance(plan, MergePlan) or plan.hoists
 
 
+def test_equality_of_different_types_does_not_follow(tmp_path: Path) -> None:
+    """'1' = 1 and 1 = '01', and yet '1' and '01' lie in different partitions."""
+    words = pa.table({"who": [f"{i}" if i % 2 else f"0{i}" for i in range(40)]})
+    shuffle(words, tmp_path / "words", partitions=2, cluster_by="who")
+    shuffle(pa.table({"who": np.arange(40)}), tmp_path / "numbers", partitions=2, cluster_by="who")
+    catalog = Catalog.open(tmp_path)
+    for between, is_local in (("numbers", False), ("words", True)):
+        asked = f"SELECT a.who FROM words a, {between} n, words b WHERE a.who = n.who AND n.who = b.who"
+        sql = f"SELECT count(*) FROM words w WHERE w.who IN ({asked})"
+        plan = plan_query(sql, catalog, Binder(catalog))
+        assert (isinstance(plan, MergePlan) and not plan.hoists) is is_local
+
+
 def test_of_many_choices_those_that_meet_are_looked_at(tmp_path: Path) -> None:
     """Three tables in three layouts each are 27 choices. The one in which all meet is the last of them."""
     rows = pa.table({"who": np.arange(60) % 20, "other": np.arange(60) % 7})

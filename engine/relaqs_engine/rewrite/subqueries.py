@@ -7,12 +7,13 @@ for EXISTS and correlated aggregates that equate the key, and for IN over the ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
 from sqlglot import exp
 
+from relaqs_engine.layouts.manifest import Layout
 from relaqs_engine.rewrite.draft import (
     ColumnPair,
     Draft,
@@ -99,7 +100,10 @@ def _is_local(draft: Draft, query: exp.Select, table: exp.Table) -> bool:
         pairs.append((exp.column(outside.name, _OUTSIDE + outside.table), value))
     outer = [each for each in draft.streams if each.alias not in names]  # the names inside hide others
     outer += [replace(each, alias=_OUTSIDE + each.alias) for each in draft.streams]
-    equal = _with_what_follows(pairs)
+    inside = [each for each in asked.find_all(exp.Table) if isinstance(each.this, exp.Identifier)]
+    known = {each.alias_or_name: draft.catalog.table(each.name) for each in inside}
+    known |= {each.alias: each.layout for each in outer if each.layout is not None}
+    equal = _with_what_follows(pairs, known)
     return any(meet(each, inner, equal) for each in outer)
 
 
@@ -134,8 +138,11 @@ def _handed_on(query: exp.Select) -> Iterator[ColumnPair]:
             yield exp.column(item.alias_or_name, query.parent.alias), value
 
 
-def _with_what_follows(pairs: list[ColumnPair]) -> list[ColumnPair]:
-    """Return the pairs of equal columns, and those that are equal because both are equal to a third one."""
+def _with_what_follows(pairs: list[ColumnPair], known: Mapping[str, Layout]) -> list[ColumnPair]:
+    """Return the pairs of equal columns, and those that are equal because both are equal to a third one.
+
+    That follows among columns of one type alone: '1' = 1 and 1 = '01'. `known` are the tables by alias.
+    """
     found: list[dict[tuple[str, str], exp.Column]] = []
     for pair in pairs:
         merged = {(column.table, column.name.lower()): column for column in pair}
@@ -143,7 +150,19 @@ def _with_what_follows(pairs: list[ColumnPair]) -> list[ColumnPair]:
             found.remove(each)
             merged |= each
         found.append(merged)
-    return [(a, b) for each in found for a, b in combinations(each.values(), 2)]
+    alike = [each.values() for each in found if len(_types(each, known)) <= 1]
+    return [*pairs, *(pair for each in alike for pair in combinations(each, 2))]
+
+
+def _types(columns: Iterable[tuple[str, str]], known: Mapping[str, Layout]) -> set[str]:
+    """Return the types of those columns, as (alias, name in lower case), that are a table's own."""
+    return {
+        column.type
+        for alias, name in columns
+        if alias in known
+        for column in known[alias].columns
+        if column.name.lower() == name
+    }
 
 
 def _has_no_null(draft: Draft, query: exp.Select, membership: ColumnPair) -> bool:
