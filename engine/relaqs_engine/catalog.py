@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,8 @@ from relaqs_engine.stores.address import Address
 from relaqs_engine.stores.mirror import default_cache_directory, mirror_root
 
 MOST_CHOICES = 16
+# Of more choices than this, the others are not looked at.
+MOST_COMPARED = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +119,9 @@ class Catalog:
     def choices(self, tables: Iterable[str]) -> Iterator[Catalog]:
         """Yield this catalog with every choice of layouts for the tables named, at most MOST_CHOICES.
 
+        Where there are more, those in which most tables are co-clustered are yielded, and the first layout of
+        each table.
+
         Args:
             tables: names in any case, because a rewritten query has every name in lower case.
         """
@@ -123,7 +129,13 @@ class Catalog:
         spelled = {name.lower(): name for name in several}
         names = sorted({spelled[name.lower()] for name in tables})
         ways = [[(name, layout.table) for layout in several[name]] for name in names]
-        for chosen in islice(product(*ways), MOST_CHOICES):
+        choices = list(islice(product(*ways), MOST_COMPARED))
+        if len(choices) > MOST_CHOICES:
+            alike = _co_clustered(layout for name in names for layout in several[name])
+            together = [max(Counter(alike[table] for _, table in each).values()) for each in choices]
+            best = sorted(range(1, len(choices)), key=lambda i: -together[i])
+            choices = [choices[i] for i in (0, *sorted(best[: MOST_CHOICES - 1]))]
+        for chosen in choices:
             yield replace(self, chosen=chosen)
 
     def with_layout(self, layout: Layout) -> Catalog:
@@ -177,6 +189,17 @@ class Catalog:
         near = tuple(names[match] for match in difflib.get_close_matches(name.lower(), names))
         known = ", ".join(names.values())
         raise SqlError(f"there is no table {name!r} in the catalog, which has: {known}", candidates=near)
+
+
+def _co_clustered(layouts: Iterable[Layout]) -> dict[str, str]:
+    """Return of each layout the first one that it is co-clustered with, itself where there is none."""
+    found: dict[str, str] = {}
+    firsts: list[Layout] = []
+    for layout in layouts:
+        first = next((each for each in firsts if layout.is_co_clustered_with(each)), layout)
+        firsts += [layout] if first is layout else []
+        found[layout.table] = first.table
+    return found
 
 
 def _by_table(layouts: Iterable[Layout]) -> dict[str, list[Layout]]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-from relaqs_bootstrap import Variance, confidence_intervals, jackknife_variance, sum_of_variances
+from relaqs_bootstrap import Level, Variance, confidence_intervals, jackknife_variance, sum_of_variances
 from relaqs_bootstrap.arrays import BoolArray, FloatArray
 from relaqs_bootstrap.certify import MAX_UNSEEN_ERRORS
+from relaqs_bootstrap.intervals import bounded_interval
 from relaqs_bootstrap.unseen import enough_to_be_met
 
 from relaqs_engine.arrow_arrays import arrow, doubles, integers
@@ -51,6 +52,9 @@ class AroundEstimator:
         self._request = request
         self._shown = estimated_positions(plan)
         self._positions = [*self._shown, *(len(plan.outputs) + i for i in range(len(plan.rows.margins)))]
+        self._totals = np.array(
+            [i < len(plan.rows.totals) and plan.rows.totals[i] for i in self._positions], dtype=bool
+        )
 
     def exact(self, answers: Sequence[pa.Table]) -> Estimate:
         """Return the answer from the parts' final ones."""
@@ -229,8 +233,9 @@ class AroundEstimator:
         if not spreads:
             return found, found
         moves = self._one_row_moves(parts, point)
+        read = min(part.so_far.scan.fraction for part in parts if part.so_far is not None)
         levels = (self._request.confidence, STRICT_CONFIDENCE)
-        usual, strict = (self._of_spreads(found, spreads, rows, moves, each) for each in levels)
+        usual, strict = (self._of_spreads(found, spreads, rows, moves, read, each) for each in levels)
         return usual, strict
 
     def _moved(self, draw: Draw, drawn: DrawnVariants, parts: Sequence[Part], point: pa.Table) -> FloatArray:
@@ -265,11 +270,18 @@ class AroundEstimator:
         spreads: Sequence[_Spread],
         rows: np.ndarray,
         moves: FloatArray,
+        read: float,
         confidence: float,
     ) -> CellIntervals:
         """Return the intervals of a value that varies with several independent draws.
 
-        `moves` is the most that one row could move it. Where it is infinite, the spreads say how far.
+        Args:
+            found: the values.
+            spreads: of each draw.
+            rows: the joined rows behind each row.
+            moves: the most that one row could move each value. Where it is infinite, the spreads say how far.
+            read: the least share that was read of a table.
+            confidence: of both sides of an interval.
         """
         variance = sum_of_variances([each.variance for each in spreads])
         fraction = min(each.fraction for each in spreads)
@@ -292,11 +304,22 @@ class AroundEstimator:
         varies = variance.variance > (_ROUNDING * found.value) ** 2
         whole = np.array([i < len(self._plan.whole) and self._plan.whole[i] for i in self._positions])
         supported = bounded & (rows >= MIN_ROWS)[:, None]
+        certified = intervals.certified & varies & ~whole & supported
+        # A total of few rows. Its tables had at least the share `read` of it.
+        low, high = bounded_interval(
+            found.value,
+            error**2,
+            moves * self._plan.rows.tables_together,
+            found.value * (read * (1.0 - _ROUNDING)),
+            rows[:, None],
+            Level.of(confidence, anytime=self._request.anytime, fraction=fraction),
+        )
+        wide = self._totals & varies & ~certified & np.isfinite(high)
         return CellIntervals(
             found.value,
-            np.where(varies, intervals.low, np.nan),
-            np.where(varies, intervals.high, np.nan),
-            intervals.certified & varies & ~whole & supported,
+            np.where(wide, low, np.where(varies, intervals.low, np.nan)),
+            np.where(wide, high, np.where(varies, intervals.high, np.nan)),
+            certified | wide,
             np.sqrt(variance.variance),
         )
 

@@ -115,8 +115,8 @@ class IntervalEstimator:
         self._request = request
         self._variance = variance
         self._rows_of_largest_unit = rows_of_largest_unit
-        alone = len(plan.streams) == 1 and leading.max_unit_rows == 1 and not plan.bars.least_row_groups
-        self._rows_are_sampled = rows_are_fixed and alone
+        one_each = plan.bars.joins_one_stream and leading.max_unit_rows == 1
+        self._rows_are_sampled = rows_are_fixed and one_each and not plan.bars.least_row_groups
         self._columns = additive_columns(plan)
         names = [column.name for column in self._columns]
         self._counted_by = np.array(

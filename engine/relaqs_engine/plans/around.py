@@ -74,13 +74,16 @@ class AroundRows:
         are_certain: which rows there are depends on no estimate, LIMIT left aside.
         most: how many rows LIMIT lets through, None where it cannot leave any out. 0 where an OFFSET may.
         keep_groups: each row is a group of a part's answer.
-        sets: into how many rows one row that is sampled may fall, the total of all left aside. 0 where that
-            is not known, or where none is sampled.
+        sets: into how many rows one row that is sampled may fall, the total of all left aside. Tables of
+            different seeds are sampled independently and count apart. 0 where that is not known, or where
+            none is sampled.
         so_far: some outputs are values so far, without an interval, as a rank is. While the groups of the
             parts have few rows, they are computed from totals that are not scaled.
         have_margins: which rows there are depends on no estimate but the margins. False where LIMIT picks
             among them.
         margins: of each comparison of estimates, and of each estimate that may be NULL.
+        totals: totals[i]: output i adds up sampled rows, none of which takes anything away.
+        tables_together: the most tables with one seed. A row of each may be sampled with one row of another.
     """
 
     have_identity: bool
@@ -91,6 +94,8 @@ class AroundRows:
     sets: int = 0
     have_margins: bool = False
     margins: tuple[Margin, ...] = ()
+    totals: tuple[bool, ...] = ()
+    tables_together: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

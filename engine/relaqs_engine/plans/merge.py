@@ -134,6 +134,10 @@ class MergePlan(FoldedPlan):
         return self.groups.are_local and not self.membership.rows_may_leave
 
     @property
+    def reads_outliers(self) -> bool:
+        return bool(self.texts.weighted_merge)
+
+    @property
     def has_one_row(self) -> bool:
         return not self.columns.keys and self.shows_every_group
 

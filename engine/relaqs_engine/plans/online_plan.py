@@ -121,6 +121,11 @@ class OnlinePlan:
         return False
 
     @property
+    def reads_outliers(self) -> bool:
+        """Whether part of its totals is known, since an outlier index is read."""
+        return False
+
+    @property
     def has_one_row(self) -> bool:
         """Whether its answer has one row, whatever is read: aggregates without groups."""
         return False

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from math import isfinite
@@ -75,11 +76,18 @@ def plan_around(draft: Draft, carved: Carved) -> AroundPlan:
         parts=parts,
         draws=draws,
         texts=texts,
-        rows=_rows(carved, level, outputs),
+        rows=_rows(draft, carved, level, outputs),
         sources=tuple(v.sources if o.kind is not OutputKind.KEY else () for o, v in pairs),
         added=level.added,
         whole=tuple(value.trust is Trust.WHOLE for value in level.values),
     )
+
+
+def _only_grows(value: Value, parts: Sequence[PartPlan]) -> bool:
+    """Whether a value is a sum over sampled rows, none of which takes anything away, and over no others."""
+    is_sum = value.trust is Trust.OWN and value.is_total and not value.step
+    of_sample = all(part.is_estimated and not part.reads_outliers for part in parts)
+    return is_sum and of_sample and not value.sign & Sign.NEGATIVE
 
 
 def _margin(index: int) -> OutputColumn:
@@ -197,7 +205,7 @@ def _texts(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputC
     )
 
 
-def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
+def _rows(draft: Draft, carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> AroundRows:
     pairs = zip(outputs, level.values, strict=True)
     most = _most_rows(_query(carved, level), level)
     so_far = any(o.kind is OutputKind.OPAQUE and v.is_scaled and not v.sources for o, v in pairs)
@@ -207,10 +215,25 @@ def _rows(carved: Carved, level: Level, outputs: Sequence[OutputColumn]) -> Arou
         most=most,
         keep_groups=level.keeps_groups,
         so_far=so_far or not level.is_certain,  # a total that is scaled would pick rows by chance
-        sets=level.sets or 0,
+        sets=_most_with_one_seed(draft, level.sets or {}),
         have_margins=level.has_margins and most is None,  # rows that enter would take places
         margins=level.margins,
+        totals=tuple(_only_grows(value, carved.parts) for value in level.values),
+        tables_together=_most_with_one_seed(
+            draft, {part.leading: 1 for part in carved.parts if part.leading}
+        ),
     )
+
+
+def _most_with_one_seed(draft: Draft, counts: Mapping[str, int]) -> int:
+    """Return the counts of tables that are hashed with one seed, added up, for the seed where they are most.
+
+    Rows of such tables may be sampled together. What was missed of others says nothing of them.
+    """
+    together: Counter[int] = Counter()
+    for table, count in counts.items():
+        together[draft.catalog.table(table).seed] += count
+    return max(together.values(), default=0)
 
 
 def _most_rows(query: exp.Query, level: Level) -> int | None:

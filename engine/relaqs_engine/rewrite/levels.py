@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -50,8 +51,8 @@ class Level:
         keeps_groups: whether each row is a group of an answer.
         has_one_row: whether it has one row, because its answers have.
         added: the columns that are added up, each as the (part, output) of the answers that it comes from.
-        sets: into how many of its rows one row that is sampled may fall, the total of all left aside. Each of
-            them is seen as soon as one row of it is. None where that is not known.
+        sets: of each sampled table, into how many of its rows one row of that table may fall, the total of
+            all left aside. Each of them is seen as soon as one row of it is. None where that is not known.
         keys: the expressions whose values tell its rows apart, within each of its grouping sets. () where
             they are not known.
         margins: of each margin, what depends on it. Margins stand in
@@ -66,7 +67,7 @@ class Level:
     keeps_groups: bool = False
     has_one_row: bool = False
     added: tuple[frozenset[tuple[int, int]], ...] = ()
-    sets: int | None = None
+    sets: Counter[str] | None = None
     keys: tuple[exp.Expr, ...] = ()
     margins: tuple[Margin, ...] = ()
     has_margins: bool = False
@@ -218,12 +219,13 @@ def _source_level(source: exp.Expr, parts: Sequence[PartPlan]) -> Level:
     return _blind(level.values) if limited else level
 
 
-def _sets(plan: PartPlan) -> int | None:
+def _sets(plan: PartPlan) -> Counter[str] | None:
     """Return into how many groups of an answer a sampled row may fall, None where that is not known."""
     if not plan.is_estimated or plan.has_one_row:
-        return 0
+        return Counter()
     certifiable = any(o.certifiable for o in plan.outputs if o.kind is OutputKind.ESTIMATE)
-    return plan.groups_of_a_row if certifiable else None
+    known = plan.groups_of_a_row if certifiable else None
+    return None if known is None else Counter({plan.leading: known})
 
 
 def _answered(plan: PartPlan, part: int, position: int) -> Value:
@@ -261,8 +263,9 @@ def _grouped(query: exp.Select, names: Names, below: Level, rows: exp.Expr) -> L
     query = query.select(exp.alias_(identity, GROUP), exp.alias_(sum_of_rows, GROUP_ROWS))
     added = tuple(dict.fromkeys(each for each in columns if len(each) > 1))
     times = sum(len(each) > 1 for each in sets) if sets else int(bool(keys))
-    each_set = None if below.sets is None else below.sets * times
-    below = replace(below, keeps_groups=False, has_one_row=False, sets=each_set)
+    each_set = None if below.sets is None else {table: n * times for table, n in below.sets.items()}
+    at_once = None if each_set is None else Counter(each_set)
+    below = replace(below, keeps_groups=False, has_one_row=False, sets=at_once)
     known = keys[:-1] if sets else keys
     return replace(below, values=values, query=query, added=below.added + added, keys=known)
 
@@ -306,10 +309,10 @@ def _combined(query: exp.SetOperation, parts: Sequence[PartPlan]) -> Level:
     )
 
 
-def _added(levels: Iterable[Level]) -> int | None:
-    """Return into how many rows of a UNION ALL a row may fall."""
+def _added(levels: Iterable[Level]) -> Counter[str] | None:
+    """Return into how many rows of a UNION ALL a row of each table may fall."""
     sets = [level.sets for level in levels]
-    return None if None in sets else sum(each or 0 for each in sets)
+    return None if None in sets else sum((each for each in sets if each), Counter())
 
 
 def _number_sides(query: exp.SetOperation) -> None:

@@ -49,8 +49,9 @@ def choose_method(draft: Draft) -> Draft:
     bars = ErrorBars(
         method,
         BLOCK_COUNT if groups.expected * BLOCK_COUNT <= _BLOCK_ROWS else _FEWEST_BLOCKS,
-        _rows_are_units(draft),
-        _counts_every_row(draft),
+        rows_are_units=_rows_are_units(draft),
+        joins_one_stream=len(draft.streams) == 1,
+        counts_every_row=_counts_every_row(draft),
     )
     products = _products(draft.basis) if method is Method.CLOSED_FORM else ()
     return replace(draft, bars=bars, groups=groups, basis=draft.basis + products)
