@@ -19,7 +19,6 @@ import math
 import secrets
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.lesson import MEETING_SECONDS, Recipe
 from relaqs.training.elastic.membership import Membership, RankAddress, most_ranks
 from relaqs.training.elastic.rank import PrepareWork, RankFreedError, TurnResult, TurnWork
+from relaqs.training.elastic.rank_roster import RankRoster
 from relaqs.training.elastic.residents import DismissWork
 from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
@@ -47,7 +47,6 @@ from relaqs.training.elastic.turns_made import TurnsMade
 TURN_SECONDS = 0.25  # the longest time for which other gangs wait for a slot of this one
 TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run, before all tasks
 LEAD_SECONDS = 0.03  # before a turn ends, the next one is asked for and sent
-PREPARE_SECONDS = 10.0  # after which a new rank is left out, where another one is ready
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
 FIND_SECONDS = 0.5  # between two looks for workers, where those of the gang are gone
@@ -101,7 +100,6 @@ class TurnJob:
         start: TrainingCourse | None = None,
     ) -> None:
         self.id = job_id
-        self._gang = f"{job_id}-{secrets.token_hex(4)}"
         self._recipe = recipe
         self._executor = executor
         self._end_step = end_step
@@ -118,13 +116,7 @@ class TurnJob:
         self._wish = wish
         self._leased: set[str] = set()
         self._asked_slots: tuple[str, ...] = ()
-        self._ready: dict[str, RankAddress] = {}
-        self._ready_seconds = 0.0  # when the first of them was ready, on the monotonic clock
-        self._preparing: dict[str, float] = {}  # slots, since when
-        self._left_out: set[str] = set()  # slots whose rank did not answer
-        self._silent: set[str] = set()  # slots that were given up in silence: nobody waits for them
-        self._gone: set[str] = set()  # slots without a worker
-        self._lives: Counter[str] = Counter()  # how many ranks were lost on a slot
+        self._roster = RankRoster(f"{job_id}-{secrets.token_hex(4)}")
         self._looked_seconds = 0.0
         self._clock_seconds = math.inf  # of the last look at the clock
         self._membership: Membership | None = None
@@ -132,7 +124,6 @@ class TurnJob:
         self._turns = TurnsInFlight()
         self._keys = 0
         self._had_ranks = False  # of the present gang; else all begin from what the driver has
-        self._knowing: set[str] = set()  # slots of ranks that have a state
         self._cluster_slots: tuple[str, ...] = ()
         self._may_turn = self._beside_tasks = False
         self._asked_seconds = -math.inf
@@ -252,10 +243,10 @@ class TurnJob:
     def _part(self) -> None:
         """Free the ranks, and leave the cluster."""
         told = threading.Semaphore(0)
-        slots = tuple(self._ready)
+        slots = tuple(self._roster.ready)
         with suppress(ClusterError):  # the session is closed: the ranks are freed after a while
             for slot in slots:
-                self._send(slot, DismissWork(self._rank_name(slot), slot), lambda result: told.release())
+                self._send(slot, DismissWork(self._roster.name(slot), slot), lambda result: told.release())
             over_seconds = time.monotonic() + PARTING_SECONDS
             for _ in slots:
                 told.acquire(timeout=max(0.0, over_seconds - time.monotonic()))
@@ -268,7 +259,7 @@ class TurnJob:
             return
         self._prepare()
         self._regroup()
-        if not self._wish.slots and (self._asked_slots or self._ready) and self._is_at_rest():
+        if not self._wish.slots and (self._asked_slots or self._roster.ready) and self._is_at_rest():
             self._rest()
         if self._membership is None or self._is_over:
             return
@@ -297,12 +288,12 @@ class TurnJob:
 
     def _is_at_rest(self) -> bool:
         """Return whether a gang that may hold no slot can give up those it has: nothing would be lost."""
-        is_kept = self._made.kept_step >= self.step or not self._knowing or self._membership is None
+        is_kept = self._made.kept_step >= self.step or not self._roster.knowing or self._membership is None
         return is_kept and not self._turns
 
     def _rest(self) -> None:
         """Give up all slots. What the driver keeps is where it goes on."""
-        self._dismiss(tuple(self._ready))
+        self._dismiss(tuple(self._roster.ready))
         self._membership = None
         self._had_ranks, self._made.reached = False, 0
         self._lease(())
@@ -324,7 +315,7 @@ class TurnJob:
     def _take_wish(self, wish: Wish) -> None:
         self._wish = wish
         self._cluster_slots = self._executor.slots()
-        self._left_out.clear()
+        self._roster.try_all_again()
         self._lease(tuple(dict.fromkeys((*wish.slots, *self._used_slots()))))
 
     def _take_end(self, step: int) -> None:
@@ -352,31 +343,25 @@ class TurnJob:
 
     def _prepare(self) -> None:
         """Start to prepare ranks on slots that are wanted and held."""
-        if not self._ready and not self._preparing:  # nothing is left, so try again what did not answer
-            self._left_out &= self._gone
-            self._lease(tuple(slot for slot in self._wish.slots if slot not in self._gone))
-        for slot in self._wish.slots:
-            is_new = slot not in self._ready and slot not in self._preparing and slot not in self._left_out
-            if is_new and slot in self._leased:
-                self._preparing[slot] = time.monotonic()
+        if self._roster.is_empty:  # nothing is left, so try again what did not answer
+            self._roster.try_again()
+            self._lease(tuple(slot for slot in self._wish.slots if slot not in self._roster.gone))
+        for slot in self._roster.missing(self._wish.slots):
+            if slot in self._leased:
+                self._roster.begin(slot, time.monotonic())
                 self._submit(
-                    slot, PrepareWork(self._rank_name(slot), slot, self._recipe), self._note_prepared
+                    slot, PrepareWork(self._roster.name(slot), slot, self._recipe), self._note_prepared
                 )
 
     def _note_prepared(self, slot: str, result: TaskResult) -> None:
-        self._preparing.pop(slot, None)
         if isinstance(result.error, OSError | ClusterError):
-            self._left_out.add(slot)
+            self._roster.leave_out(slot)
             self._note_setback(result.error)
         elif result.error is not None:
             self._fail(result.error)
         else:
             assert isinstance(result.value, RankAddress)
-            self._left_out.discard(slot)  # it was given up, and comes late
-            self._silent.discard(slot)
-            if not self._ready:
-                self._ready_seconds = time.monotonic()
-            self._ready[slot] = result.value
+            self._roster.note_ready(slot, result.value, time.monotonic())
 
     # Generations.
 
@@ -386,10 +371,10 @@ class TurnJob:
             return  # ranks that are still there will say so
         if self._is_waiting_for_slots() and (self._membership is not None or not self._had_ranks):
             return  # training goes on meanwhile
-        wanted = [slot for slot in self._wish.slots if slot in self._ready]
+        wanted = [slot for slot in self._wish.slots if slot in self._roster.ready]
         if not wanted:
             return
-        chosen = self._bridged(tuple(wanted[: most_ranks(len(wanted))]))
+        chosen = self._roster.bridged(wanted[: most_ranks(len(wanted))])
         present = self._membership
         if present is not None and (present.slots, present.batch_rows) == (chosen, self._wish.batch_rows):
             self._let_go()
@@ -398,60 +383,42 @@ class TurnJob:
         self._generation += 1
         self._membership = Membership(
             self._generation,
-            tuple(self._ready[slot] for slot in chosen),
+            tuple(self._roster.ready[slot] for slot in chosen),
             self._wish.batch_rows,
             secrets.token_hex(16),
         )
 
-    def _bridged(self, chosen: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the slots of the next generation. One of its ranks must know the state, if any rank does."""
-        knowing = [slot for slot in self._knowing if slot in self._ready]
-        if not knowing or not self._knowing.isdisjoint(chosen):
-            return chosen
-        return knowing[0], chosen[0]
-
-    def _rank_name(self, slot: str) -> str:
-        """Return the gang's name on a slot. A rank that was lost is another there."""
-        return f"{self._gang}-{self._lives[slot]}"
-
     def _is_waiting_for_slots(self) -> bool:
-        return bool(self._preparing.keys() - self._silent) or self._leased != {*self._asked_slots}
+        return self._roster.awaits_any or self._leased != {*self._asked_slots}
 
     def _let_go(self) -> None:
         """Give slots back on which no turn runs any more."""
-        if self._preparing or not self._asked_slots:
+        if self._roster.is_preparing or not self._asked_slots:
             return
         used = {*self._used_slots(), *self._wish.slots}
         if unused := {*self._asked_slots} - used:
-            self._dismiss(tuple(slot for slot in self._ready if slot in unused))
+            self._dismiss(tuple(slot for slot in self._roster.ready if slot in unused))
             self._lease(tuple(slot for slot in self._asked_slots if slot in used))
 
     def _dismiss(self, slots: tuple[str, ...]) -> None:
-        self._knowing -= {*slots}
         for slot in slots:
-            del self._ready[slot]
-            self._submit(slot, DismissWork(self._rank_name(slot), slot), lambda slot, result: None)
-            self._lives[slot] += 1
+            self._submit(slot, DismissWork(self._roster.name(slot), slot), lambda slot, result: None)
+        self._roster.forget(slots)
 
     def _note_gone(self, slots: set[str]) -> None:
-        self._gone |= slots
+        self._roster.gone |= slots
         self._lose(slots)
 
     def _lose(self, slots: set[str]) -> None:
         """Go on without these slots."""
         self._leased -= slots
         self._lease(tuple(slot for slot in self._asked_slots if slot not in slots))
-        self._left_out |= slots
-        self._forget(slots)
+        self._roster.lose(slots)
+        self._go_on_without(slots)
 
-    def _forget(self, slots: set[str]) -> None:
+    def _go_on_without(self, slots: set[str]) -> None:
         """Go on without the ranks on these slots. A turn in flight has no result of them."""
-        self._knowing -= slots
-        for slot in slots:
-            self._ready.pop(slot, None)
-            self._preparing.pop(slot, None)
-            self._lives[slot] += 1
-        if not self._ready:
+        if not self._roster.ready:
             self._had_ranks, self._made.reached = False, 0
         if self._membership is not None and not slots.isdisjoint(self._membership.slots):
             self._membership = None
@@ -468,14 +435,14 @@ class TurnJob:
 
     def _turn_work(self, turn: Turn, slot: str) -> TurnWork:
         return TurnWork(
-            self._rank_name(slot),
+            self._roster.name(slot),
             slot,
             turn.membership,
             turn.number,
             TURN_SECONDS,
             self._beside_tasks,
             self._end_step,
-            self._made.restart(knows=bool(self._knowing)),
+            self._made.restart(knows=bool(self._roster.knowing)),
             self._wants_state(),
             self._pass_limit(),
         )
@@ -490,7 +457,8 @@ class TurnJob:
 
     def _note_turn(self, slot: str, result: TaskResult) -> None:
         if isinstance(result.error, RankFreedError):
-            self._forget({slot})  # its worker is well, and prepares it once more
+            self._roster.forget({slot})  # its worker is well, and prepares it once more
+            self._go_on_without({slot})
             return
         if isinstance(result.error, OSError | ClusterError):
             self._lose({slot})
@@ -526,7 +494,9 @@ class TurnJob:
     def _fold(self, turn: Turn) -> None:
         """Take in what a turn has made. It is left out where what came before it was lost with all ranks."""
         results = self._made.take(turn.membership, list(turn.results.values()))
-        self._knowing |= {each.slot for each in results if each.step and each.slot in self._ready}
+        self._roster.knowing |= {
+            each.slot for each in results if each.step and each.slot in self._roster.ready
+        }
         self._tell(turn)
         if self._witness is not None:
             self._witness.turned(turn.membership, results, turn.core_seconds)
@@ -547,29 +517,25 @@ class TurnJob:
         if now - before > AWAY_SECONDS:  # their answers may be on their way
             for turn in self._turns:
                 turn.postpone(now - before)
-            self._preparing = {slot: since + now - before for slot, since in self._preparing.items()}
+            self._roster.postpone(now - before)
         if (
             self._wish.slots
-            and self._gone.issuperset(self._wish.slots)
+            and self._roster.gone.issuperset(self._wish.slots)
             and now - self._looked_seconds > FIND_SECONDS
         ):
             self._looked_seconds = now
             self._find_slots()
-        for slot, since_seconds in list(self._preparing.items()):
-            if self._ready and now - max(since_seconds, self._ready_seconds) > PREPARE_SECONDS:
-                del self._preparing[slot]
-                self._left_out.add(slot)
-                self._silent.add(slot)
+        self._roster.give_up_late(now)
         for turn in self._turns:
             if late := turn.late(now):
-                self._silent |= late
+                self._roster.note_silent(late)
                 self._lose(late)
 
     def _submit(self, slot: str, work: Work, done: Callable[[str, TaskResult], None]) -> None:
-        name = self._rank_name(slot)
+        name = self._roster.name(slot)
 
         def hear(result: TaskResult) -> None:
-            if name == self._rank_name(slot) or isinstance(result.value, TurnResult):
+            if name == self._roster.name(slot) or isinstance(result.value, TurnResult):
                 done(slot, result)  # of a rank that was lost meanwhile, only the steps count
 
         def take(result: TaskResult) -> None:
@@ -584,7 +550,7 @@ class TurnJob:
 
     def _note_setback(self, why: BaseException) -> None:
         """Note that a rank was lost. Where all are, again and again, it is the job that ends its workers."""
-        if not self._ready and not self._preparing and (error := self._made.note_all_lost(why)) is not None:
+        if self._roster.is_empty and (error := self._made.note_all_lost(why)) is not None:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:

@@ -100,7 +100,7 @@ def before_prepared(job: TurnJob, slot: str, act: Callable[[], None]) -> None:
 def test_a_new_rank_that_is_lost_while_it_prepares_is_left_out(
     executor: DaskExecutor, ends: signal.Signals, again: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs.training.elastic.turn_job.PREPARE_SECONDS", 1.0)
+    monkeypatch.setattr("relaqs.training.elastic.rank_roster.PREPARE_SECONDS", 1.0)
     slots, process = executor.slots(), processes(executor)
     job = gang(executor, f"preparing-{ends}-{again}", Wish(slots[:1]))
     job.start()
@@ -272,7 +272,7 @@ def at_results_of(executor: DaskExecutor, turns: range, act: Callable[[], None])
 def test_a_gang_begins_without_a_worker_that_hangs_and_takes_it_in_when_it_wakes(
     executor: DaskExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("relaqs.training.elastic.turn_job.PREPARE_SECONDS", 1.0)
+    monkeypatch.setattr("relaqs.training.elastic.rank_roster.PREPARE_SECONDS", 1.0)
     slots, process = executor.slots(), processes(executor)
     os.kill(process[slots[1]], signal.SIGSTOP)
     job = gang(executor, "without-one", Wish(slots[:2], 64))
