@@ -11,6 +11,7 @@ from relaqs_engine.errors import DataError
 
 from relaqs.jobs.job import Step, StepReport, Task, TaskKey, TaskResult, Work
 from relaqs.progress.loss_delta import LossDelta
+from relaqs.training.first_look import Profiled, profile_works
 from relaqs.training.kept import KEPT
 from relaqs.training.passes import (
     FIRST_PIECES,
@@ -18,14 +19,12 @@ from relaqs.training.passes import (
     Examined,
     PartitionSource,
     PassWork,
-    ProfileWork,
     Summed,
     SumsRows,
     add_sums,
     in_pairs,
     pieces_of,
     pieces_per_task,
-    sample_rows,
 )
 from relaqs.training.profile import Profile
 from relaqs.training.protocol import Fold, SizedPieces, TellsClasses, Training, TrainingJob
@@ -117,7 +116,7 @@ class LossJob:
         core_seconds = sum(result.core_seconds for result in results)
         values: list[Any] = [result.value for result in results]
         if self._training is None:
-            self._begin(in_pairs(values, Profile.merged))
+            self._begin(Profiled.of(values).profile)
             return StepReport(
                 step.index, math.inf, None, core_seconds, False, self._progress.update(math.inf)
             )
@@ -172,9 +171,7 @@ class LossJob:
         return pieces_of(tuple(row_counts), job.piece_rows if isinstance(job, SizedPieces) else PIECE_ROWS)
 
     def _profile_works(self) -> list[Work]:
-        reads = self._data.reads[: self._trained]
-        rows = sample_rows([read.row_count for read in reads], SAMPLE_ROWS)
-        return [ProfileWork(self._source(i, i + 1), tuple(rows[i : i + 1])) for i in range(len(reads))]
+        return profile_works(self._data.reads[: self._trained], self._source, SAMPLE_ROWS)
 
     def _works(self) -> list[Work]:
         """Return the tasks of the next step: a first look at the rows, a pass, or the accuracy after it."""
@@ -191,7 +188,7 @@ class LossJob:
         """Return the tasks that sum over some pieces. pieces: the first one of each task."""
         cut = self._cut
         return [
-            PassWork(job, model, self._source(i // cut, -(-end // cut)), cut, i, end)
+            PassWork(job, model, self._source(range(i // cut, -(-end // cut))), cut, i, end)
             for i in pieces
             if (end := min(i + pieces.step, pieces.stop))
         ]
@@ -204,7 +201,6 @@ class LossJob:
         least = self._cut if any(summed.reads for summed in values) else 1
         return max(least, pieces_per_task(core_seconds, self._trained * self._cut))
 
-    def _source(self, first: int, end: int) -> PartitionSource:
-        return PartitionSource(
-            self.id, self._data.digest, self._budget_bytes, first, self._data.reads[first:end]
-        )
+    def _source(self, partitions: range) -> PartitionSource:
+        reads = self._data.reads[partitions.start : partitions.stop]
+        return PartitionSource(self.id, self._data.digest, self._budget_bytes, partitions.start, reads)

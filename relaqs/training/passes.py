@@ -19,10 +19,9 @@ from relaqs_engine.errors import DataError
 
 from relaqs.training.kept import KEPT, VersionedArrays, byte_count
 from relaqs.training.one_thread import one_thread
-from relaqs.training.profile import Profile, profile_of
 from relaqs.training.protocol import TellsClasses
 from relaqs.training.reading import PartitionRead
-from relaqs.training.rows import ALL, Pieces, Rows, Sums
+from relaqs.training.rows import Pieces, Rows, Sums
 from relaqs.training.spill import SPILL
 
 TASK_SECONDS = 0.05  # what a task takes at most, if it covers several pieces; at least about half of it
@@ -79,23 +78,6 @@ class PartitionSource:
 
 def _rows(arrays: VersionedArrays) -> Rows:
     return Rows(arrays["features"][1], arrays["target"][1] if "target" in arrays else None)
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileWork:
-    """Returns the profile of some partitions. sample_rows: how many rows of each are part of the sample."""
-
-    source: PartitionSource
-    sample_rows: tuple[int, ...]
-
-    def run(self, owner: str) -> Profile:
-        profiles = []
-        for offset, read in enumerate(self.source.reads):
-            if (rows := self.source.kept(offset, ALL)) is None:
-                rows = self.source.read(offset, owner)
-            seed = self.source.first + offset
-            profiles.append(profile_of(rows, read.names, self.sample_rows[offset], seed))
-        return in_pairs(profiles, Profile.merged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,12 +229,3 @@ def pieces_per_task(pass_core_seconds: float, pieces: int) -> int:
     each = pass_core_seconds / pieces
     most = TASK_SECONDS / max(each, 1e-9)
     return 1 << max(0, min(math.floor(math.log2(max(most, 1.0))), (pieces - 1).bit_length()))
-
-
-def sample_rows(row_counts: Sequence[int], wanted: int) -> list[int]:
-    """Return how many rows of each partition are part of the sample at most: in proportion to its size.
-
-    row_counts: before any condition of the SELECT, which may leave fewer than that.
-    """
-    total = max(sum(row_counts), 1)
-    return [math.ceil(min(wanted / total, 1.0) * count) for count in row_counts]

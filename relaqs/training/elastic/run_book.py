@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,8 @@ from relaqs.training.elastic.course import MiniBatch, TrainingCourse, first_cour
 from relaqs.training.elastic.journal import Journal
 from relaqs.training.elastic.order import Order, piece_rows_of
 from relaqs.training.elastic.protocol import MiniBatchTraining
-from relaqs.training.passes import PartitionSource, in_pairs
+from relaqs.training.first_look import Profiled
+from relaqs.training.passes import PartitionSource
 from relaqs.training.profile import Profile
 from relaqs.training.reading import TrainingSet
 from relaqs.training.rows import Sums
@@ -118,13 +119,13 @@ class RunBook:
         most = self.rule.steps_most
         return math.inf if most is None else most - self.steps
 
-    def begin(self, profiles: Sequence[Profile]) -> None:
-        """Take in the first look at the data. profiles: of each partition."""
-        rows = tuple(profile.row_count for profile in profiles[: len(profiles) - self._held_out])
+    def begin(self, look: Profiled) -> None:
+        """Take in the first look at the data."""
+        rows = look.row_counts[: len(look.row_counts) - self._held_out]
         if not sum(rows):
             raise DataError("the SELECT of the training job returns no rows; there is nothing to learn from")
         check_start_rows(self.job, sum(rows))
-        self._profile = in_pairs(profiles, Profile.merged)
+        self._profile = look.profile
         self._order = Order(rows, piece_rows_of(self.job.start_rows), self.job.seed)
         self.course = first_course(self.job, self.job.begin(self._profile))
 
@@ -167,7 +168,7 @@ class RunBook:
 
     def source(self, partition: int) -> PartitionSource:
         """Return where a partition's rows come from."""
-        return self._source(range(partition, partition + 1))
+        return self.source_of(range(partition, partition + 1))
 
     def held_out_sources(self) -> Iterator[PartitionSource]:
         """Yield where the held-out rows come from: small partitions together, for a task each."""
@@ -176,9 +177,10 @@ class RunBook:
         tasks = np.ceil(rows / LOOK_ROWS)
         for task in np.unique(tasks):
             own = np.flatnonzero(tasks == task) + held_out.start
-            yield self._source(range(int(own[0]), int(own[-1]) + 1))
+            yield self.source_of(range(int(own[0]), int(own[-1]) + 1))
 
-    def _source(self, partitions: range) -> PartitionSource:
+    def source_of(self, partitions: range) -> PartitionSource:
+        """Return where the rows of neighbours come from."""
         reads = self._data.reads[partitions.start : partitions.stop]
         return PartitionSource(self._run_id, self._data.digest, self._budget_bytes, partitions.start, reads)
 

@@ -25,14 +25,13 @@ from relaqs.training.elastic.protocol import MiniBatchTraining
 from relaqs.training.elastic.run_book import NewestModel, PassEnd, RunBook
 from relaqs.training.elastic.settings import most_rows
 from relaqs.training.elastic.step_log import Rescale
+from relaqs.training.first_look import Profiled, profile_works
 from relaqs.training.one_thread import one_thread
 from relaqs.training.passes import (
     PIECE_ROWS,
     PartitionSource,
-    ProfileWork,
     add_sums,
     in_pairs,
-    sample_rows,
 )
 from relaqs.training.reading import TrainingSet
 from relaqs.training.rows import ALL, Rows, Sums
@@ -229,8 +228,7 @@ class StepJob:
         return [StepsWork(self._job, self._book.rule, self._book.order, course, count, self._near(course))]
 
     def _profile_works(self) -> list[Work]:
-        rows = sample_rows([read.row_count for read in self._data.reads], SAMPLE_ROWS)
-        return [ProfileWork(self._book.source(i), (rows[i],)) for i in range(len(rows))]
+        return profile_works(self._data.reads, self._book.source_of, SAMPLE_ROWS)
 
     def _shares(self, course: TrainingCourse) -> list[Work]:
         """Return the tasks of one step that is shared out."""
@@ -259,7 +257,7 @@ class StepJob:
         values: list[Any] = [result.value for result in results]
         book = self._book
         if book.course is None:
-            book.begin(values)
+            book.begin(Profiled.of(values))
             return None
         if self._evaluates:
             self._evaluates = False

@@ -268,7 +268,7 @@ class ShardJob(LossJob):
                 course.step,
                 sender,
                 course.pace,
-                self._source(first // self._cut, -(-min(first + each, pieces) // self._cut)),
+                self._source(range(first // self._cut, -(-min(first + each, pieces) // self._cut))),
                 self._cut,
                 first,
                 min(first + each, pieces),
