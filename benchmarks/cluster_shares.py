@@ -184,9 +184,8 @@ def cluster(workers: int = WORKERS) -> Iterator[str]:
     try:
         yield address
     finally:
-        for process in processes:
+        for process in reversed(processes):  # workers first: without a scheduler they would look for it
             process.terminate()  # so that the nanny takes its workers along
-        for process in processes:
             process.wait(WAIT_SECONDS)
 
 

@@ -21,7 +21,6 @@ from relaqs.executors.dask.messages import (
     SlotsLost,
     tell_session,
 )
-from relaqs.executors.dask.names import FOREIGN
 from relaqs.executors.leases import Leases, worker_of
 from relaqs.executors.slot_turns import SlotTurns
 from relaqs.scheduling.shares import FairShares
@@ -88,8 +87,7 @@ class LeasedGangs:
     def look(self) -> None:
         """Let those gangs take their turn that are due."""
         for job, number in list(self._turns.granted(self._waiting())):
-            beside_tasks = not self._gangs.issuperset(self._jobs())
-            self._tell(MayTurn(job, beside_tasks, number))
+            self._tell(MayTurn(job, number))
 
     def left(self, job: str) -> None:
         """A gang is over."""
@@ -129,10 +127,6 @@ class LeasedGangs:
         if gone:
             self._tell(SlotsLost(job, gone))
         return [slot for slot in slots if slot not in gone]
-
-    def _jobs(self) -> set[str]:
-        """Return all jobs of ReLAQS."""
-        return {*self._shares.jobs()} - {FOREIGN}
 
     def _granted(self, jobs: Iterable[str]) -> None:
         for job in jobs:

@@ -176,13 +176,9 @@ class SlotsOffered:
 
 @dataclass(frozen=True, slots=True)
 class MayTurn:
-    """A gang may take one turn more.
-
-    beside_tasks: there are jobs of tasks, which wait while it turns. number: of the asking.
-    """
+    """A gang may take one turn more. number: of the asking."""
 
     job: str
-    beside_tasks: bool
     number: int = 0
 
 

@@ -28,8 +28,8 @@ class GangDriver(Stoppable, Protocol):
         """The gang is to train on these slots and no others."""
         ...
 
-    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
-        """The gang may take one turn. beside_tasks: jobs of tasks wait meanwhile. number: of its asking."""
+    def may_turn(self, number: int) -> None:
+        """The gang may take one turn. number: of its asking."""
         ...
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
@@ -48,8 +48,8 @@ def tell_driver(driver: GangDriver, answer: GangAnswer) -> None:
             driver.leased(slots)
         case SlotsOffered(_, slots):
             driver.offered(slots)
-        case MayTurn(_, beside_tasks, number):
-            driver.may_turn(beside_tasks=beside_tasks, number=number)
+        case MayTurn(_, number):
+            driver.may_turn(number)
         case SlotsLost(_, slots):
             driver.slots_lost(slots)
         case NoLeases(_, why):

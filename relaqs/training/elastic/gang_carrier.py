@@ -208,9 +208,9 @@ class GangCarrier(Carrier):
         if self._gang is not None:
             self._gang.offered(slots)
 
-    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
+    def may_turn(self, number: int) -> None:
         if self._gang is not None:
-            self._gang.may_turn(beside_tasks=beside_tasks, number=number)
+            self._gang.may_turn(number)
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         if self._gang is not None:

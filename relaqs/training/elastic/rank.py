@@ -132,7 +132,6 @@ class TurnWork:
         gang, slot: which rank.
         turn: 0, 1, 2, … over all generations.
         seconds: how long the turn lasts at most. Rank 0's clock counts.
-        yields: whether it ends early where a task waits for one of its cores.
         end_step: the step at which the run is over.
         restart: where it begins if no rank knows anything.
         keeps: whether rank 0 returns its course.
@@ -144,7 +143,6 @@ class TurnWork:
     membership: Membership
     turn: int
     seconds: float
-    yields: bool
     end_step: float
     restart: Restart | None = None
     keeps: bool = False
@@ -298,7 +296,7 @@ class Rank:
     def _is_last(self, work: TurnWork, rank: int, turned_seconds: float) -> bool:
         """Return whether this rank wants the next step to be the last one of the turn."""
         is_late = rank == 0 and turned_seconds >= work.seconds
-        return is_late or (work.yields and turned_seconds >= LEAST_TURN_SECONDS and is_core_wanted())
+        return is_late or (turned_seconds >= LEAST_TURN_SECONDS and is_core_wanted())
 
     def _step(
         self,

@@ -1,11 +1,9 @@
 """Drives a gang whose ranks live in the workers of a cluster, turn by turn, and changes it while it runs.
 
-**The idea.** A turn is one pinned task on each slot. Two turns are in flight, so that the next one waits on
-its worker when one ends, and no other task gets in between. While there are jobs of tasks, a turn
-ends early where a task waits for its core, and the second turn is sent only shortly before the first one
-ends: no core waits for its messages. What changes (slots, rows of a mini-batch, a
-death) makes a new generation: turns in flight end, the next turn carries the new membership, and the ranks
-meet anew.
+**The idea.** A turn is one pinned task on each slot. It ends early where a task waits for its core. The next
+turn is sent shortly before, so that it waits on its worker when the first one ends: no core waits for its
+messages. What changes (slots, rows of a mini-batch, a death) makes a new generation: turns in flight end, the
+next turn carries the new membership, and the ranks meet anew.
 
     slots a    generation 0: turn 0 | turn 1 | turn 2 │ generation 1: turn 3 | turn 4
     slots b          prepare: import, build, read ... │                turn 3 | turn 4
@@ -44,8 +42,8 @@ from relaqs.training.elastic.step_log import Rescale
 from relaqs.training.elastic.turns_in_flight import Turn, TurnsInFlight
 from relaqs.training.elastic.turns_made import TurnsMade
 
-TURN_SECONDS = 0.25  # the longest time for which other gangs wait for a slot of this one
-TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run, before all tasks
+TURN_SECONDS = 0.5  # the longest time for which other gangs wait for a slot of this one
+TURNS_IN_FLIGHT = 2  # on workers of one thread: the next turn then waits where it will run
 LEAD_SECONDS = 0.03  # before a turn ends, the next one is asked for and sent
 PARTING_SECONDS = 1.0  # at most, for ranks to be freed at the end; else they are after a while
 ASK_SECONDS = 1.0  # before a turn is asked for again: the scheduler may have been started again
@@ -125,7 +123,7 @@ class TurnJob:
         self._keys = 0
         self._had_ranks = False  # of the present gang; else all begin from what the driver has
         self._cluster_slots: tuple[str, ...] = ()
-        self._may_turn = self._beside_tasks = False
+        self._may_turn = False
         self._asked_seconds = -math.inf
 
     # From any thread.
@@ -208,8 +206,8 @@ class TurnJob:
     def offered(self, slots: tuple[str, ...]) -> None:
         self.resize(Wish(slots, self._wish.batch_rows))
 
-    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
-        self._post(lambda: self._note_may_turn(beside_tasks))
+    def may_turn(self, number: int) -> None:
+        self._post(self._note_may_turn)
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:
         self._post(lambda: self._note_gone({*slots}))
@@ -306,9 +304,8 @@ class TurnJob:
         return TURNS_IN_FLIGHT if alone and not self._next_turn_in_seconds() else 1
 
     def _next_turn_in_seconds(self) -> float:
-        """Return in how long a turn may be sent behind the one that runs. Among gangs: at once."""
-        left = self._turns.left_seconds(TURN_SECONDS - LEAD_SECONDS, time.monotonic())
-        return left if self._beside_tasks else 0.0
+        """Return in how long a turn may be sent behind the one that runs."""
+        return self._turns.left_seconds(TURN_SECONDS - LEAD_SECONDS, time.monotonic())
 
     # What is wanted.
 
@@ -440,7 +437,6 @@ class TurnJob:
             turn.membership,
             turn.number,
             TURN_SECONDS,
-            self._beside_tasks,
             self._end_step,
             self._made.restart(knows=bool(self._roster.knowing)),
             self._wants_state(),
@@ -451,8 +447,7 @@ class TurnJob:
         is_old = time.monotonic() - self._made.kept_seconds >= KEEP_SECONDS
         return self._is_made() or not self._wish.slots or is_old
 
-    def _note_may_turn(self, beside_tasks: bool) -> None:
-        self._beside_tasks = beside_tasks
+    def _note_may_turn(self) -> None:
         self._may_turn, self._asked_seconds = True, -math.inf
 
     def _note_turn(self, slot: str, result: TaskResult) -> None:

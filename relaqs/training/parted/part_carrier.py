@@ -233,7 +233,7 @@ class PartCarrier(Carrier):
     def offered(self, slots: tuple[str, ...]) -> None:
         """Do nothing: a placed policy says where parts are, and no slot policy."""
 
-    def may_turn(self, *, beside_tasks: bool, number: int) -> None:
+    def may_turn(self, number: int) -> None:
         self._post(lambda: self._note_may_turn(number))
 
     def slots_lost(self, slots: tuple[str, ...]) -> None:

@@ -24,8 +24,8 @@ LONG_SECONDS = 60.0
 PASS_STEPS = 25  # after a pass a turn ends in any case
 
 
-def work_of(rank: Rank, membership: Membership, end_step: float, *, yields: bool = False) -> TurnWork:
-    return TurnWork("gang", rank.address.slot, membership, 0, LONG_SECONDS, yields, end_step)
+def work_of(rank: Rank, membership: Membership, end_step: float) -> TurnWork:
+    return TurnWork("gang", rank.address.slot, membership, 0, LONG_SECONDS, end_step)
 
 
 def turn_of(ranks: list[Rank], end_step: int) -> list[TurnResult | BaseException]:
@@ -103,17 +103,15 @@ def test_of_two_that_settle_at_once_the_first_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("yields", "least_seconds", "is_wanted", "steps"),
+    ("least_seconds", "is_wanted", "steps"),
     [
-        (True, 0.0, True, 1),
-        (True, 0.0, False, PASS_STEPS),
-        (False, 0.0, True, PASS_STEPS),
-        (True, LONG_SECONDS, True, PASS_STEPS),  # a turn is no shorter than that
+        (0.0, True, 1),
+        (0.0, False, PASS_STEPS),
+        (LONG_SECONDS, True, PASS_STEPS),  # a turn is no shorter than that
     ],
 )
 def test_a_turn_ends_early_for_a_task_that_waits(
     monkeypatch: pytest.MonkeyPatch,
-    yields: bool,
     least_seconds: float,
     is_wanted: bool,
     steps: int,
@@ -122,6 +120,6 @@ def test_a_turn_ends_early_for_a_task_that_waits(
     rank = Rank("one", MadeUpRecipe().lesson())
     membership = Membership(0, (rank.address,), 64, "token")
     with core_wanted_by(lambda: is_wanted):
-        result = rank.take(work_of(rank, membership, math.inf, yields=yields))
+        result = rank.take(work_of(rank, membership, math.inf))
     rank.close()
     assert (result.broken, result.step) == (None, steps)
