@@ -1,6 +1,6 @@
 """Whether another task waits for the core that a task runs on. A long task may end early for it.
 
-Example: a gang's turn lasts a quarter of a second, and ends with its next step where a query's task waits.
+Example: a gang's turn lasts half a second, and ends with its next step where a query's task waits.
 """
 
 from __future__ import annotations

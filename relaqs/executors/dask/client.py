@@ -473,6 +473,8 @@ class DaskExecutor:
         for flight in self._flights.values():
             for key in list(flight.parcels):
                 self._hand_over(flight, TaskResult(key, None, 0.0, error))
+            if isinstance(flight.driver, GangDriver):
+                flight.driver.unreachable(error)
 
     def _follow_answers(self) -> None:
         taking = weakref.WeakMethod(self._on_answer)  # Dask's client keeps what it calls for good

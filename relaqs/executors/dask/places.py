@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from distributed import get_worker
 from distributed.comm.addressing import get_address_host
+from relaqs_engine.errors import ClusterError
 
 from relaqs.executors.dask.messages import GangAnswer, Leased, MayTurn, NoLeases, SlotsLost, SlotsOffered
 from relaqs.jobs.executor import Stoppable
@@ -38,6 +39,10 @@ class GangDriver(Stoppable, Protocol):
 
     def refused(self, why: str) -> None:
         """No gang can run on this cluster."""
+        ...
+
+    def unreachable(self, error: ClusterError) -> None:
+        """The cluster is out of reach for good: nothing that was asked for will come."""
         ...
 
 

@@ -216,6 +216,11 @@ class GangCarrier(Carrier):
         if self._gang is not None:
             self._gang.slots_lost(slots)
 
+    def unreachable(self, error: ClusterError) -> None:
+        """The gang ends, and tells with which error: it may be waiting for a turn, and not for a task."""
+        if self._gang is not None:
+            self._gang.unreachable(error)
+
     def refused(self, why: str) -> None:
         """No gang can run here: whoever asked for the pass makes it by tasks."""
         self._answer(NoGangs(why), None)

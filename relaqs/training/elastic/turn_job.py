@@ -213,7 +213,10 @@ class TurnJob:
         self._post(lambda: self._note_gone({*slots}))
 
     def refused(self, why: str) -> None:
-        self._post(lambda: self._fail(ClusterError(f"no gang can run on this cluster: {why}")))
+        self.unreachable(ClusterError(f"no gang can run on this cluster: {why}"))
+
+    def unreachable(self, error: ClusterError) -> None:
+        self._post(lambda: self._fail(error))
 
     def _post(self, event: Callable[[], None]) -> None:
         self._mailbox.put(event)

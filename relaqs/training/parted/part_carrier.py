@@ -153,7 +153,7 @@ class PartCarrier(Carrier):
         self._turn_number = 0  # of the newest asking for a turn
         self._waiting: tuple[tuple[str, ...], float] | None = None  # for which slots, since when
         self._may_turn = False
-        self._refused: str | None = None
+        self._unreachable: ClusterError | None = None  # why nothing that was asked for will come
 
     # What a run shows of its parts, and what its user asks. From any thread.
 
@@ -240,7 +240,10 @@ class PartCarrier(Carrier):
         self._post(lambda: self._note_lost(slots))
 
     def refused(self, why: str) -> None:
-        self._post(lambda: self._note_refused(why))
+        self.unreachable(ClusterError(f"no parts of a model can run on this cluster: {why}"))
+
+    def unreachable(self, error: ClusterError) -> None:
+        self._post(lambda: self._note_unreachable(error))
 
     def _post(self, event: Callable[[], None]) -> None:
         self._mailbox.put(event)
@@ -265,8 +268,8 @@ class PartCarrier(Carrier):
     def _note_lost(self, slots: tuple[str, ...]) -> None:
         self._left_out.update(slots)
 
-    def _note_refused(self, why: str) -> None:
-        self._refused = why
+    def _note_unreachable(self, error: ClusterError) -> None:
+        self._unreachable = error
 
     def _wait(self, is_so: Callable[[], object], seconds: float = math.inf) -> bool:
         """Wait for something that an event brings. Return whether it came in time."""
@@ -274,8 +277,8 @@ class PartCarrier(Carrier):
         while not is_so():
             if self._has_stopped:
                 raise _StoppedError
-            if self._refused is not None:
-                raise ClusterError(f"no parts of a model can run on this cluster: {self._refused}")
+            if self._unreachable is not None:
+                raise self._unreachable
             if (left_seconds := over_seconds - time.monotonic()) <= 0:
                 return False
             try:

@@ -310,7 +310,9 @@ def test_a_gang_whose_ranks_can_never_begin_says_why(executor: DaskExecutor) -> 
 
 
 @pytest.mark.slow
-def test_a_scheduler_that_does_not_come_back_ends_the_gang(tmp_path: Path) -> None:
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_scheduler_that_does_not_come_back_ends_the_gang(waits: bool, tmp_path: Path) -> None:
+    """Also where the gang has no task on the cluster, and waits for a turn that will never come."""
     port = free_port()
     address = address_of(port)
     with ExitStack() as stack:
@@ -322,6 +324,9 @@ def test_a_scheduler_that_does_not_come_back_ends_the_gang(tmp_path: Path) -> No
         job = gang(executor, "bereft", Wish(executor.slots(), 64))
         job.start()
         eventually(lambda: job.step)
+        if waits:
+            job.may_turn = lambda number: None  # type: ignore[method-assign]
+            eventually(lambda: not job._turns)
         scheduler.kill()
         with pytest.raises(ClusterError, match="Dask scheduler at"):
             job.wait(LONG_SECONDS)
