@@ -191,7 +191,7 @@ class DaskExecutor:
         """Return the addresses of all workers. They can send each other letters then."""
         self._check_open()
         try:
-            self._client.sync(install_agents, self._client, callback_timeout=CONNECT_SECONDS)
+            self._client.sync(self._link.install, install_agents, callback_timeout=CONNECT_SECONDS)
             return tuple(sorted(self._threads()))
         except OSError as error:
             raise lost(self._address, error) from error

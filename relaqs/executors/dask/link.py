@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import warnings
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from distributed import Client
 from distributed.comm.core import CommClosedError
@@ -69,6 +69,7 @@ class Link:
         self._on_back = on_back
         self._on_lost = on_lost
         self._on_restarted = on_restarted
+        self._installs: list[Callable[[Client], Awaitable[None]]] = []
         self._restart: asyncio.Task[None] | None = None
         self._comm: object = None  # that of the scheduler whose plugin was prepared
         self._recovery: asyncio.Task[None] | None = None
@@ -106,9 +107,17 @@ class Link:
         await check_workers(self._client)
         await self._install()
         await self._interrupt_released()
+        for install in self._installs:
+            await install(self._client)
         self._comm = comm
         if self.needs_credits and self._watch is None:
             self._watch = asyncio.ensure_future(self._watch_client())
+
+    async def install(self, install: Callable[[Client], Awaitable[None]]) -> None:
+        """Put one thing more on the cluster, and on each scheduler that is started again, before any task."""
+        await install(self._client)
+        if install not in self._installs:
+            self._installs.append(install)
 
     def tell(self, message: Message) -> None:
         """Send the plugin a message. Without a plugin it is lost, since a new one hears everything anyway."""
